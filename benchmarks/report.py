@@ -199,10 +199,13 @@ def _lifecycle(results: Results) -> list[str]:
     if memory := results.get("memory"):
         parts += ["## Memory\n\nThe memory of one rank of 2, in MiB.\nThe ranks share the segment, "
                   "so it counts once for all of them.",
-                  table(["", "private", "shared"], [[s["at"], f"{s['private']:.1f}", f"{s['shared']:.1f}"] for s in memory["steps"]])]  # fmt: skip
+                  table(["", "private", "shared"],
+                        [[s["at"], f"{s['private']:.1f}", f"{s['shared']:.1f}"]
+                         for s in memory["steps"]])]  # fmt: skip
     if startup := results.get("startup"):
         parts += ["## Starting\n\nThe median [fastest..slowest] of several processes.",
-                  table(["", "time"], [[s["what"], _spread(s, time_text)] for s in startup["rows"]])]  # fmt: skip
+                  table(["", "time"],
+                        [[s["what"], _spread(s, time_text)] for s in startup["rows"]])]  # fmt: skip
     if negotiation := results.get("negotiation"):
         parts.append(
             "## Many ranks\n\n"

@@ -1,7 +1,8 @@
 """How fast is hvdlite beside its peers? One command; everything is measured in one run, the peers
 taking turns.
 
-    benchmarks/run                    everything: docs/benchmarks/data/results.json, docs/benchmarks/index.md and the plots
+    benchmarks/run                    everything: docs/benchmarks/data/results.json,
+                                      docs/benchmarks/index.md and the plots
     benchmarks/run --quick            a minute's worth, to see that it works
     benchmarks/run collectives --ranks 2 --output /tmp/here
 

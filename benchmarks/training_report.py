@@ -141,7 +141,8 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         "Blocks during which other programs had more than a quarter of the machine are left out\n"
         f"where enough blocks remain (the median share of other programs is {_foreign(results)}).\n"
         "`benchmarks/train` repeats the measurement.",
-        "\n".join(item(f"*{name}*: {text}") for name, text in ABOUT.items() if name in results["blocks"]),
+        "\n".join(item(f"*{name}*: {text}")
+                  for name, text in ABOUT.items() if name in results["blocks"]),
         "## Time of a step\n\nThe median of the slowest rank [fastest..slowest block].",
         table(["", *ways], [[name, *_times(blocks)] for name, blocks in results["blocks"].items()]),
         "## Ratios\n\nThe median over the rounds [quartiles].\n*in step* is the share of another "
@@ -155,8 +156,10 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         "## Overhead per gradient\n\nThe time of hook, submission and completion for a tensor of "
         "64 bytes, with one rank alone.\n"
         "Nothing is communicated. The other columns are two hooks of torch's own that do nothing.",
-        table(list(results["overhead"]), [[f"{cost:.1f} µs" for cost in results["overhead"].values()]]),
+        table(list(results["overhead"]),
+              [[f"{cost:.1f} µs" for cost in results["overhead"].values()]]),
         for_users(notes),
-        "## The machine\n\n" + "\n".join(item(f"{name}: {value}") for name, value in results["machine"].items()),
+        "## The machine\n\n" + "\n".join(item(f"{name}: {value}")
+                                         for name, value in results["machine"].items()),
     ]  # fmt: skip
     return "\n\n".join(parts) + "\n"

@@ -61,7 +61,8 @@ def main():
         torch.manual_seed(0)
         model = torch.nn.Sequential(
             torch.nn.Linear(64, args.width), torch.nn.ReLU(),
-            torch.nn.Linear(args.width, args.width), torch.nn.ReLU(), torch.nn.Linear(args.width, 10),
+            torch.nn.Linear(args.width, args.width), torch.nn.ReLU(),
+            torch.nn.Linear(args.width, 10),
         )  # fmt: skip
         model = DistributedDataParallel(model)
         if way == "hvdlite":

@@ -3,7 +3,8 @@
     Exception
     ├── RuntimeError
     │   ├── HorovodInternalError          a collective failed
-    │   │   ├── MismatchError             ranks asked for different things: fix the program, no retry helps
+    │   │   ├── MismatchError             ranks asked for different things: fix the program, no
+    │   │   │                             retry helps
     │   │   ├── PeerLostError             a rank died or fell silent; `.rank` says which
     │   │   └── ShutDownError             the job was shut down while (or before) the operation ran
     │   └── HostsUpdatedInterrupt         elastic: hosts came or went; nothing failed
@@ -22,8 +23,8 @@ from __future__ import annotations
 
 #: What every adapter has under its own name, too.
 __all__ = [
-    "DuplicateNameError", "HorovodInternalError", "MismatchError", "NotInitializedError", "PeerLostError",
-    "ShutDownError",
+    "DuplicateNameError", "HorovodInternalError", "MismatchError", "NotInitializedError",
+    "PeerLostError", "ShutDownError",
 ]  # fmt: skip
 
 

@@ -22,12 +22,15 @@ REDUCTIONS = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
 # that matches.
 SECTIONS = {
     "The job": "init|shutdown|is_initialized|is_homogeneous|run|(local_|cross_)?(rank|size)",
-    "Optimizers and training": ".*Distributed.*|distributed|Compression|SyncBatchNorm.*|ddp_comm_hook|load_model"
+    "Optimizers and training": ".*Distributed.*|distributed|Compression|SyncBatchNorm.*"
+    "|ddp_comm_hook|load_model"
     "|translated_errors|.*Callback|BestModelCheckpoint|BroadcastGlobalVariablesHook|.*Aggregation.*",
-    "Collectives": "(all(reduce|gather|toall)|broadcast|reduce(scatter)?|barrier|join|sparse_allreduce)(_async)?_?",
+    "Collectives": "(all(reduce|gather|toall)|broadcast|reduce(scatter)?|barrier|join"
+    "|sparse_allreduce)(_async)?_?",
     "Several tensors at once": "grouped_.*",
     "Handles": "poll|synchronize",
-    "Parameters and objects": "(broadcast|allgather)_(object|parameters|optimizer_state|variables|global_variables).*",
+    "Parameters and objects": "(broadcast|allgather)"
+    "_(object|parameters|optimizer_state|variables|global_variables).*",
     "Process sets": ".*[Pp]rocess_?[Ss]et.*",
     "Observation": ".*_timeline|metrics|recent_operations",
     "Errors": ".*Error",
@@ -36,8 +39,11 @@ SECTIONS = {
 }
 
 # Names that lead their section, in this order; the others follow by the alphabet.
-FIRST = ("init", "shutdown", "is_initialized", "rank", "size", "local_rank", "local_size", "distributed") + (
-    "DistributedOptimizer", "DistributedGradientTape", "allreduce", "ProcessSet", "HorovodInternalError"
+FIRST = (
+    "init", "shutdown", "is_initialized", "rank", "size", "local_rank", "local_size", "distributed"
+) + (
+    "DistributedOptimizer", "DistributedGradientTape", "allreduce", "ProcessSet",
+    "HorovodInternalError"
 )  # fmt: skip
 
 

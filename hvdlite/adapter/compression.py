@@ -5,7 +5,8 @@ A compressor has, in its full form ("version 2"),
     compress(tensor, name) -> (payload, context)
     decompress(payload, context) -> tensor
     communicate(payload, name, op, process_set) -> handle     optional: it sends by its own means
-    state_dict(), load_state_dict(state)                      optional: memory that belongs into a checkpoint
+    state_dict(), load_state_dict(state)                      optional: memory that belongs into a
+                                                              checkpoint
     on_epoch(epoch)                                           optional
 
 `communicate` returns what synchronize() takes, or a function that waits and returns the payload.

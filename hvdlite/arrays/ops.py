@@ -279,7 +279,8 @@ def reduce(tensor: Tensor, root_rank: int, name: str | None = None, op: int = Av
 
 def grouped_reducescatter_async(tensors: Sequence[Tensor], name: str | None = None,
                                 op: int = Average, process_set: ProcessSet = global_process_set,
-                                prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:  # fmt: skip
+                                prescale_factor: float = 1.0,
+                                postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts grouped_reducescatter() and returns a handle."""
     return _start(
         Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
@@ -289,7 +290,8 @@ def grouped_reducescatter_async(tensors: Sequence[Tensor], name: str | None = No
 
 def grouped_reducescatter(tensors: Sequence[Tensor], name: str | None = None, op: int = Average,
                           process_set: ProcessSet = global_process_set,
-                          prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> list[Any]:  # fmt: skip
+                          prescale_factor: float = 1.0,
+                          postscale_factor: float = 1.0) -> list[Any]:  # fmt: skip
     """reducescatter() of several tensors as one operation. Returns a list."""
     return _run_group(
         Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True),

@@ -27,19 +27,22 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "fusion_threshold", _names("FUSION_THRESHOLD"), "int", 128 * _MIB,
         "The largest batch into which tensors are fused; 0 sends every tensor alone.",
-        "Batching", unit="bytes", minimum=0, flag="--fusion-threshold-mb", flag_scale=_MIB, yaml="params.fusion_threshold_mb",
+        "Batching", unit="bytes", minimum=0, flag="--fusion-threshold-mb", flag_scale=_MIB,
+        yaml="params.fusion_threshold_mb",
     ),
     Knob(
         "cycle_time", _names("CYCLE_TIME"), "float", 1.0,
         "How long at most the background thread waits for more submissions before it sends a "
         "batch.",
-        "Batching", unit="milliseconds", minimum=0, maximum=60_000, flag="--cycle-time-ms", yaml="params.cycle_time_ms",
+        "Batching", unit="milliseconds", minimum=0, maximum=60_000, flag="--cycle-time-ms",
+        yaml="params.cycle_time_ms",
     ),
     Knob(
         "cache_capacity", _names("CACHE_CAPACITY"), "int", 65536,
         "How many tensors are remembered. A remembered tensor is negotiated by its number alone; 0 "
         "remembers none.",
-        "Batching", unit="tensors", minimum=0, maximum=1 << 24, flag="--cache-capacity", yaml="params.cache_capacity",
+        "Batching", unit="tensors", minimum=0, maximum=1 << 24, flag="--cache-capacity",
+        yaml="params.cache_capacity",
     ),
     Knob(
         "disable_group_fusion", _names("DISABLE_GROUP_FUSION"), "bool", False,
@@ -67,12 +70,14 @@ KNOBS: tuple[Knob, ...] = (
         "memory. "
         "on: for tensors on GPUs, too, where NCCL otherwise chooses rings or trees of its own.",
         "Communication", choices=("auto", "on", "off"),
-        flag="--hierarchical-allreduce", flag_off="--no-hierarchical-allreduce", alike=True, yaml="params.hierarchical_allreduce",
+        flag="--hierarchical-allreduce", flag_off="--no-hierarchical-allreduce", alike=True,
+        yaml="params.hierarchical_allreduce",
     ),
     Knob(
         "torus_allreduce", _names("TORUS_ALLREDUCE"), "bool", False,
         "For tensors on GPUs, the same as HVDLITE_HIERARCHICAL_ALLREDUCE=on.",
-        "Communication", flag="--torus-allreduce", flag_off="--no-torus-allreduce", alike=True, yaml="params.torus_allreduce",
+        "Communication", flag="--torus-allreduce", flag_off="--no-torus-allreduce", alike=True,
+        yaml="params.torus_allreduce",
     ),
     Knob(
         "shm_chunk_bytes", _names("SHM_CHUNK_BYTES", None), "int", 262144,
@@ -101,7 +106,8 @@ KNOBS: tuple[Knob, ...] = (
         "mpi_threads_disable", _names("MPI_THREADS_DISABLE"), "bool", False,
         "Ask MPI for MPI_THREAD_SERIALIZED instead of MPI_THREAD_MULTIPLE. "
         "The program must then not call MPI while operations are in flight.",
-        "Communication", flag="--mpi-threads-disable", flag_off="--no-mpi-threads-disable", core=False, yaml="library_options.mpi_threads_disable",
+        "Communication", flag="--mpi-threads-disable", flag_off="--no-mpi-threads-disable",
+        core=False, yaml="library_options.mpi_threads_disable",
     ),
     Knob(
         "gpu_operations", _names("GPU_OPERATIONS"), "choice", "auto",
@@ -216,18 +222,21 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "stall_check_time_seconds", _names("STALL_CHECK_TIME_SECONDS"), "float", 60.0,
         "Warn when an operation has waited this long for ranks that have not submitted it.",
-        "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-warning-time-seconds", yaml="stall_check.warning_time_seconds",
+        "Stalls and dead peers", unit="seconds", minimum=0,
+        flag="--stall-check-warning-time-seconds", yaml="stall_check.warning_time_seconds",
     ),
     Knob(
         "stall_shutdown_time_seconds", _names("STALL_SHUTDOWN_TIME_SECONDS"), "float", 0.0,
         "End the job when an operation has waited this long for ranks that have not submitted it; "
         "0 means never.",
-        "Stalls and dead peers", unit="seconds", minimum=0, flag="--stall-check-shutdown-time-seconds", yaml="stall_check.shutdown_time_seconds",
+        "Stalls and dead peers", unit="seconds", minimum=0,
+        flag="--stall-check-shutdown-time-seconds", yaml="stall_check.shutdown_time_seconds",
     ),
     Knob(
         "stall_check_disable", _names("STALL_CHECK_DISABLE"), "bool", False,
         "Do not look for stalled operations.",
-        "Stalls and dead peers", flag="--no-stall-check", flag_off="--stall-check", yaml="not stall_check.enabled",
+        "Stalls and dead peers", flag="--no-stall-check", flag_off="--stall-check",
+        yaml="not stall_check.enabled",
     ),
     # --- Training
     Knob(
@@ -263,12 +272,14 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "log_level", _names("LOG_LEVEL"), "choice", "warning",
         "The lowest severity of messages to print.",
-        "Watching", choices=("trace", "debug", "info", "warning", "error", "fatal"), flag="--log-level", yaml="logging.level",
+        "Watching", choices=("trace", "debug", "info", "warning", "error", "fatal"),
+        flag="--log-level", yaml="logging.level",
     ),
     Knob(
         "log_hide_time", _names("LOG_HIDE_TIME"), "bool", False,
         "Leave the time out of log lines.",
-        "Watching", flag="--log-without-timestamp", flag_off="--log-with-timestamp", yaml="not logging.with_timestamp",
+        "Watching", flag="--log-without-timestamp", flag_off="--log-with-timestamp",
+        yaml="not logging.with_timestamp",
     ),
     Knob(
         "timeline", _names("TIMELINE"), "str", "",
@@ -279,7 +290,8 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "timeline_mark_cycles", _names("TIMELINE_MARK_CYCLES"), "bool", False,
         "Mark every turn of the engine's loop in the timeline.",
-        "Watching", flag="--timeline-mark-cycles", flag_off="--no-timeline-mark-cycles", yaml="timeline.mark_cycles",
+        "Watching", flag="--timeline-mark-cycles", flag_off="--no-timeline-mark-cycles",
+        yaml="timeline.mark_cycles",
     ),
     Knob(
         "timeline_ranks", _names("TIMELINE_RANKS", None), "choice", "0",
@@ -307,7 +319,9 @@ KNOBS: tuple[Knob, ...] = (
         "debug_net_algorithm", _names("DEBUG_NET_ALGORITHM", None), "choice", "auto",
         "Use this algorithm over TCP for every collective that it can carry out "
         "(docs/how-it-works/algorithms.md). auto: the fastest one for each.",
-        "Testing", choices=("auto", "one-shot", "direct", "gather", "ring", "pairwise", "tree", "chain"), alike=True,
+        "Testing",
+        choices=("auto", "one-shot", "direct", "gather", "ring", "pairwise", "tree", "chain"),
+        alike=True,
     ),
 )  # fmt: skip
 

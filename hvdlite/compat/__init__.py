@@ -4,7 +4,8 @@ hvdlite's own modules.
     hvdliterun --horovod-compat ...        the ranks of one job
     python -m hvdlite.compat train.py      one program
     pytest -p hvdlite.compat.pytest        tests
-    hvdlite compat install                 everything in this environment, until `hvdlite compat remove`
+    hvdlite compat install                 everything in this environment, until `hvdlite compat
+                                           remove`
 
 Nothing is called horovod unless one of these asks for it. All of them put a directory with a
 package `horovod` first where Python looks for modules. That package lets `finder` answer every

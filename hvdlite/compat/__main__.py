@@ -10,7 +10,9 @@ import sys
 
 from hvdlite import compat
 
-_USAGE = """usage: python -m hvdlite.compat [options of python] (script.py | -m module | -c code) [arguments ...]
+_USAGE = """\
+usage: python -m hvdlite.compat [options of python] (script.py | -m module | -c code) \
+[arguments ...]
 
 Runs a Python program, and the processes that it starts, with hvdlite under the name horovod.
 With several ranks:

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 
 Tensor = Any  # the framework's own
 #: The types that the core knows, by the names that frameworks have for them.
-DTYPES = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64".split()
+DTYPES = (
+    "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64"
+).split()
 
 Host = Any  # what the native core can be lent: contiguous, in host memory or on a CUDA GPU
 

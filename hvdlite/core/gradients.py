@@ -3,9 +3,11 @@
     allreduce       the same allreduce of the gradient
     allgather       the average of the gradients, of which each rank keeps its own rows
     broadcast       the average of the gradients on the root, zeros elsewhere
-    alltoall        the alltoall back: the received splits become the splits; zeros for rows that went nowhere
+    alltoall        the alltoall back: the received splits become the splits; zeros for rows that
+                    went nowhere
     reducescatter   the allgather of the gradient; times the number of members if the op was Sum
-    reduce          the broadcast of the root's gradient, in the same way; other ranks, which keep their tensor, add their own
+    reduce          the broadcast of the root's gradient, in the same way; other ranks, which keep
+                    their tensor, add their own
 
 They are Horovod's: averages keep a gradient's size independent of the number of ranks. A gradient
 is computed by a differentiable collective again, so that there are gradients of gradients.

@@ -16,8 +16,8 @@ from hvdlite.doctor.reading import Program
 
 _ADAPTERS = ("horovod.torch", "horovod.tensorflow", "horovod.keras")
 _WRAPPERS = {
-    "DistributedOptimizer", "PartialDistributedOptimizer", "DistributedGradientTape", "PartialDistributedGradientTape",
-    "ddp_comm_hook", "load_model",
+    "DistributedOptimizer", "PartialDistributedOptimizer", "DistributedGradientTape",
+    "PartialDistributedGradientTape", "ddp_comm_hook", "load_model",
 }  # fmt: skip
 #: names by which a wrapper is recognised that is called through an object, such as self.hvd
 _WRAPPERS_BY_NAME = _WRAPPERS - {"load_model"}

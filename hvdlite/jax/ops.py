@@ -27,8 +27,8 @@ from hvdlite.jax.leaves import map_leaves
 
 __all__ = [
     "Adasum", "Average", "Max", "Min", "Product", "Sum",
-    "allgather", "allreduce", "alltoall", "barrier", "broadcast", "grouped_allgather", "grouped_allreduce",
-    "grouped_reducescatter", "join", "reduce", "reducescatter",
+    "allgather", "allreduce", "alltoall", "barrier", "broadcast", "grouped_allgather",
+    "grouped_allreduce", "grouped_reducescatter", "join", "reduce", "reducescatter",
 ]  # fmt: skip
 
 Tree = Any
@@ -37,7 +37,8 @@ Array = Any
 
 def allreduce(tree: Tree, name: str | None = None, *, op: int = Average,
               compression: Any = Compression.none, prescale_factor: float = 1.0,
-              postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
+              postscale_factor: float = 1.0,
+              process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """Combines the arrays of all ranks element by element; the same bits on every rank."""
     op = reduction_of(None, op)
     return _together(
@@ -101,7 +102,8 @@ def reducescatter(tree: Tree, name: str | None = None, *, op: int = Average,
 
 def reduce(tree: Tree, root_rank: int, name: str | None = None, *, op: int = Average,
            compression: Any = Compression.none, prescale_factor: float = 1.0,
-           postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
+           postscale_factor: float = 1.0,
+           process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """Combines the arrays of all ranks on `root_rank`, a global rank; the other ranks get their own
     arrays back.
 

@@ -282,7 +282,8 @@ def _say_where_hosts_differ(
         "job in all, and hvd.local_rank() is %d. Are several agents of the launcher on this host, "
         "or ranks of one host in containers? HVDLITE_HOST_ID, a different text for each, tells "
         "hosts apart.",
-        identity.launcher, identity.rank, identity.local_rank, identity.local_size, here[1], here[0],
+        identity.launcher, identity.rank, identity.local_rank, identity.local_size, here[1],
+        here[0],
     )  # fmt: skip
 
 

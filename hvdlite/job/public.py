@@ -14,7 +14,8 @@ from hvdlite.job.registration import add_process_set as add_process_set
 from hvdlite.job.registration import remove_process_set as remove_process_set
 
 __all__ = [
-    "ProcessSet", "add_process_set", "global_process_set", "remove_process_set", "start_timeline", "stop_timeline",
+    "ProcessSet", "add_process_set", "global_process_set", "remove_process_set", "start_timeline",
+    "stop_timeline",
 ]  # fmt: skip
 __all__ += _basics.__all__
 __all__ += _built.__all__

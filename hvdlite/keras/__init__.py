@@ -5,7 +5,8 @@ TF_USE_LEGACY_KERAS=1.
 
     hvd.init()
     model.compile(optimizer=hvd.DistributedOptimizer(optimizer), loss=...)
-    model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()])
+    model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+                              hvd.callbacks.MetricAverageCallback()])
 
 docs/guides/keras.md tells the whole story.
 """
@@ -30,7 +31,8 @@ from hvdlite.keras.optimizer import load_model as load_model
 from hvdlite.keras.values import *  # noqa: F403
 
 __all__ = [
-    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "callbacks", "elastic", "load_model",
+    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "callbacks", "elastic",
+    "load_model",
 ]  # fmt: skip
 __all__ += _public.__all__
 __all__ += _exceptions.__all__

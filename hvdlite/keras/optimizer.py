@@ -18,11 +18,13 @@ from hvdlite.keras.compression import Compression
 from hvdlite.keras.flavour import KERAS, LEGACY
 
 
-def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "", device_sparse: str = "",
-                         compression: Any = Compression.none, sparse_as_dense: bool = False,
-                         gradient_predivide_factor: float = 1.0, op: int = Average, num_groups: int = 0,
-                         groups: Any = None, *, backward_passes_per_step: int = 1,
-                         average_aggregated_gradients: bool = False, process_set: ProcessSet = global_process_set,
+def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "",
+                         device_sparse: str = "", compression: Any = Compression.none,
+                         sparse_as_dense: bool = False, gradient_predivide_factor: float = 1.0,
+                         op: int = Average, num_groups: int = 0, groups: Any = None, *,
+                         backward_passes_per_step: int = 1,
+                         average_aggregated_gradients: bool = False,
+                         process_set: ProcessSet = global_process_set,
                          scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """The optimizer, with gradients averaged (or summed) over all ranks before each step.
 
@@ -31,24 +33,29 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: 
     sake.
     """
     del name, device_dense, device_sparse
-    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups, groups, process_set,
-                     scale_local_gradients, backward_passes_per_step, average_aggregated_gradients)  # fmt: skip
+    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
+                     groups, process_set, scale_local_gradients, backward_passes_per_step,
+                     average_aggregated_gradients)  # fmt: skip
     return distribute(optimizer, options)
 
 
-def PartialDistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "", device_sparse: str = "",
-                                compression: Any = Compression.none, sparse_as_dense: bool = False,
+def PartialDistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "",
+                                device_sparse: str = "", compression: Any = Compression.none,
+                                sparse_as_dense: bool = False,
                                 gradient_predivide_factor: float = 1.0, op: int = Average,
-                                backward_passes_per_step: int = 1, average_aggregated_gradients: bool = False,
-                                groups: Any = None, process_set: ProcessSet = global_process_set,
-                                local_layers: Any = None, scale_local_gradients: bool = True) -> Any:  # fmt: skip
+                                backward_passes_per_step: int = 1,
+                                average_aggregated_gradients: bool = False, groups: Any = None,
+                                process_set: ProcessSet = global_process_set,
+                                local_layers: Any = None,
+                                scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """DistributedOptimizer() whose gradients of `local_layers` stay on their rank.
 
     They are divided by the number of ranks, unless scale_local_gradients=False.
     """
     del name, device_dense, device_sparse
-    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, 0, groups, process_set,
-                     scale_local_gradients, backward_passes_per_step, average_aggregated_gradients)  # fmt: skip
+    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, 0, groups,
+                     process_set, scale_local_gradients, backward_passes_per_step,
+                     average_aggregated_gradients)  # fmt: skip
     return distribute(optimizer, options, _layers(local_layers))
 
 

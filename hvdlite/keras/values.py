@@ -18,12 +18,14 @@ from hvdlite.keras.flavour import LEGACY
 from hvdlite.keras.host import to_numpy, to_tensor
 
 __all__ = [
-    "allgather", "allreduce", "broadcast", "broadcast_global_variables", "broadcast_variables", "reducescatter",
+    "allgather", "allreduce", "broadcast", "broadcast_global_variables", "broadcast_variables",
+    "reducescatter",
 ]  # fmt: skip
 
 
-def allreduce(value: Any, name: str | None = None, average: bool = True, prescale_factor: float = 1.0,
-              postscale_factor: float = 1.0, op: int | None = None, compression: Any = Compression.none) -> Any:  # fmt: skip
+def allreduce(value: Any, name: str | None = None, average: bool = True,
+              prescale_factor: float = 1.0, postscale_factor: float = 1.0, op: int | None = None,
+              compression: Any = Compression.none) -> Any:  # fmt: skip
     """Combines the values of all ranks element by element; a tensor of the backend.
 
     `op` says how; without it, the average, or the sum with average=False.

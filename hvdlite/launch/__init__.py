@@ -10,9 +10,10 @@ core or a framework, so `hvdliterun --help` works on a login node.
 
 For programs that start jobs themselves, these are public:
 
-    hvdlite.run(fn, args, num_proc=4)           runs a function in new processes; returns its results
-    hvdlite.launch.cli.main(["-np", "4", ...])  hvdliterun with these arguments; returns its status
-    hvdlite.launch.environment.discover(env)    the rank, size, ... of a process with this environment
+    hvdlite.run(fn, args, num_proc=4)          runs a function in new processes; returns its results
+    hvdlite.launch.cli.main(["-np", "4", ...]) hvdliterun with these arguments; returns its status
+    hvdlite.launch.environment.discover(env)   the rank, size, ... of a process with this
+                                               environment
 
 The rest may change with any version.
 """

@@ -75,18 +75,26 @@ class Framework:
 
 FRAMEWORKS = (
     Framework(
-        "numpy", "numpy", ("numpy",), "hvdlite", "numpy.ones(3, numpy.float32)", "total[0]", "import numpy",
-    ),
-    Framework("PyTorch", "torch", ("torch",), "hvdlite.torch", "torch.ones(3)", "total[0].item()", "import torch"),
-    Framework(
-        "TensorFlow", "tensorflow", ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"),
-        "hvdlite.tensorflow", "tf.ones(3)", "float(total[0])", "import tensorflow as tf",
+        "numpy", "numpy", ("numpy",), "hvdlite", "numpy.ones(3, numpy.float32)", "total[0]",
+        "import numpy",
     ),
     Framework(
-        "Keras", "keras", ("keras",), "hvdlite.keras", "numpy.ones(3, "
-                                                       "numpy.float32)", "total[0]", "import numpy",
+        "PyTorch", "torch", ("torch",), "hvdlite.torch", "torch.ones(3)", "total[0].item()",
+        "import torch",
     ),
-    Framework("JAX", "jax", ("jax",), "hvdlite.jax", "jax.numpy.ones(3)", "float(total[0])", "import jax"),
+    Framework(
+        "TensorFlow", "tensorflow",
+        ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"), "hvdlite.tensorflow",
+        "tf.ones(3)", "float(total[0])", "import tensorflow as tf",
+    ),
+    Framework(
+        "Keras", "keras", ("keras",), "hvdlite.keras", "numpy.ones(3, numpy.float32)", "total[0]",
+        "import numpy",
+    ),
+    Framework(
+        "JAX", "jax", ("jax",), "hvdlite.jax", "jax.numpy.ones(3)", "float(total[0])",
+        "import jax",
+    ),
 )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """A job that another launcher starts (`--mpi`, `--srun`, `--jsrun`), from its command line to its
 last line.
 
-    status = delegate.run("mpi", hosts, plan.assign(hosts), command, knobs, delegate.Options(job.Options(...)))
+    status = delegate.run("mpi", hosts, plan.assign(hosts), command, knobs,
+                          delegate.Options(job.Options(...)))
 
 Ranks get their numbers from that launcher and meet at the store of this one. HVDLITE_RENDEZVOUS and
 HVDLITE_SECRET are in their environment, but no HVDLITE_RANK. If the user has a HVDLITE_SECRET_FILE,

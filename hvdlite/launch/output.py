@@ -1,6 +1,7 @@
 r"""Turns the ranks' output into the launcher's, line by line: `[1]<stdout>:text`.
 
-    rank's pipe ──► Stream: cut into lines ──► Sink: prefix, one line at a time ──► Writer (thread) ──► stdout
+    rank's pipe ──► Stream: cut into lines ──► Sink: prefix, one line at a time ──┐
+                       │                          stdout ◄── Writer (thread) ◄────┘
                        └──► copy in D/rank.1/stdout, byte for byte
 
 Nothing is decoded: bytes come out as they went in, and a stream keeps their order. A line ends with

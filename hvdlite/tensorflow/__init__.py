@@ -68,8 +68,9 @@ def __getattr__(name: str) -> _Any:
 
 
 __all__ = [
-    "Compression", "DistributedGradientTape", "LocalGradientAggregationHelper", "PartialDistributedGradientTape",
-    "SyncBatchNormalization", "_allreduce", "_cache", "_executing_eagerly", "_grouped_allreduce", "_make_subgraph", "elastic", "mpi_ops", "util",
+    "Compression", "DistributedGradientTape", "LocalGradientAggregationHelper",
+    "PartialDistributedGradientTape", "SyncBatchNormalization", "_allreduce", "_cache",
+    "_executing_eagerly", "_grouped_allreduce", "_make_subgraph", "elastic", "mpi_ops", "util",
 ]  # fmt: skip
 __all__ += _public.__all__
 __all__ += _functions.__all__

@@ -24,7 +24,8 @@ class LocalGradientAggregationHelper(Accumulation):
 
     def __init__(self, backward_passes_per_step: int,
                  allreduce_func: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
-                 sparse_as_dense: bool = False, average_aggregated_gradients: bool = False) -> None:  # fmt: skip
+                 sparse_as_dense: bool = False,
+                 average_aggregated_gradients: bool = False) -> None:  # fmt: skip
         super().__init__(
             BACKEND,
             check_passes(backward_passes_per_step),

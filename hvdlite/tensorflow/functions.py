@@ -17,8 +17,8 @@ from hvdlite.tensorflow.graph import GRAPH, unique_name
 from hvdlite.tensorflow.ops import EAGER, do_not_convert
 
 __all__ = [
-    "BroadcastGlobalVariablesHook", "allgather_object", "broadcast_", "broadcast_global_variables", "broadcast_object",
-    "broadcast_object_fn", "broadcast_variables",
+    "BroadcastGlobalVariablesHook", "allgather_object", "broadcast_", "broadcast_global_variables",
+    "broadcast_object", "broadcast_object_fn", "broadcast_variables",
 ]  # fmt: skip
 
 
@@ -49,7 +49,8 @@ def broadcast_(
 
 
 def broadcast_variables(variables: Sequence[Any], root_rank: int,
-                        process_set: ProcessSet = global_process_set, inplace: bool = False) -> Any:  # fmt: skip
+                        process_set: ProcessSet = global_process_set,
+                        inplace: bool = False) -> Any:  # fmt: skip
     """Gives variables the values of `root_rank`. In a graph of TensorFlow 1: what does so when it
     is run.
 
@@ -100,7 +101,8 @@ def broadcast_object(obj: Any, root_rank: int = 0, session: Any = None, name: st
 
 
 def broadcast_object_fn(root_rank: int = 0, session: Any = None, name: str | None = None,
-                        process_set: ProcessSet = global_process_set) -> Callable[[Any], Any]:  # fmt: skip
+                        process_set: ProcessSet = global_process_set,
+                        ) -> Callable[[Any], Any]:  # fmt: skip
     """A function that does broadcast_object()."""
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 

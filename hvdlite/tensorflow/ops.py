@@ -45,7 +45,8 @@ do_not_convert: Callable[[_Function], _Function] = tf.autograph.experimental.do_
 def allreduce(tensor: Any, average: bool | None = None, device_dense: str = "",
               device_sparse: str = "", compression: Any = Compression.none, op: int | None = None,
               prescale_factor: float = 1.0, postscale_factor: float = 1.0, name: str | None = None,
-              process_set: ProcessSet = global_process_set, ignore_name_scope: bool = False) -> Any:  # fmt: skip
+              process_set: ProcessSet = global_process_set,
+              ignore_name_scope: bool = False) -> Any:  # fmt: skip
     """Combines the tensors of all ranks element by element; the same bits on every rank.
     tf.IndexedSlices are gathered."""
     op = reduction_of(average, op)
@@ -81,7 +82,8 @@ def grouped_allreduce(tensors: Sequence[Any], average: bool | None = None, devic
                       device_sparse: str = "", compression: Any = Compression.none,
                       op: int | None = None, prescale_factor: float = 1.0,
                       postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
-                      ignore_name_scope: bool = False, name: str | None = None) -> list[Any]:  # fmt: skip
+                      ignore_name_scope: bool = False,
+                      name: str | None = None) -> list[Any]:  # fmt: skip
     """allreduce() of several tensors that become ready, travel and fail together."""
     op = reduction_of(average, op)
     results = list(tensors)
@@ -126,7 +128,8 @@ def broadcast(tensor: Any, root_rank: int, name: str | None = None, ignore_name_
 
 @do_not_convert
 def alltoall(tensor: Any, splits: Any = None, name: str | None = None,
-             ignore_name_scope: bool = False, process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
+             ignore_name_scope: bool = False,
+             process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Sends the i-th part of the first dimension to rank i; returns the parts received, in the
     order of the ranks.
 
@@ -170,7 +173,8 @@ def reduce(tensor: Any, root_rank: int, compression: Any = Compression.none, op:
 def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
                           compression: Any = Compression.none, op: int = Average,
                           process_set: ProcessSet = global_process_set,
-                          prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> list[Any]:  # fmt: skip
+                          prescale_factor: float = 1.0,
+                          postscale_factor: float = 1.0) -> list[Any]:  # fmt: skip
     """reducescatter() of several tensors that travel together."""
     call = Call(
         REDUCESCATTER, None, process_set, op, prescale_factor, postscale_factor, grouped=True

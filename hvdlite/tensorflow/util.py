@@ -9,8 +9,8 @@ import tensorflow as tf
 from hvdlite.base.ops import reduction_of
 
 __all__ = [
-    "check_num_rank_power_of_2", "gpu_available", "handle_average_backwards_compatibility", "refs_to_vars",
-    "vars_to_refs",
+    "check_num_rank_power_of_2", "gpu_available", "handle_average_backwards_compatibility",
+    "refs_to_vars", "vars_to_refs",
 ]  # fmt: skip
 
 

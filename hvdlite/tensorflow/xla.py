@@ -30,8 +30,9 @@ except ImportError:
 _VERSION = 9
 
 _ELEMENTS = {
-    tf.bool: "i1", tf.uint8: "ui8", tf.int8: "i8", tf.uint16: "ui16", tf.int16: "i16", tf.uint32: "ui32", tf.int32: "i32",
-    tf.uint64: "ui64", tf.int64: "i64", tf.float16: "f16", tf.bfloat16: "bf16", tf.float32: "f32", tf.float64: "f64",
+    tf.bool: "i1", tf.uint8: "ui8", tf.int8: "i8", tf.uint16: "ui16", tf.int16: "i16",
+    tf.uint32: "ui32", tf.int32: "i32", tf.uint64: "ui64", tf.int64: "i64", tf.float16: "f16",
+    tf.bfloat16: "bf16", tf.float32: "f32", tf.float64: "f64",
 }  # fmt: skip
 
 

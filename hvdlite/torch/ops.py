@@ -30,18 +30,19 @@ from hvdlite.torch.framework import FRAMEWORK
 
 __all__ = [
     "Adasum", "Average", "HorovodInternalError", "Max", "Min", "Product", "Sum",
-    "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_",
-    "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_",
-    "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_",
-    "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async",
-    "is_homogeneous", "join", "poll", "reduce", "reduce_async", "reducescatter", "reducescatter_async", "sparse_allreduce_async", "synchronize",
+    "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async",
+    "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
+    "broadcast_async", "broadcast_async_", "grouped_allgather", "grouped_allgather_async",
+    "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
+    "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async",
+    "is_homogeneous", "join", "poll", "reduce", "reduce_async", "reducescatter",
+    "reducescatter_async", "sparse_allreduce_async", "synchronize",
 ]  # fmt: skip
 
 OPS = Collectives(FRAMEWORK)
 
 
-# ---- Allreduce
-# ------------------------------------------------------------------------------------------------------
+# ---- Allreduce -----------------------------------------------------------------------------------
 
 
 def allreduce_async(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
@@ -107,8 +108,8 @@ def grouped_allreduce_async(tensors: Sequence[torch.Tensor], average: bool | Non
 def grouped_allreduce(tensors: Sequence[torch.Tensor], average: bool | None = None,
                       name: str | None = None, compression: Any = Compression.none,
                       op: int | None = None, prescale_factor: float = 1.0,
-                      postscale_factor: float = 1.0,
-                      process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:  # fmt: skip
+                      postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+                      ) -> list[torch.Tensor]:  # fmt: skip
     """allreduce() of several tensors that become ready, travel and fail together."""
     op = reduction_of(average, op)
     call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
@@ -133,8 +134,8 @@ def grouped_allreduce_async_(tensors: Sequence[torch.Tensor], average: bool | No
 
 def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: bool | None = None,
                        name: str | None = None, op: int | None = None, prescale_factor: float = 1.0,
-                       postscale_factor: float = 1.0,
-                       process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:  # fmt: skip
+                       postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
+                       ) -> list[torch.Tensor]:  # fmt: skip
     """grouped_allreduce() in place. Returns the tensors."""
     how = (
         ALLREDUCE,
@@ -155,8 +156,7 @@ def sparse_allreduce_async(
     return sparse.start(OPS, tensor, name, op, process_set)
 
 
-# ---- The others
-# -----------------------------------------------------------------------------------------------------
+# ---- The others ----------------------------------------------------------------------------------
 
 
 def allgather_async(
@@ -180,7 +180,8 @@ def grouped_allgather_async(tensors: Sequence[torch.Tensor], name: str | None = 
 
 
 def grouped_allgather(tensors: Sequence[torch.Tensor], name: str | None = None,
-                      process_set: ProcessSet = global_process_set) -> list[torch.Tensor]:  # fmt: skip
+                      process_set: ProcessSet = global_process_set,
+                      ) -> list[torch.Tensor]:  # fmt: skip
     """allgather() of several tensors that travel together."""
     return _run(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
@@ -274,7 +275,8 @@ def reduce(tensor: torch.Tensor, root_rank: int, name: str | None = None,
 
 def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: str | None = None,
                                 op: int = Average, process_set: ProcessSet = global_process_set,
-                                prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:  # fmt: skip
+                                prescale_factor: float = 1.0,
+                                postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts grouped_reducescatter() and returns one handle for all; its result is a tuple."""
     return _start(
         Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
@@ -294,8 +296,7 @@ def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: str | None = No
     return _run(call, tensors, compression)
 
 
-# ---- How they run
-# ---------------------------------------------------------------------------------------------------
+# ---- How they run --------------------------------------------------------------------------------
 
 
 def _start(call: Call, tensors: Sequence[torch.Tensor]) -> int:

@@ -69,9 +69,10 @@ def _check_compression(options: Options) -> None:
 
 def DistributedOptimizer(optimizer: torch.optim.Optimizer,
                          named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
-                         compression: Any = Compression.none, backward_passes_per_step: int = 1, op: int = Average,
-                         gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups: Any = None,
-                         sparse_as_dense: bool = False, process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
+                         compression: Any = Compression.none, backward_passes_per_step: int = 1,
+                         op: int = Average, gradient_predivide_factor: float = 1.0,
+                         num_groups: int = 0, groups: Any = None, sparse_as_dense: bool = False,
+                         process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """The optimizer, of the same class, with gradients averaged (or summed, ...) over all ranks
     before each step.
 
@@ -79,8 +80,8 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     docs/guides/pytorch.md.
     """
     _check(optimizer, op)
-    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups, groups,
-                     process_set, backward_passes_per_step=backward_passes_per_step,
+    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
+                     groups, process_set, backward_passes_per_step=backward_passes_per_step,
                      members=PARAMETERS)  # fmt: skip
     _check_compression(options)
     shared = Shared(options, names.check(named_parameters), _rebuild)
@@ -133,8 +134,9 @@ class _DistributedOptimizer(Distributed):
                  op: int = Average, gradient_predivide_factor: float = 1.0, groups: Any = None,
                  sparse_as_dense: bool = False,
                  process_set: ProcessSet = global_process_set) -> None:  # fmt: skip
-        _become_distributed(self, params, named_parameters, compression, backward_passes_per_step, op,
-                            gradient_predivide_factor, 0, groups, sparse_as_dense, process_set)  # fmt: skip
+        _become_distributed(self, params, named_parameters, compression, backward_passes_per_step,
+                            op, gradient_predivide_factor, 0, groups, sparse_as_dense,
+                            process_set)  # fmt: skip
 
 
 class _DistributedAdasumOptimizer(Distributed):
@@ -142,7 +144,8 @@ class _DistributedAdasumOptimizer(Distributed):
 
     def __init__(self, params: Any,
                  named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
-                 compression: Any = Compression.none, backward_passes_per_step: int = 1) -> None:  # fmt: skip
+                 compression: Any = Compression.none,
+                 backward_passes_per_step: int = 1) -> None:  # fmt: skip
         _become_distributed(
             self, params, named_parameters, compression, backward_passes_per_step, Adasum
         )

@@ -45,8 +45,8 @@ def emit(call: Call, tensors: Sequence[torch.Tensor], rows: Any = None) -> list[
 
 
 def _call(
-    operation: Operation, name: str | None, process_set: int, op: int, prescale: float, postscale: float, root: int,
-    grouped: bool,
+    operation: Operation, name: str | None, process_set: int, op: int, prescale: float,
+    postscale: float, root: int, grouped: bool,
 ) -> Call:  # fmt: skip
     return Call(operation, name, _set(process_set), op, prescale, postscale, root, grouped=grouped)
 

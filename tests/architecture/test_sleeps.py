@@ -1,6 +1,7 @@
 """A test waits for events, not for times: every `sleep` in tests says why it is one.
 
-    # span: reason      time itself is the promise, or what is claimed not to happen would happen within it
+    # span: reason      time itself is the promise, or what is claimed not to happen would happen
+                        within it
     # poll              a loop that looks for an event
     # until killed      a process that lives until somebody ends it
 

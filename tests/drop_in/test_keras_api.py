@@ -14,36 +14,51 @@ import pytest
 from tier import one_of
 
 NAMES = """
-    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank cross_rank
-    mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built
-    Average Sum Adasum Compression callbacks elastic DistributedOptimizer PartialDistributedOptimizer
-    broadcast_global_variables allreduce allgather broadcast reducescatter load_model
-    ProcessSet global_process_set add_process_set remove_process_set
-    callbacks.BroadcastGlobalVariablesCallback callbacks.MetricAverageCallback callbacks.LearningRateScheduleCallback
-    callbacks.LearningRateWarmupCallback callbacks.BestModelCheckpoint
+    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank
+    local_rank cross_rank mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built
+    nccl_built ddl_built ccl_built cuda_built rocm_built Average Sum Adasum Compression callbacks
+    elastic DistributedOptimizer PartialDistributedOptimizer broadcast_global_variables allreduce
+    allgather broadcast reducescatter load_model ProcessSet global_process_set add_process_set
+    remove_process_set callbacks.BroadcastGlobalVariablesCallback callbacks.MetricAverageCallback
+    callbacks.LearningRateScheduleCallback callbacks.LearningRateWarmupCallback
+    callbacks.BestModelCheckpoint
 """.split()
 
 # Further arguments of ours come behind these, by keyword only.
 SIGNATURES = """
-DistributedOptimizer(optimizer, name=None, device_dense='', device_sparse='', compression=Compression.none, sparse_as_dense=False, gradient_predivide_factor=1.0, op=Average, num_groups=0, groups=None)
-PartialDistributedOptimizer(optimizer, name=None, device_dense='', device_sparse='', compression=Compression.none, sparse_as_dense=False, gradient_predivide_factor=1.0, op=Average, backward_passes_per_step=1, average_aggregated_gradients=False, groups=None, process_set=global_process_set, local_layers=None, scale_local_gradients=True)
-allreduce(value, name=None, average=True, prescale_factor=1.0, postscale_factor=1.0, op=None, compression=Compression.none)
+DistributedOptimizer(optimizer, name=None, device_dense='', device_sparse='',\
+    compression=Compression.none, sparse_as_dense=False, gradient_predivide_factor=1.0,\
+    op=Average, num_groups=0, groups=None)
+PartialDistributedOptimizer(optimizer, name=None, device_dense='', device_sparse='',\
+    compression=Compression.none, sparse_as_dense=False, gradient_predivide_factor=1.0,\
+    op=Average, backward_passes_per_step=1, average_aggregated_gradients=False, groups=None,\
+    process_set=global_process_set, local_layers=None, scale_local_gradients=True)
+allreduce(value, name=None, average=True, prescale_factor=1.0, postscale_factor=1.0, op=None,\
+    compression=Compression.none)
 broadcast_global_variables(root_rank)
 allgather(value, name=None)
 broadcast(value, root_rank, name=None)
 reducescatter(value, name=None, op=Average)
-load_model(filepath, custom_optimizers=None, custom_objects=None, compression=Compression.none, legacy_opts=False)
+load_model(filepath, custom_optimizers=None, custom_objects=None, compression=Compression.none,\
+    legacy_opts=False)
 callbacks.BroadcastGlobalVariablesCallback(root_rank, device='', local_variables=None)
 callbacks.MetricAverageCallback(device='')
-callbacks.LearningRateScheduleCallback(initial_lr, multiplier, start_epoch=0, end_epoch=None, staircase=True, momentum_correction=True, steps_per_epoch=None)
-callbacks.LearningRateWarmupCallback(initial_lr, warmup_epochs=5, momentum_correction=True, steps_per_epoch=None, verbose=0)
-callbacks.BestModelCheckpoint(monitor='val_loss', verbose=0, save_weights_only=False, mode='auto', save_freq='epoch')
+callbacks.LearningRateScheduleCallback(initial_lr, multiplier, start_epoch=0, end_epoch=None,\
+    staircase=True, momentum_correction=True, steps_per_epoch=None)
+callbacks.LearningRateWarmupCallback(initial_lr, warmup_epochs=5, momentum_correction=True,\
+    steps_per_epoch=None, verbose=0)
+callbacks.BestModelCheckpoint(monitor='val_loss', verbose=0, save_weights_only=False,\
+    mode='auto', save_freq='epoch')
 """.strip().splitlines()
 
 # What hvdlite.tensorflow.keras has instead.
 OTHERWISE = """
-DistributedOptimizer(optimizer, name=None, device_dense='', device_sparse='', compression=Compression.none, sparse_as_dense=False, gradient_predivide_factor=1.0, op=Average, backward_passes_per_step=1, average_aggregated_gradients=False, num_groups=0, groups=None, process_set=global_process_set, scale_local_gradients=True)
-allreduce(value, name=None, average=None, prescale_factor=1.0, postscale_factor=1.0, op=None, compression=Compression.none)
+DistributedOptimizer(optimizer, name=None, device_dense='', device_sparse='',\
+    compression=Compression.none, sparse_as_dense=False, gradient_predivide_factor=1.0,\
+    op=Average, backward_passes_per_step=1, average_aggregated_gradients=False, num_groups=0,\
+    groups=None, process_set=global_process_set, scale_local_gradients=True)
+allreduce(value, name=None, average=None, prescale_factor=1.0, postscale_factor=1.0, op=None,\
+    compression=Compression.none)
 """.strip().splitlines()
 
 _READ = """
@@ -70,7 +85,8 @@ for line in lines:
     name, _, arguments = line.rstrip(")").partition("(")
     if parameters(get(name)) != parameters(eval(f"lambda {{arguments}}: None", scope)):
         wrong.append(f"{{name}}{{inspect.signature(get(name))}}")
-loaded = [m for m in ("tensorflow", "torch", "jax", "hvdlite.torch", "hvdlite.tensorflow", "hvdlite.jax") if m in sys.modules]
+frameworks = ("tensorflow", "torch", "jax")
+loaded = [m for f in frameworks for m in (f, f"hvdlite.{{f}}") if m in sys.modules]
 print(json.dumps([wrong, loaded, [hvd.Average, hvd.Sum, hvd.Adasum]]))
 """
 

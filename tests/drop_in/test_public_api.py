@@ -19,26 +19,36 @@ from hvdlite import _core  # noqa: E402
 from hvdlite.torch.ops import Average  # noqa: E402
 
 NAMES = """
-    elastic Compression allgather_object broadcast_object broadcast_optimizer_state broadcast_parameters
-    allreduce allreduce_async allreduce_ allreduce_async_ grouped_allreduce grouped_allreduce_async
-    grouped_allreduce_ grouped_allreduce_async_ sparse_allreduce_async allgather allgather_async grouped_allgather
-    grouped_allgather_async broadcast broadcast_async broadcast_ broadcast_async_ alltoall alltoall_async
-    reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async join barrier poll synchronize
-    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank cross_rank
-    mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built
-    rocm_built ProcessSet global_process_set add_process_set remove_process_set
-    Average Sum Adasum Min Max Product HorovodInternalError DistributedOptimizer SyncBatchNorm
+    elastic Compression allgather_object broadcast_object broadcast_optimizer_state
+    broadcast_parameters allreduce allreduce_async allreduce_ allreduce_async_ grouped_allreduce
+    grouped_allreduce_async grouped_allreduce_ grouped_allreduce_async_ sparse_allreduce_async
+    allgather allgather_async grouped_allgather grouped_allgather_async broadcast broadcast_async
+    broadcast_ broadcast_async_ alltoall alltoall_async reducescatter reducescatter_async
+    grouped_reducescatter grouped_reducescatter_async join barrier poll synchronize init shutdown
+    is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank
+    cross_rank mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built
+    ddl_built ccl_built cuda_built rocm_built ProcessSet global_process_set add_process_set
+    remove_process_set Average Sum Adasum Min Max Product HorovodInternalError DistributedOptimizer
+    SyncBatchNorm
 """.split()
 
 SIGNATURES = """
-allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set)
-allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set)
-allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set)
-allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set)
-grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set)
-grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set)
-grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set)
-grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set)
+allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0,\
+    postscale_factor=1.0, process_set=global_process_set)
+allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,\
+    prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set)
+allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0,\
+    postscale_factor=1.0, process_set=global_process_set)
+allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,\
+    process_set=global_process_set)
+grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,\
+    postscale_factor=1.0, process_set=global_process_set)
+grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,\
+    prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set)
+grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,\
+    postscale_factor=1.0, process_set=global_process_set)
+grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0,\
+    postscale_factor=1.0, process_set=global_process_set)
 sparse_allreduce_async(tensor, name, op, process_set=global_process_set)
 allgather_async(tensor, name=None, process_set=global_process_set)
 allgather(tensor, name=None, process_set=global_process_set)
@@ -50,10 +60,14 @@ broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set)
 broadcast_(tensor, root_rank, name=None, process_set=global_process_set)
 alltoall_async(tensor, splits=None, name=None, process_set=global_process_set)
 alltoall(tensor, splits=None, name=None, process_set=global_process_set)
-reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0)
-reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0)
-grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0)
-grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0)
+reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set,\
+    prescale_factor=1.0, postscale_factor=1.0)
+reducescatter(tensor, name=None, compression=Compression.none, op=Average,\
+    process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0)
+grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set,\
+    prescale_factor=1.0, postscale_factor=1.0)
+grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average,\
+    process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0)
 poll(handle)
 synchronize(handle)
 join(device=-1)
@@ -85,7 +99,9 @@ broadcast_parameters(params, root_rank)
 broadcast_optimizer_state(optimizer, root_rank, model=None)
 broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set)
 allgather_object(obj, name=None)
-DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none, backward_passes_per_step=1, op=Average, gradient_predivide_factor=1.0, num_groups=0, groups=None, sparse_as_dense=False, process_set=global_process_set)
+DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none,\
+    backward_passes_per_step=1, op=Average, gradient_predivide_factor=1.0, num_groups=0,\
+    groups=None, sparse_as_dense=False, process_set=global_process_set)
 SyncBatchNorm(num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True)
 """.strip().splitlines()
 
@@ -108,9 +124,12 @@ def test_every_name_is_there() -> None:
 _VISIBLE = """
 import importlib, inspect, sys
 package = importlib.import_module(sys.argv[1])
-visible = {name for name, value in vars(package).items() if not inspect.ismodule(value) and name[0] != "_"}
-listed = {name for name in package.__all__ if name[0] != "_" and not inspect.ismodule(getattr(package, name))}
-# Python binds annotations and TYPE_CHECKING; a layer of Keras is imported only when it is asked for.
+def ours(name, value):
+    return name[0] != "_" and not inspect.ismodule(value)
+visible = {name for name, value in vars(package).items() if ours(name, value)}
+listed = {name for name in package.__all__ if ours(name, getattr(package, name))}
+# Python binds annotations and TYPE_CHECKING; a layer of Keras is imported only when it is asked
+# for.
 print(sorted(listed ^ visible - {"annotations", "TYPE_CHECKING"} - {"SyncBatchNormalization"}))
 """
 

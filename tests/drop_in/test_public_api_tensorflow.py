@@ -16,35 +16,53 @@ import hvdlite.tensorflow as hvd  # noqa: E402
 from hvdlite.base.ops import Average, Sum  # noqa: E402
 
 NAMES = """
-    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank local_rank cross_rank
-    is_homogeneous mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built
-    cuda_built rocm_built ProcessSet global_process_set add_process_set remove_process_set
-    Average Sum Adasum Min Max Product Compression
+    init shutdown is_initialized start_timeline stop_timeline size local_size cross_size rank
+    local_rank cross_rank is_homogeneous mpi_threads_supported mpi_enabled mpi_built gloo_enabled
+    gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built ProcessSet global_process_set
+    add_process_set remove_process_set Average Sum Adasum Min Max Product Compression
     rank_op local_rank_op size_op local_size_op process_set_included_op
-    allreduce grouped_allreduce allgather grouped_allgather broadcast broadcast_ alltoall reducescatter
-    grouped_reducescatter join _allreduce
-    broadcast_global_variables BroadcastGlobalVariablesHook broadcast_variables broadcast_object broadcast_object_fn
-    allgather_object SyncBatchNormalization DistributedOptimizer DistributedGradientTape PartialDistributedGradientTape
-    LocalGradientAggregationHelper elastic handle_average_backwards_compatibility check_num_rank_power_of_2 gpu_available
+    allreduce grouped_allreduce allgather grouped_allgather broadcast broadcast_ alltoall
+    reducescatter grouped_reducescatter join _allreduce
+    broadcast_global_variables BroadcastGlobalVariablesHook broadcast_variables broadcast_object
+    broadcast_object_fn allgather_object SyncBatchNormalization DistributedOptimizer
+    DistributedGradientTape PartialDistributedGradientTape LocalGradientAggregationHelper elastic
+    handle_average_backwards_compatibility check_num_rank_power_of_2 gpu_available
     _executing_eagerly _make_subgraph _cache vars_to_refs refs_to_vars util
 """.split()
 
 SIGNATURES = """
-allreduce(tensor, average=None, device_dense='', device_sparse='', compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0, name=None, process_set=global_process_set, ignore_name_scope=False)
-reducescatter(tensor, device_dense='', compression=Compression.none, op=Average, name=None, process_set=global_process_set, ignore_name_scope=False, prescale_factor=1.0, postscale_factor=1.0)
-grouped_allreduce(tensors, average=None, device_dense='', device_sparse='', compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set, ignore_name_scope=False, name=None)
-grouped_reducescatter(tensors, device_dense='', compression=Compression.none, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0)
+allreduce(tensor, average=None, device_dense='', device_sparse='', compression=Compression.none,\
+    op=None, prescale_factor=1.0, postscale_factor=1.0, name=None,\
+    process_set=global_process_set, ignore_name_scope=False)
+reducescatter(tensor, device_dense='', compression=Compression.none, op=Average, name=None,\
+    process_set=global_process_set, ignore_name_scope=False, prescale_factor=1.0,\
+    postscale_factor=1.0)
+grouped_allreduce(tensors, average=None, device_dense='', device_sparse='',\
+    compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0,\
+    process_set=global_process_set, ignore_name_scope=False, name=None)
+grouped_reducescatter(tensors, device_dense='', compression=Compression.none, op=Average,\
+    process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0)
 broadcast_global_variables(root_rank)
 BroadcastGlobalVariablesHook(root_rank, device='')
-DistributedOptimizer(optimizer, name=None, use_locking=False, device_dense='', device_sparse='', compression=Compression.none, sparse_as_dense=False, backward_passes_per_step=1, op=Average, gradient_predivide_factor=1.0, average_aggregated_gradients=False, num_groups=0, groups=None, process_set=global_process_set, scale_local_gradients=True)
-DistributedGradientTape(gradtape, device_dense='', device_sparse='', compression=Compression.none, sparse_as_dense=False, op=Average, gradient_predivide_factor=1.0, num_groups=0, groups=None, process_set=global_process_set, scale_local_gradients=True)
-PartialDistributedGradientTape(gradtape, device_dense='', device_sparse='', compression=Compression.none, sparse_as_dense=False, op=Average, gradient_predivide_factor=1.0, num_groups=0, groups=None, process_set=global_process_set, local_layers=None, scale_local_gradients=True)
+DistributedOptimizer(optimizer, name=None, use_locking=False, device_dense='', device_sparse='',\
+    compression=Compression.none, sparse_as_dense=False, backward_passes_per_step=1, op=Average,\
+    gradient_predivide_factor=1.0, average_aggregated_gradients=False, num_groups=0, groups=None,\
+    process_set=global_process_set, scale_local_gradients=True)
+DistributedGradientTape(gradtape, device_dense='', device_sparse='',\
+    compression=Compression.none, sparse_as_dense=False, op=Average,\
+    gradient_predivide_factor=1.0, num_groups=0, groups=None, process_set=global_process_set,\
+    scale_local_gradients=True)
+PartialDistributedGradientTape(gradtape, device_dense='', device_sparse='',\
+    compression=Compression.none, sparse_as_dense=False, op=Average,\
+    gradient_predivide_factor=1.0, num_groups=0, groups=None, process_set=global_process_set,\
+    local_layers=None, scale_local_gradients=True)
 allgather(tensor, name=None, ignore_name_scope=False, process_set=global_process_set)
 grouped_allgather(tensors, name=None, ignore_name_scope=False, process_set=global_process_set)
 broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set=global_process_set)
 broadcast_(variables, root_rank, name=None, process_set=global_process_set)
 alltoall(tensor, splits=None, name=None, ignore_name_scope=False, process_set=global_process_set)
-_allreduce(tensor, name=None, op=Sum, prescale_factor=1.0, postscale_factor=1.0, ignore_name_scope=False, process_set=global_process_set)
+_allreduce(tensor, name=None, op=Sum, prescale_factor=1.0, postscale_factor=1.0,\
+    ignore_name_scope=False, process_set=global_process_set)
 join()
 size_op(process_set_id=0, name=None)
 process_set_included_op(process_set_id=0, name=None)

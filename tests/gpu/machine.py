@@ -107,7 +107,8 @@ class Session:
         self._starting = True
         try:
             process = subprocess.Popen(
-                [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment, start_new_session=True
+                [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True, cwd=ROOT, env=environment, start_new_session=True
             )  # fmt: skip
         except OSError as problem:
             return self._add(Step(name, False, 0.0, "", f"not run: {problem}"))
@@ -148,9 +149,11 @@ class Session:
         if pybind.returncode:
             self.skip("configure", "pybind11 is missing (pip install pybind11)")
             return False
-        configure: list[str | Path] = ["cmake", "-S", ROOT / "benchmarks/cpp", "-B", BUILD, f"-DPython3_EXECUTABLE={sys.executable}",
-            f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind.stdout.strip()}", f"-DHVDLITE_TESTS={'ON' if tests else 'OFF'}",
-            "-DHVDLITE_PYTHON=ON", f"-DCMAKE_INSTALL_PREFIX={ROOT}"]  # fmt: skip
+        configure: list[str | Path] = ["cmake", "-S", ROOT / "benchmarks/cpp", "-B", BUILD,
+            f"-DPython3_EXECUTABLE={sys.executable}", f"-DPython_EXECUTABLE={sys.executable}",
+            f"-Dpybind11_DIR={pybind.stdout.strip()}",
+            f"-DHVDLITE_TESTS={'ON' if tests else 'OFF'}", "-DHVDLITE_PYTHON=ON",
+            f"-DCMAKE_INSTALL_PREFIX={ROOT}"]  # fmt: skip
         if shutil.which("ninja"):
             configure += ["-G", "Ninja"]
         if not self.run("configure", configure).well:

@@ -61,14 +61,16 @@ def wait_for_others(name):
     for rank in OTHERS:
         wait_flag(f"{name}.{rank}")
 def wait_until_inside(threads=1):
-    # Until so many threads wait in the native core, besides the one that is always there. What they wait for has been submitted.
+    # Until so many threads wait in the native core, besides the one that is always there. What they
+    # wait for has been submitted.
     while hvd._core.threads_inside() < 1 + threads:
         time.sleep(0.002)  # poll
 def flag_when_inside(name=f"inside.{RANK}"):
     # To be called before an operation that others do not take part in yet.
     threading.Thread(target=lambda: (wait_until_inside(), flag(name)), daemon=True).start()
 def outlive(flag):
-    # As a child that knows nothing of the job: until the test has seen what it wants to see, and not for ever.
+    # As a child that knows nothing of the job: until the test has seen what it wants to see, and
+    # not for ever.
     end = time.monotonic() + within(60)
     while not os.path.exists(flag) and time.monotonic() < end:
         time.sleep(0.05)  # poll

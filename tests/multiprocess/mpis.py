@@ -41,7 +41,8 @@ MPI = pytest.mark.parametrize(
 # At the beginning of a program: ranks of one host pretend to be on hosts of two.
 TWO_ON_A_HOST = """
 import os
-os.environ["HVDLITE_HOST_ID"] = str(int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"]) // 2)
+rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
+os.environ["HVDLITE_HOST_ID"] = str(rank // 2)
 """
 
 

@@ -30,7 +30,8 @@ import hvdlite as hvd
 def turn(**where):
     hvd.init(**where)
     total = hvd.allreduce(np.arange(4.0) + hvd.rank(), op=hvd.Sum).tolist()
-    place = [hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()]
+    place = [hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size()]
+    place += [hvd.cross_rank(), hvd.cross_size()]
     with open(f"report.{hvd.rank()}", "a") as report:
         report.write(json.dumps([place, total]) + "\\n")
 """

@@ -3,7 +3,8 @@ packages.
 
     munged        proves who is who; a socket and a key of its own
     slurmctld     the controller
-    slurmd -N ..  one per node, n1 and n2, each on its own port; in its mount namespace /etc/hosts knows both names
+    slurmd -N ..  one per node, n1 and n2, each on its own port; in its mount namespace /etc/hosts
+                  knows both names
 
 All files lie in one directory, all ports are free ones, and nothing outlives the context manager.
 """

@@ -51,8 +51,10 @@ ROWS = _rows()
 NOT_PROVOKED = {
     "some settings have to be equal on all ranks, but rank … has … and rank … "
     "has …": "see test_settings_that_must_be_equal_are_compared",
-    "the ranks run different releases of hvdlite: …": "see test_ranks_of_different_releases_are_told_which_runs_what",
-    "rank … of this host ended during start-up": "see test_a_rank_that_dies_during_init_is_named_without_a_launcher",
+    "the ranks run different releases of hvdlite: …": "see "
+    "test_ranks_of_different_releases_are_told_which_runs_what",
+    "rank … of this host ended during start-up": "see "
+    "test_a_rank_that_dies_during_init_is_named_without_a_launcher",
     "… has started this process as rank … of …, but MPI says that it is rank "
     "… of …": "see test_launchers",
     "MPI says that there are … processes, but no variable by which hvdlite recognises a launcher "
@@ -62,12 +64,14 @@ NOT_PROVOKED = {
     "hvdlite communicates tensors in host memory and on CUDA GPUs": "takes another kind of device",
     "…: inside a graph or a compiled program hvdlite takes tensors in host "
     "memory only": "takes a GPU",
-    "this rank uses the GPU cuda:… and was given a tensor on cuda:…": "see tests/cpp/engine/engine_gpu_test.cc",
+    "this rank uses the GPU cuda:… and was given a tensor on cuda:…": "see "
+    "tests/cpp/engine/engine_gpu_test.cc",
     "HVDLITE_GPU_OPERATIONS=nccl, but … has no NCCL: …": "see tests/cpp/comm/gpu_verdict_test.cc",
     "HVDLITE_GPU_OPERATIONS=nccl, but … has an NCCL for CUDA … and an NVIDIA driver of "
     "CUDA …": "see tests/cpp/comm/gpu_verdict_test.cc",
     "HVDLITE_GPU_OPERATIONS=nccl, but … use the same GPU": "see tests/cpp/comm/gpu_verdict_test.cc",
-    "HVDLITE_GPU_OPERATIONS=nccl, but … has NCCL … and … has NCCL …": "see tests/cpp/comm/gpu_verdict_test.cc",
+    "HVDLITE_GPU_OPERATIONS=nccl, but … has NCCL … and … has NCCL …": "see "
+    "tests/cpp/comm/gpu_verdict_test.cc",
     "rank … cannot take part: … The operation has failed on all ranks; nothing "
     "else has": "see tests/cpp/engine/engine_gpu_test.cc",
     "the connection of … with … failed: …": "takes a network that breaks",
@@ -76,18 +80,24 @@ NOT_PROVOKED = {
     "the connection of … with … changes what it carries: …": "see test_damage",
     "… called hvd.init(), but did not say within … s where other hosts can connect "
     "to it.": "takes a network that loses large packets",
-    "rank … has no memory left for what it and its peers agreed to do": "see tests/cpp/engine/engine_memory_test.cc",
+    "rank … has no memory left for what it and its peers agreed to do": "see "
+    "tests/cpp/engine/engine_memory_test.cc",
     "no memory on rank … for the result of …": "see tests/cpp/engine/engine_memory_test.cc",
-    "lost the job's store while …": "see test_a_store_that_ends_is_noticed_at_once_by_those_who_join",
+    "lost the job's store while …": "see "
+    "test_a_store_that_ends_is_noticed_at_once_by_those_who_join",
     "rank … died during hvd.init(): its process ended, or its connection with the job's store "
     "broke.": "see test_joining",
-    "rank … could not join the job: …": "see test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text",
-    "rank … died during hvd.init(): …, which it served, is gone.": "see test_a_rank_that_serves_the_store_and_dies_is_named",
+    "rank … could not join the job: …": "see "
+    "test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text",
+    "rank … died during hvd.init(): …, which it served, is gone.": "see "
+    "test_a_rank_that_serves_the_store_and_dies_is_named",
     "some ranks did not finish hvd.init() in time": "see tests/unit/test_rendezvous_wills.py",
     "another process is rank … of this job already: were two started with that "
     "number?": "see test_rendezvous_meetings",
-    "rank … takes the job for one of … ranks, the others for one of …": "see test_ranks_that_disagree_about_the_size_are_told",
-    "… has started this process as rank … of …, which another MPI cannot join.": "see test_launchers",
+    "rank … takes the job for one of … ranks, the others for one of …": "see "
+    "test_ranks_that_disagree_about_the_size_are_told",
+    "… has started this process as rank … of …, which another MPI cannot join.": "see "
+    "test_launchers",
     **dict.fromkeys(
         [
             "rank 0 was given a secret and this rank … was not: …",
@@ -164,7 +174,8 @@ init_with(HVDLITE_RENDEZVOUS="127.0.0.1:1")
 init_with(PMIX_RANK="0")
 init_with(PMI_RANK="0", PMI_SIZE="1", SLURM_STEP_ID="0", SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="4")
 init_with(OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="4", PMI_RANK="0", PMI_SIZE="2")
-init_with(RANK="1", WORLD_SIZE="2", MASTER_ADDR=os.uname().nodename, MASTER_PORT="9", HVDLITE_START_TIMEOUT="1")
+init_with(RANK="1", WORLD_SIZE="2", MASTER_ADDR=os.uname().nodename, MASTER_PORT="9",
+          HVDLITE_START_TIMEOUT="1")
 trying(lambda: hvd.init(rank=0))
 trying(lambda: hvd.init(rank=0, size=2))
 trying(lambda: hvd.init(rank=0, size=2, rendezvous="127.0.0.1:1"))
@@ -185,7 +196,8 @@ init_with(**place, HVDLITE_SECRET_FILE="short")
 os.geteuid() or os.chown("short", 65534, -1)
 init_with(**place, HVDLITE_SECRET_FILE="/etc/passwd" if os.geteuid() else "short")
 init_with(**place, HVDLITE_SECRET="ab" * 32)
-init_with(**place | {"HVDLITE_RENDEZVOUS": STORE, "HVDLITE_START_TIMEOUT": "60"}, HVDLITE_SECRET="ab" * 32)
+init_with(**place | {"HVDLITE_RENDEZVOUS": STORE, "HVDLITE_START_TIMEOUT": "60"},
+          HVDLITE_SECRET="ab" * 32)
 hvd.init()
 trying(lambda: hvd.allreduce(1j * np.ones(3)))
 trying(lambda: hvd.allreduce(object()))
@@ -258,7 +270,8 @@ trying(lambda: hvd.init(comm=[1 - RANK]))
 MINE = """
 hvd.init(); hvd.barrier()
 if RANK == 0:
-    waiting = threading.Thread(target=lambda: trying(lambda: hvd.allreduce(np.ones(2)))); waiting.start()
+    waiting = threading.Thread(target=lambda: trying(lambda: hvd.allreduce(np.ones(2))))
+    waiting.start()
     wait_until_inside(); hvd.shutdown(1); waiting.join(); flag("over")
 else:
     wait_flag("over")

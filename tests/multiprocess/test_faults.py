@@ -140,7 +140,8 @@ from hvdlite.launch import environment
 from hvdlite.rendezvous import StoreClient
 def die_when_known():
     me = environment.discover(os.environ)
-    with StoreClient(me.rendezvous, me.secret) as store: store.get(f'init/0/member/{VICTIM}', within(20))
+    with StoreClient(me.rendezvous, me.secret) as store:
+        store.get(f'init/0/member/{VICTIM}', within(20))
     tell(dying=True); os._exit(7)
 if RANK == VICTIM:
     with open('victim.new', 'w') as file: file.write(str(os.getpid()))

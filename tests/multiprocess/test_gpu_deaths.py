@@ -40,10 +40,12 @@ threading.Thread(target=watch, daemon=True).start()
 
 def step(number):
     mine = kind(np.ones(3000, np.float32))
-    handles = [hvd.allreduce_async_(kind(np.ones(20 + n, np.float32)), name=f"x{n}", op=hvd.Sum) for n in range(3)]
+    handles = [hvd.allreduce_async_(kind(np.ones(20 + n, np.float32)), name=f"x{n}", op=hvd.Sum)
+               for n in range(3)]
     hvd.allreduce_(mine, op=hvd.Sum, name="mine")
     same(mine, np.full(3000, size, np.float32))
-    same(hvd.allgather(kind(np.ones((rank + 1, 2), np.float32)), name="rows"), np.ones((size * (size + 1) // 2, 2), np.float32))
+    same(hvd.allgather(kind(np.ones((rank + 1, 2), np.float32)), name="rows"),
+         np.ones((size * (size + 1) // 2, 2), np.float32))
     for handle in handles:
         hvd.synchronize(handle)
 

@@ -34,7 +34,8 @@ def same(array, expected):
 """
 
 END = """
-assert "nccl" in hvd._core.explain(0) if sys.argv[2] == "nccl" else "stage" in hvd._core.explain(0), hvd._core.explain(0)
+explained = hvd._core.explain(0)
+assert ("nccl" if sys.argv[2] == "nccl" else "stage") in explained, explained
 hvd.shutdown()
 assert gpu.complaints() == "", gpu.complaints()
 print("fine", rank, flush=True)
@@ -68,7 +69,8 @@ for step in range(3):
     same(hvd.allreduce(kind(x), op=hvd.Max), x - rank + size - 1)
     same(hvd.broadcast(kind(x), 1), x - rank + 1)
     rows = np.full((rank + 1, 2), rank, np.int64)
-    same(hvd.allgather(kind(rows)), np.concatenate([np.full((r + 1, 2), r, np.int64) for r in range(size)]))
+    same(hvd.allgather(kind(rows)),
+         np.concatenate([np.full((r + 1, 2), r, np.int64) for r in range(size)]))
     whole = np.arange(3 * size, dtype=np.int32) * (rank + 1)
     part, received = hvd.alltoall(kind(whole), splits=[3] * size)
     own = np.arange(3 * rank, 3 * rank + 3, dtype=np.int32)
@@ -79,7 +81,8 @@ for step in range(3):
     total = np.arange(3 * size, dtype=np.int32) * sum(r + 1 for r in range(size))
     same(hvd.reduce(kind(whole), root, op=hvd.Sum), total if rank == root else whole)
     same(hvd.allreduce(kind(np.array([rank == 0])), op=hvd.Sum), np.array([True]))
-    same(hvd.allreduce(kind(np.zeros((0, 4), np.float16)), op=hvd.Sum), np.zeros((0, 4), np.float16))
+    same(hvd.allreduce(kind(np.zeros((0, 4), np.float16)), op=hvd.Sum),
+         np.zeros((0, 4), np.float16))
     same(hvd.allreduce(kind(x), op=hvd.Adasum), hvd_on_host(x))
 """
 
@@ -95,9 +98,11 @@ def test_every_operation_gives_what_it_gives_on_the_host(job: Job, kind: str, wa
 MANY = """
 rng = np.random.default_rng(rank)
 for step in range(3):
-    pairs = {i: (v := np.arange(1 + 50 * i, dtype=np.float32) + step, kind(v)) for i in rng.permutation(40)}
+    pairs = {i: (v := np.arange(1 + 50 * i, dtype=np.float32) + step, kind(v))
+             for i in rng.permutation(40)}
     handles = {i: hvd.allreduce_async_(a, name=f"g{i}", op=hvd.Sum) for i, (_, a) in pairs.items()}
-    grouped = hvd.grouped_allreduce_async([kind(np.full(10, r, np.float32)) for r in range(5)], op=hvd.Sum)
+    grouped = hvd.grouped_allreduce_async([kind(np.full(10, r, np.float32)) for r in range(5)],
+                                          op=hvd.Sum)
     for i in rng.permutation(40):
         hvd.synchronize(handles[i])
         same(pairs[i][1], pairs[i][0] * size)
@@ -144,7 +149,8 @@ else:
     raise AssertionError("no error")
 same(hvd.allreduce(kind(np.ones(3, np.float32)), op=hvd.Sum), np.full(3, size, np.float32))
 result = hvd._core.run(1, 1, 0, "rows", kind(np.ones((1, 2), np.float32)), None, 0, 1.0, 1.0, [])[0]
-assert result.shape == (size, 2) and result.dtype == "float32" and result.__dlpack_device__() == (2, rank)
+assert result.shape == (size, 2) and result.dtype == "float32"
+assert result.__dlpack_device__() == (2, rank)
 """
 
 
@@ -154,7 +160,8 @@ def test_mistakes_are_errors_and_the_job_goes_on(job: Job) -> None:
 
 JOIN = """
 for step in range(rank + 1):
-    same(hvd.allreduce(kind(np.ones(2000, np.float32)), name=f"x{step}", op=hvd.Sum), np.full(2000, size - step, np.float32))
+    same(hvd.allreduce(kind(np.ones(2000, np.float32)), name=f"x{step}", op=hvd.Sum),
+         np.full(2000, size - step, np.float32))
 assert hvd.join() == size - 1
 """
 

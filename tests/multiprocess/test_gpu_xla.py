@@ -17,7 +17,8 @@ from hvdlite.adapter import xla
 from hvdlite.core.operations import Call
 Array = gpu_arrays.Array
 
-def run(operation, arrays, shapes=None, name="x", op=hvd.Sum, root=0, factors=(1.0, 1.0), process_set=hvd.global_process_set):
+def run(operation, arrays, shapes=None, name="x", op=hvd.Sum, root=0, factors=(1.0, 1.0),
+        process_set=hvd.global_process_set):
     call = Call(operation, name, process_set, op, *factors, root)
     return xla_frames.call(arrays, shapes, xla.attributes(call, name))
 
@@ -44,8 +45,10 @@ for step in range(3):
     x = np.arange(3000, dtype=np.float32) + rank
     total = sum(np.arange(3000, dtype=np.float32) + r for r in range(size))
     same(made(ALLREDUCE, [Array(x)])[0], total)
-    same(made(ALLREDUCE, [Array(x)], op=hvd.Average, factors=(2.0, 0.5))[0], total / np.float32(size))
-    many = [np.full(n, n + rank, t) for n in (0, 1, 7, 5000) for t in (np.float64, np.float16, np.int32)]
+    same(made(ALLREDUCE, [Array(x)], op=hvd.Average, factors=(2.0, 0.5))[0],
+         total / np.float32(size))
+    many = [np.full(n, n + rank, t) for n in (0, 1, 7, 5000)
+            for t in (np.float64, np.float16, np.int32)]
     sums = made(ALLREDUCE, [Array(v) for v in many], name="many")
     for seen, value in zip(sums, many):
         same(seen, (size * (value - rank) + sum(range(size))).astype(value.dtype))
@@ -110,7 +113,8 @@ error = run(ALLGATHER, [Array(np.ones((2, 2), np.float32))], [(3, 2)], name="row
 assert "the result has shape [6, 2], but the function was compiled for [3, 2]" in error, error
 pair = hvd.add_process_set([0, 1])
 if rank < 2:
-    same(made(ALLREDUCE, [Array(np.ones(3, np.float32))], process_set=pair)[0], np.full(3, 2, np.float32))
+    same(made(ALLREDUCE, [Array(np.ones(3, np.float32))], process_set=pair)[0],
+         np.full(3, 2, np.float32))
 attributes = xla.attributes(Call(ALLREDUCE, "x", pair, hvd.Sum), "x")
 hvd.remove_process_set(pair)
 error = xla_frames.call([Array(np.ones(3, np.float32))], None, attributes)[1]

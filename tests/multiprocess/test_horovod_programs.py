@@ -141,8 +141,10 @@ import numpy as np
 import hvdlite as hvd
 
 started = int(os.environ["HVDLITE_RANK"])
-for wrong, words in (([0, 4], "ranks [4] do not exist"), ([1, 1], "names a rank twice"), (["a"], "list of ranks (int)"),
-                     ([r for r in range(4) if r != started], f"this is rank {started}, which is not in the list")):
+for wrong, words in (([0, 4], "ranks [4] do not exist"), ([1, 1], "names a rank twice"),
+                     (["a"], "list of ranks (int)"),
+                     ([r for r in range(4) if r != started],
+                      f"this is rank {started}, which is not in the list")):
     try:
         hvd.init(comm=wrong)
     except ValueError as error:
@@ -174,7 +176,8 @@ if started == 3:
         time.sleep(0.01)  # poll
     os._exit(0)
 if started == 1:
-    # Not that of the others, who may start more than that apart; and long enough to get as far as to wait.
+    # Not that of the others, who may start more than that apart; and long enough to get as far as
+    # to wait.
     os.environ["HVDLITE_START_TIMEOUT"] = "6"
     try:
         open("there", "w").close()
@@ -185,7 +188,8 @@ if started == 1:
 else:
     hvd.init(comm=[0, 2])
     told = False
-    while not told:  # both see it in the same turn, or one would ask for x and the other for a barrier
+    # Both see it in the same turn, or one would ask for x and the other for a barrier.
+    while not told:
         here, told = hvd.allreduce(np.array([1, os.path.exists("told")]), op=hvd.Sum, name="x")
         assert here == 2
         time.sleep(0.01)  # poll

@@ -19,7 +19,8 @@ def place():  # where the main thread is, and whether it sleeps there
     with open(f"/proc/self/task/{os.getpid()}/stat") as file:
         return frame.f_code, frame.f_lasti, file.read().rpartition(")")[2].split()[0]
 def wait_for_sleep():
-    # Until it waits in native code, which it does for ever. On its way there it is busy, or wants to be.
+    # Until it waits in native code, which it does for ever. On its way there it is busy, or wants
+    # to be.
     seen = []
     while len(seen) < 10:
         time.sleep(0.05)  # poll
@@ -57,7 +58,8 @@ else:
         time.sleep(0.01)  # poll
     try:
         with hvd.translated_errors():
-            while True:  # JAX may have come back from a wait that goes on: the first of these completes it
+            # JAX may have come back from a wait that goes on: the first of these completes it.
+            while True:
                 step(x).block_until_ready()
     except hvd.PeerLostError as error:
         print(f"lost {error.rank}: {error}", flush=True)
@@ -97,7 +99,8 @@ def press(turn):
 if hvd.rank() == 0:
     results = []
     try:
-        threading.Thread(target=lambda: results.append(step(jnp.ones(4)).block_until_ready())).start()
+        work = lambda: results.append(step(jnp.ones(4)).block_until_ready())
+        threading.Thread(target=work).start()
         threading.Thread(target=press, args=(0,)).start()
         half_a_second = int(0.5 / compute(10_000) * 10_000)
         computing.set()

@@ -26,7 +26,8 @@ for jit in (False, True):
     weights += net.get_weights()
 np.testing.assert_allclose(weights[2], weights[0], rtol=1e-6)
 np.testing.assert_allclose(weights[3], weights[1], rtol=1e-6)
-assert all((everyones == everyones[0]).all() for everyones in (hvd.allgather(w[None]) for w in weights))
+everyones = [hvd.allgather(w[None]) for w in weights]
+assert all((each == each[0]).all() for each in everyones)
 print("equal", flush=True)
 """
 

@@ -152,9 +152,10 @@ from datetime import timedelta
 from torch.distributed import TCPStore
 hvd.init()
 hvd.barrier()  # which rank 0 enters when its init() is over
-store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=20),
-                 wait_for_workers=False)
-attempt = " ".join(f"{name}={os.environ[name]}" for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"))
+store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False,
+                 timeout=timedelta(seconds=20), wait_for_workers=False)
+attempt = " ".join(f"{name}={os.environ[name]}"
+                   for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"))
 with open(f"there.{hvd.rank()}", "w") as file:
     file.write(str(store.check([f"hvdlite/{attempt}/store"])))
 hvd.barrier()

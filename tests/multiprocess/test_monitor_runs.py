@@ -122,9 +122,11 @@ hvd.init()
 rank, step, go_on = hvd.rank(), 0, np.ones(1)
 while go_on[0]:
     time.sleep(0.1 * rank)  # span: others wait for rank 1
-    for handle in [hvd.allreduce_async(np.ones(1000, np.float32), name=f"layer{i}") for i in range(9)]:
+    for handle in [hvd.allreduce_async(np.ones(1000, np.float32), name=f"layer{i}")
+                   for i in range(9)]:
         hvd.synchronize(handle)
-    go_on = hvd.broadcast(np.array([step < 20 or not os.path.exists("enough")], np.float64), 0, name="go on")
+    go_on = np.array([step < 20 or not os.path.exists("enough")], np.float64)
+    go_on = hvd.broadcast(go_on, 0, name="go on")
     step += 1
     if step % 10 == 0:
         print("step", step, flush=True)

@@ -302,7 +302,8 @@ hvd.init(process_sets=[hvd.ProcessSet(world.Split(me < 2))])
 try:
     hvd.init(process_sets=[hvd.ProcessSet(world)] * (1 + (me == 2)))
 except ValueError as error:
-    assert "lists of different lengths to hvd.init(process_sets=...): rank 0 has 1, rank 1 has 2" in str(error), error
+    assert ("lists of different lengths to hvd.init(process_sets=...): "
+            "rank 0 has 1, rank 1 has 2") in str(error), error
 try:
     hvd.init(process_sets=[hvd.ProcessSet(world)])
 except ValueError as error:

@@ -25,7 +25,8 @@ import numpy as np
 import hvdlite as hvd
 hvd.init()
 total = hvd.allreduce(np.arange(3.0) + hvd.rank(), op=hvd.Sum)
-print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size(), total.tolist())
+print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(),
+      hvd.cross_size(), total.tolist())
 """
 
 

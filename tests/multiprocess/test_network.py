@@ -16,7 +16,8 @@ pytestmark = pytest.mark.skipif(_WHY_NOT is not None, reason=_WHY_NOT or "")
 
 EVERY_COLLECTIVE = """
 hvd.init()
-assert (hvd.rank(), hvd.local_rank(), hvd.cross_rank()) == (RANK, RANK % 2, RANK // 2), hvd.cross_rank()
+place = (hvd.rank(), hvd.local_rank(), hvd.cross_rank())
+assert place == (RANK, RANK % 2, RANK // 2), place
 for n in (1, 1000, 300_000):
     x = np.arange(n, dtype=np.float32) + RANK
     assert (hvd.allreduce(x, op=hvd.Sum) == 4 * np.arange(n) + 6).all()

@@ -174,7 +174,8 @@ else:
 hvd.synchronize(handle)
 if r == 0:
     after = hvd.metrics()
-    grown = {rank: after["seconds_waited_for_rank"].get(rank, 0) - before["seconds_waited_for_rank"].get(rank, 0) for rank in "01"}
+    waited = "seconds_waited_for_rank"
+    grown = {rank: after[waited].get(rank, 0) - before[waited].get(rank, 0) for rank in "01"}
     assert grown["0"] == 0 and grown["1"] >= 0.2, grown
 """
     )

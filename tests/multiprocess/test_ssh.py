@@ -505,7 +505,8 @@ def cut():
     (store,) = server._servers
     connections = list(store._loop._connections)
     print(len(connections), "connections", flush=True)
-    connections[0].sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
+    linger = bytes([1, 0, 0, 0, 0, 0, 0, 0])
+    connections[0].sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     connections[0].sock.shutdown(socket.SHUT_RDWR)
 threading.Thread(target=cut, daemon=True).start()
 """
@@ -550,7 +551,8 @@ hvd.init()
 for step in range(10**9):
     assert hvd.allreduce(numpy.ones(1000), op=hvd.Sum)[7] == hvd.size()
     open(f"ready.{hvd.rank()}", "w").close()
-    if step % 100 == 0 and hvd.rank() == 0: os.rename(open("step.new", "w").name, f"step.{step // 100}")
+    if step % 100 == 0 and hvd.rank() == 0:
+        os.rename(open("step.new", "w").name, f"step.{step // 100}")
     if hvd.allreduce(numpy.array(os.path.exists("enough")), op=hvd.Max): break
 """
 

@@ -149,7 +149,7 @@ def test_hvdliterun_takes_the_jobs_secret_from_a_private_file(job: Job) -> None:
 _VICTIM = """
 import hvdlite as hvd
 hvd.init()
-print(hvd.broadcast_object(None, root_rank=1) if hvd.rank() == 0 else hvd.broadcast_object("hello", root_rank=1))
+print(hvd.broadcast_object(None if hvd.rank() == 0 else "hello", root_rank=1))
 """
 
 

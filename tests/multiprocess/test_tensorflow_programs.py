@@ -149,7 +149,8 @@ _ALONE = """
 import hvdlite.tensorflow as hvd
 import tensorflow as tf
 hvd.init()
-print(tf.function(hvd.allreduce)(tf.ones(2)).numpy().tolist(), hvd.allgather(tf.ones([1, 2])).numpy().tolist())
+print(tf.function(hvd.allreduce)(tf.ones(2)).numpy().tolist(),
+      hvd.allgather(tf.ones([1, 2])).numpy().tolist())
 """
 
 

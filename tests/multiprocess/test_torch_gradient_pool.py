@@ -25,10 +25,13 @@ hvd.init()
 def linear(size=256, count=2):
     torch.manual_seed(1)
     return torch.nn.Sequential(*[torch.nn.Linear(size, size, bias=False) for _ in range(count)])
-def distributed(net, make=lambda parameters: torch.optim.SGD(parameters, lr=1e-5, momentum=0.9), **options):
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=1e-5, momentum=0.9)
+def distributed(net, make=sgd, **options):
     return hvd.DistributedOptimizer(make(net.parameters()), net.named_parameters(), **options)
 def inside(net):
-    return [pool.contains(p.grad.data_ptr()) for p in net.parameters() if p.numel() * p.element_size() >= pool.SMALLEST]
+    return [pool.contains(p.grad.data_ptr()) for p in net.parameters()
+            if p.numel() * p.element_size() >= pool.SMALLEST]
 def counted(way):
     return hvdlite.metrics()["carried_by"].get(way, {}).get("allreduce", 0)
 """
@@ -38,14 +41,18 @@ _CASES = """
 import torch.nn as nn, torch.nn.functional as F, torch.utils.checkpoint
 nns = nn.Sequential
 def mlp():
-    return nns(nn.Linear(96, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 64)), torch.randn(8, 96)
+    net = nns(nn.Linear(96, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 64))
+    return net, torch.randn(8, 96)
 def conv():
-    block = lambda i, o, step: (nn.Conv2d(i, o, 3, step, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU())
-    net = nns(*block(3, 32, 1), *block(32, 64, 2), *block(64, 64, 1), *block(64, 64, 1), nn.Flatten(), nn.Linear(4096, 10))
+    block = lambda i, o, step: (nn.Conv2d(i, o, 3, step, 1, bias=False),
+                                nn.BatchNorm2d(o), nn.ReLU())
+    net = nns(*block(3, 32, 1), *block(32, 64, 2), *block(64, 64, 1), *block(64, 64, 1),
+              nn.Flatten(), nn.Linear(4096, 10))
     return net, torch.randn(4, 3, 16, 16)
 def transformer():
     layer = nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0, batch_first=True)
-    net = nns(nn.Embedding(500, 128), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(128, 500))
+    net = nns(nn.Embedding(500, 128), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+              nn.Linear(128, 500))
     return net, torch.randint(0, 500, (4, 12))
 class Checkpointed(nn.Module):
     def __init__(self):
@@ -70,16 +77,22 @@ MODELS = {
     "mlp": (mlp, {}), "adam": (mlp, {"make": torch.optim.Adam}), "kept": (mlp, {"to_none": False}),
     "accumulated": (mlp, {"passes": 3}), "autocast": (mlp, {"amp": True}),
     "bfloat16": (lambda: (mlp()[0].bfloat16(), torch.randn(8, 96).bfloat16()), {}),
-    "conv": (conv, {}), "conv channels last": (lambda: (conv()[0].to(memory_format=torch.channels_last), conv()[1]), {}),
-    "transformer": (transformer, {}), "transformer adamw": (transformer, {"make": torch.optim.AdamW, "amp": True}),
+    "conv": (conv, {}),
+    "conv channels last": (
+        lambda: (conv()[0].to(memory_format=torch.channels_last), conv()[1]), {}),
+    "transformer": (transformer, {}),
+    "transformer adamw": (transformer, {"make": torch.optim.AdamW, "amp": True}),
     "checkpointed": (lambda: (Checkpointed(), torch.randn(4, 128)), {}),
-    "tied": (lambda: (Tied(), torch.randint(0, 300, (4, 6))), {}), "lstm": (lambda: (Lstm(), torch.randn(4, 5, 64)), {}),
-    "clipped": (mlp, {"clip": True}), "sum": (mlp, {"op": hvd.Sum}), "predivided": (mlp, {"gradient_predivide_factor": 2.0}),
+    "tied": (lambda: (Tied(), torch.randint(0, 300, (4, 6))), {}),
+    "lstm": (lambda: (Lstm(), torch.randn(4, 5, 64)), {}),
+    "clipped": (mlp, {"clip": True}), "sum": (mlp, {"op": hvd.Sum}),
+    "predivided": (mlp, {"gradient_predivide_factor": 2.0}),
 }
 def train(name, armed):
     make_model, how = MODELS[name]
     how = dict(how)
-    amp, to_none, passes, clip = how.pop("amp", False), how.pop("to_none", True), how.pop("passes", 1), how.pop("clip", False)
+    amp, to_none = how.pop("amp", False), how.pop("to_none", True)
+    passes, clip = how.pop("passes", 1), how.pop("clip", False)
     torch.manual_seed(1)
     net, x = make_model()
     torch.manual_seed(2 + hvd.rank())
@@ -115,8 +128,9 @@ print("as before", flush=True)
 """
 
 _NAMES = (
-    "mlp", "adam", "kept", "accumulated", "autocast", "bfloat16", "conv", "conv channels last", "transformer",
-    "transformer adamw", "checkpointed", "tied", "lstm", "clipped", "sum", "predivided",
+    "mlp", "adam", "kept", "accumulated", "autocast", "bfloat16", "conv", "conv channels last",
+    "transformer", "transformer adamw", "checkpointed", "tied", "lstm", "clipped", "sum",
+    "predivided",
 )  # fmt: skip
 
 
@@ -287,7 +301,8 @@ for epoch in range(2):
         optimizer.zero_grad()
         net(x).sum().backward()
         optimizer.step()
-        assert all(inside(net)) and all(torch.equal(p.grad, hvd.allreduce(p.grad)) for p in net.parameters())
+        assert all(inside(net))
+        assert all(torch.equal(p.grad, hvd.allreduce(p.grad)) for p in net.parameters())
 
 # A fork while another thread computes gradients.
 stop = threading.Event()
@@ -299,7 +314,8 @@ thread = threading.Thread(target=others)
 thread.start()
 for _ in range(10):
     child = os.fork()
-    if child == 0: os._exit(0 if all(bool(torch.isfinite(p.grad).all()) for p in net.parameters()) else 1)
+    if child == 0:
+        os._exit(0 if all(bool(torch.isfinite(p.grad).all()) for p in net.parameters()) else 1)
     assert os.waitpid(child, 0)[1] == 0
 stop.set()
 thread.join()
@@ -375,7 +391,8 @@ from hvdlite.torch.pool import POOL
 torch.set_num_threads(1)
 hvd.init()
 net = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024, bias=False) for _ in range(6)])
-optimizer = torch_hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.0), net.named_parameters())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+optimizer = torch_hvd.DistributedOptimizer(optimizer, net.named_parameters())
 def step():
     optimizer.zero_grad()
     net(torch.ones(1, 1024)).sum().backward()
@@ -418,7 +435,8 @@ from hvdlite.adapter import pool
 net = torch.nn.Linear(256, 256, bias=False)
 for job in range(3):
     hvd.init()
-    optimizer = torch_hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.0), net.named_parameters())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    optimizer = torch_hvd.DistributedOptimizer(optimizer, net.named_parameters())
     for _ in range(2):
         net(torch.ones(1, 256)).sum().backward()
         optimizer.step()

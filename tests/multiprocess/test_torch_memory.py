@@ -15,7 +15,8 @@ import resource, sys, torch, hvdlite.torch as hvd
 torch.set_num_threads(1)
 hvd.init()
 net = torch.nn.Sequential(*[torch.nn.Linear(3072, 3072, bias=False) for _ in range(4)])
-optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
 x = torch.ones(1, 3072)
 counts = []
 for step in range(int(sys.argv[1])):

@@ -39,7 +39,8 @@ for compiled in (False, True):
     torch.manual_seed(1)
     net = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
     call = torch.compile(net, fullgraph=True) if compiled else net
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
     for step in range(3):
         optimizer.zero_grad()
         call(torch.full((4, 6), float(hvd.rank() + step))).pow(2).mean().backward()
@@ -83,7 +84,8 @@ for step in range(6):
     try:
         optimizer.step()
     except hvd.HorovodInternalError as error:
-        tell(step=step, error=type(error).__name__, text=str(error), peer=getattr(error, "rank", None))
+        tell(step=step, error=type(error).__name__, text=str(error),
+             peer=getattr(error, "rank", None))
         raise SystemExit(0)
 tell(step=step)
 """
@@ -106,7 +108,8 @@ import torch, hvdlite.torch as torch_hvd
 hvd.init()
 torch.manual_seed(0)
 net = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(1 + RANK)))
-optimizer = torch_hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+optimizer = torch_hvd.DistributedOptimizer(optimizer, net.named_parameters())
 net(torch.ones(2, 4)).sum().backward()
 try:
     optimizer.step()

@@ -15,8 +15,8 @@ import hvdlite
 
 # xla::PrimitiveType's numbers.
 _DTYPES = {
-    "bool": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint8": 6, "uint16": 7, "uint32": 8, "uint64": 9,
-    "float16": 10, "float32": 11, "float64": 12,
+    "bool": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint8": 6, "uint16": 7, "uint32": 8,
+    "uint64": 9, "float16": 10, "float32": 11, "float64": 12,
 }  # fmt: skip
 _ARRAY, _SCALAR, _STRING = 1, 3, 4
 _BUFFER = 1
@@ -76,15 +76,16 @@ class _Version(ctypes.Structure):
 class _Api(ctypes.Structure):
     _fields_ = [
         *_Head, ("version", _Version), ("internal", ctypes.c_void_p), ("create_error", _Function),
-        ("error_message", ctypes.c_void_p), ("destroy_error", ctypes.c_void_p), ("register", ctypes.c_void_p),
-        ("get_stream", _Function),
+        ("error_message", ctypes.c_void_p), ("destroy_error", ctypes.c_void_p),
+        ("register", ctypes.c_void_p), ("get_stream", _Function),
     ]  # fmt: skip
 
 
 class _Frame(ctypes.Structure):
     _fields_ = [
-        *_Head, ("api", ctypes.POINTER(_Api)), ("context", ctypes.c_void_p), ("stage", ctypes.c_int32),
-        ("arguments", _Buffers), ("results", _Buffers), ("attributes", _Attributes),
+        *_Head, ("api", ctypes.POINTER(_Api)), ("context", ctypes.c_void_p),
+        ("stage", ctypes.c_int32), ("arguments", _Buffers), ("results", _Buffers),
+        ("attributes", _Attributes),
     ]  # fmt: skip
 
 

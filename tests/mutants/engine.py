@@ -73,7 +73,8 @@ MUTANTS = (
         "return a->last_used > b->last_used;",
         "the cache forgets what was used last",
         (
-            "C++ Ledger.the_least_recently_used_slots_go_first_and_are_known_until_all_have_forgotten_them",
+            "C++ Ledger."
+            "the_least_recently_used_slots_go_first_and_are_known_until_all_have_forgotten_them",
         ),
     ),
     Mutant(
@@ -187,7 +188,8 @@ MUTANTS = (
         "",
         "the timeline shows members below a relay as if all had asked when the last did",
         (
-            "C++ Trees/AgreementTest.the_root_knows_at_once_who_has_asked_where_arrivals_are_watched/*",
+            "C++ Trees/AgreementTest."
+            "the_root_knows_at_once_who_has_asked_where_arrivals_are_watched/*",
         ),
     ),
     Mutant(
@@ -198,7 +200,8 @@ MUTANTS = (
         "",
         "the timeline loses the rank that was so fast that it asked for the next round",
         (
-            "C++ TimelineFile.a_rank_that_asks_again_before_the_round_is_over_here_begins_the_next_one",
+            "C++ TimelineFile."
+            "a_rank_that_asks_again_before_the_round_is_over_here_begins_the_next_one",
         ),
     ),
     Mutant(

@@ -26,8 +26,10 @@ MUTANTS = (
     Mutant(
         "P3",
         "hvdlite/arrays/objects.py",
-        "        _from_bytes(everything[end - size : end]) for end, size in zip(ends, sizes, strict=True)",
-        "        _from_bytes(everything[end - sizes[0] : end]) for end, size in zip(ends, sizes, strict=True)",
+        "        _from_bytes(everything[end - size : end]) for end, size "
+        "in zip(ends, sizes, strict=True)",
+        "        _from_bytes(everything[end - sizes[0] : end]) for end, size "
+        "in zip(ends, sizes, strict=True)",
         "objects of other sizes are cut as the first",
         (_NUMPY + "objects.everybodys_objects_come_in_the_order_of_ranks",),
     ),

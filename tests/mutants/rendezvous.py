@@ -72,7 +72,7 @@ MUTANTS = (
         (
             _SERVED + "test_collect_wants_keys_that_exist_at_the_same_time",
             _OF_TABLE
-            + "test_collects_are_answered_exactly_when_all_keys_exist_in_whatever_order_keys_come_and_go",
+            + "test_collects_are_answered_exactly_when_all_keys_exist_in_whatever_order_keys_come_and_go",  # noqa: E501
         ),
     ),
     Mutant(

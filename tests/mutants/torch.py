@@ -29,7 +29,8 @@ MUTANTS = (
         _REDUCER,
         (
             "        self._direct.permit(\n"
-            "            number, self.flights[number].directly and self._aggregation.travels_at_once(number)\n"
+            "            number, self.flights[number].directly and "
+            "self._aggregation.travels_at_once(number)\n"
             "        )"
         ),
         "        self._direct.permit(number, False)",

@@ -187,7 +187,8 @@ MUTANTS = (
         "an outage that is shorter than the limit ends the job, because TCP has not tried "
         "again yet",
         (
-            "C++ Outage.that_is_shorter_than_the_heartbeats_limit_is_survived_whenever_the_kernels_try_again",
+            "C++ Outage."
+            "that_is_shorter_than_the_heartbeats_limit_is_survived_whenever_the_kernels_try_again",
         ),
     ),
     Mutant(

@@ -48,7 +48,8 @@ SUITES = (
     Suite("mpi", FROM_COMMIT, 120, ("conformance/test_mpi.py",), cores=1.2, cleans_shm=True),
     # Namespaces of the network and ssh servers belong to the machine: one suite at a time.
     Suite(
-        "hosts", FROM_COMMIT, 120, ("multiprocess/test_ssh*.py", "multiprocess/test_network.py"), cores=0.5, cleans_shm=True,
+        "hosts", FROM_COMMIT, 120, ("multiprocess/test_ssh*.py", "multiprocess/test_network.py"),
+        cores=0.5, cleans_shm=True,
     ),
     Suite(
         "slurm", (ALL,), 150, ("multiprocess/test_slurm*.py",), cores=0.5, cleans_shm=True,
@@ -56,32 +57,41 @@ SUITES = (
     ),
     Suite(
         "launchers", FROM_COMMIT, 150,
-        ("multiprocess/test_launchers*.py", "multiprocess/test_mpi*.py"), cores=0.7, cleans_shm=True,
+        ("multiprocess/test_launchers*.py", "multiprocess/test_mpi*.py"), cores=0.7,
+        cleans_shm=True,
     ),
     Suite(
         "programs", FROM_COMMIT, 150,
-        ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py", "multiprocess/test_gpu_*.py"), cores=1.0, cleans_shm=True,
+        ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py",
+         "multiprocess/test_gpu_*.py"),
+        cores=1.0, cleans_shm=True,
     ),
     Suite("processes", EVERYWHERE, 240, ("multiprocess/test_*.py",), cores=0.6, cleans_shm=True),
     Suite(
-        "C++ build", FROM_COMMIT, 300, command=("scripts/cpp-tests", "--build", "plain"), cores=2.0, needs=GTEST, package="libgtest-dev",
+        "C++ build", FROM_COMMIT, 300, command=("scripts/cpp-tests", "--build", "plain"), cores=2.0,
+        needs=GTEST, package="libgtest-dev",
     ),
     Suite(
-        "C++", FROM_COMMIT, 45, command=("scripts/cpp-tests", "plain"), cores=1.2, after="C++ build", needs=GTEST, package="libgtest-dev",
+        "C++", FROM_COMMIT, 45, command=("scripts/cpp-tests", "plain"), cores=1.2,
+        after="C++ build", needs=GTEST, package="libgtest-dev",
     ),
     Suite("lint", (COMMIT,), 100, command=("scripts/lint", "--changed")),
     Suite("lint all", (ALL,), 300, command=("scripts/lint",)),
     Suite("package", FROM_COMMIT, 60, command=("scripts/package",)),
     *(
         Suite(
-            f"C++ {sanitizer}", (ALL,), 900, command=("scripts/cpp-tests", sanitizer), cores=2.0, needs=GTEST, package="libgtest-dev",
+            f"C++ {sanitizer}", (ALL,), 900, command=("scripts/cpp-tests", sanitizer), cores=2.0,
+            needs=GTEST, package="libgtest-dev",
         )
         for sanitizer in ("thread", "address")
     ),
-    Suite("fuzz", (ALL,), 400, command=("scripts/fuzz", "45"), cores=2.0, needs="/usr/bin/clang++-14", package="clang-14 libclang-rt-14-dev"),
     Suite(
-        "Debian's MPIs", (ALL,), 300, command=(sys.executable, "tests/versions/run", "mpi-debian"), needs="/usr/bin/mpiexec.openmpi",
-        package="libopenmpi-dev openmpi-bin libmpich-dev mpich",
+        "fuzz", (ALL,), 400, command=("scripts/fuzz", "45"), cores=2.0,
+        needs="/usr/bin/clang++-14", package="clang-14 libclang-rt-14-dev",
+    ),
+    Suite(
+        "Debian's MPIs", (ALL,), 300, command=(sys.executable, "tests/versions/run", "mpi-debian"),
+        needs="/usr/bin/mpiexec.openmpi", package="libopenmpi-dev openmpi-bin libmpich-dev mpich",
     ),
 )  # fmt: skip
 

@@ -70,7 +70,8 @@ def test_the_environment_puts_the_alias_first_once_and_keeps_the_rest() -> None:
 def test_modules_are_the_same_objects_under_both_names() -> None:
     done = _aliased("""
 import sys, horovod, hvdlite
-assert not {"numpy", "torch", "tensorflow", "keras", "hvdlite._core"} & set(sys.modules), "import horovod is cheap"
+heavy = {"numpy", "torch", "tensorflow", "keras", "hvdlite._core"}
+assert not heavy & set(sys.modules), "import horovod is cheap"
 assert not hasattr(horovod, "nothing") and horovod.run is horovod.runner.run is hvdlite.run
 import horovod.common.exceptions, hvdlite.exceptions, hvdlite.process_sets
 from horovod.common import process_sets
@@ -123,8 +124,10 @@ if __name__ == "__main__":
     for way in ("spawn", "forkserver", "fork"):
         with multiprocessing.get_context(way).Pool(1) as pool:
             print(pool.map(name, [0])[0])
-    print(subprocess.check_output([sys.executable, "-c", "import horovod; print(horovod.__version__)"], text=True).strip())
-    print(sys.argv[1:], sys.path[0] == os.path.dirname(__file__), sys.flags.optimize, os.environ["PYTHONPATH"].count("hvdlite/compat/path"))
+    version = [sys.executable, "-c", "import horovod; print(horovod.__version__)"]
+    print(subprocess.check_output(version, text=True).strip())
+    print(sys.argv[1:], sys.path[0] == os.path.dirname(__file__), sys.flags.optimize,
+          os.environ["PYTHONPATH"].count("hvdlite/compat/path"))
 """)
     done = _python("-O", "-m", "hvdlite.compat", str(script), "-m", "--x")
     assert done.stdout.split("\n") == [
@@ -226,7 +229,8 @@ from horovod.common import util
 assert [list(part) for part in util.split_list(list(range(7)), 3)] == [[0, 1, 2], [3, 4], [5, 6]]
 assert [n for n in range(10) if util.num_rank_is_power_2(n)] == [1, 2, 4, 8]
 assert util.is_iterable("x") and not util.is_iterable(3)
-table = {"2.0.0": True, "1.10.0": True, "1.9.3rc1": True, "1.9.2": False, "1.9": False, "2": True, "1.9.3+cpu": True}
+table = {"2.0.0": True, "1.10.0": True, "1.9.3rc1": True, "1.9.2": False, "1.9": False,
+         "2": True, "1.9.3+cpu": True}
 assert {v: util.is_version_greater_equal_than(v, "1.9.3") for v in table} == table
 try:
     util.is_version_greater_equal_than("1.2.3", "1.2")
@@ -238,7 +242,8 @@ with util.env(A="1", B=None):
     assert os.environ["A"] == "1" and "B" not in os.environ
 assert "A" not in os.environ
 assert not util.extension_available("mxnet") and not util.gpu_available("mxnet")
-assert (util.gloo_built(verbose=True), type(util.mpi_built()), type(util.nccl_built())) == (True, bool, int)
+built = (util.gloo_built(verbose=True), type(util.mpi_built()), type(util.nccl_built()))
+assert built == (True, bool, int)
 assert util.get_average_backwards_compatibility_fun(None)(None, None) == 0
 """
 

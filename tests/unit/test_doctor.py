@@ -32,8 +32,8 @@ SNIPPETS = {
                                                                 "Horovod has it: start the"]),
     "something inside of it": (
         "from horovod.spark.torch import TorchEstimator as T\nT()",
-        ["change 1 horovod.spark.torch.TorchEstimator: only", "change 2 "
-                                                              "horovod.spark.torch.TorchEstimator: only"],
+        ["change 1 horovod.spark.torch.TorchEstimator: only",
+         "change 2 horovod.spark.torch.TorchEstimator: only"],
     ),
     "it is optional": (
         "try:\n    import horovod.spark as s\nexcept ImportError:\n    s = None\nif s:\n    "
@@ -45,12 +45,15 @@ SNIPPETS = {
         ["change 2 horovod.keras.elastic.run: only Horovod has it: take the elastic parts out"],
     ),
     "elastic with torch": (TORCH + "@hvd.elastic.run\ndef f(state): pass", []),
-    "elastic by import": ("from horovod.keras.elastic import KerasState", ["change 1 "
-                                                                           "horovod.keras.elastic.KerasState: only"]),
+    "elastic by import": (
+        "from horovod.keras.elastic import KerasState",
+        ["change 1 horovod.keras.elastic.KerasState: only"],
+    ),
     "ray": ("from horovod.ray import RayExecutor", ["change 1 horovod.ray.RayExecutor: only"]),
-    "mxnet": ("import horovod.mxnet as hvd\nhvd.init()", ["change 1 "
-                                                          "horovod.mxnet: only", "change 2 "
-                                                                                 "horovod.mxnet.init: only"]),
+    "mxnet": (
+        "import horovod.mxnet as hvd\nhvd.init()",
+        ["change 1 horovod.mxnet: only", "change 2 horovod.mxnet.init: only"],
+    ),
     "an argument that is not there": (
         TORCH + "hvd.allreduce(x, nam='y')",
         ["change 3 horovod.torch.allreduce(nam=): allreduce() has no argument of this name; it has "
@@ -91,8 +94,10 @@ SNIPPETS = {
         TORCH + "getattr(hvd, 'nothing')\ngetattr(hvd, 'nothing', None)\ngetattr(hvd, 'rank')()",
         ["change 3 horovod.torch.nothing: hvdlite does not have it: docs/guides/migrating.md"],
     ),
-    "a star": ("from horovod.torch import *\ninit()\nallreduce(x, nam=1)", ["change 3 "
-                                                                            "horovod.torch.allreduce(nam=): "]),
+    "a star": (
+        "from horovod.torch import *\ninit()\nallreduce(x, nam=1)",
+        ["change 3 horovod.torch.allreduce(nam=): "],
+    ),
     "without a name of its own": (
         "import horovod.tensorflow\nhorovod.tensorflow.init()\nhorovod.tensorflow.barrier()",
         ["change 3 horovod.tensorflow.barrier: hvdlite does not have it"],
@@ -352,11 +357,14 @@ def test_the_tables_do_not_contradict_the_sources() -> None:
         "hvdlite reads these now: take them out of the table"
     )
     # Horovod's variables that are no build's, from its documentation.
-    for name in """AUTOTUNE AUTOTUNE_LOG BATCH_D2D_MEMCOPIES CACHE_CAPACITY CONTROLLER CYCLE_TIME DISABLE_GROUP_FUSION
-            DISABLE_NVTX_RANGES DYNAMIC_PROCESS_SETS ELASTIC ENABLE_ASYNC_COMPLETION ENABLE_XLA_OPS FUSION_THRESHOLD GLOO_IFACE
-            GLOO_RENDEZVOUS_ADDR GLOO_TIMEOUT_SECONDS HIERARCHICAL_ALLGATHER HIERARCHICAL_ALLREDUCE HOSTNAME LOG_HIDE_TIME LOG_LEVEL
-            MPI_THREADS_DISABLE NUM_NCCL_STREAMS RANK STALL_CHECK_DISABLE STALL_CHECK_TIME_SECONDS STALL_SHUTDOWN_TIME_SECONDS
-            START_TIMEOUT THREAD_AFFINITY TIMELINE TIMELINE_MARK_CYCLES TORUS_ALLREDUCE""".split():
+    for name in """AUTOTUNE AUTOTUNE_LOG BATCH_D2D_MEMCOPIES CACHE_CAPACITY CONTROLLER
+            CYCLE_TIME DISABLE_GROUP_FUSION DISABLE_NVTX_RANGES DYNAMIC_PROCESS_SETS ELASTIC
+            ENABLE_ASYNC_COMPLETION ENABLE_XLA_OPS FUSION_THRESHOLD GLOO_IFACE
+            GLOO_RENDEZVOUS_ADDR GLOO_TIMEOUT_SECONDS HIERARCHICAL_ALLGATHER
+            HIERARCHICAL_ALLREDUCE HOSTNAME LOG_HIDE_TIME LOG_LEVEL MPI_THREADS_DISABLE
+            NUM_NCCL_STREAMS RANK STALL_CHECK_DISABLE STALL_CHECK_TIME_SECONDS
+            STALL_SHUTDOWN_TIME_SECONDS START_TIMEOUT THREAD_AFFINITY TIMELINE
+            TIMELINE_MARK_CYCLES TORUS_ALLREDUCE""".split():
         assert f"HOROVOD_{name}" in {*read, *advice.NO_EFFECT, *advice.LAUNCHERS}, name
     for name in advice.DIFFERS:
         assert isinstance(surface.look_up(f"horovod.torch.{name}"), surface.Found)

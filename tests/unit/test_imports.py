@@ -25,7 +25,8 @@ _PROGRAM = """
 import sys, {framework}
 before = set(sys.modules)
 import hvdlite.{framework}
-print(*(name for name, module in sys.modules.items() if name not in before and getattr(module, '__file__', None)))
+print(*(name for name, module in sys.modules.items()
+        if name not in before and getattr(module, '__file__', None)))
 """
 
 

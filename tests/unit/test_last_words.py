@@ -28,7 +28,9 @@ SAID = {
     "no exception": ("one\ntwo\n   \n", "two", False),
     "an exception": (_FRAMES + "ValueError: bad\n", "ValueError: bad", True),
     "one without a text": (_FRAMES + "KeyboardInterrupt\n", "KeyboardInterrupt", True),
-    "one that is not called an error": (_FRAMES + "trainer.Boom: no more\nbye\n", "trainer.Boom: no more", True),
+    "one that is not called an error": (
+        _FRAMES + "trainer.Boom: no more\nbye\n", "trainer.Boom: no more", True,
+    ),
     "more lines behind it": (_FRAMES + "ValueError: bad\nsome warning at "
                                        "exit\n\n", "ValueError: bad", True),
     "an exception of several lines": (
@@ -42,7 +44,9 @@ SAID = {
                   "occurred:\n\n" + _FRAMES
         + "a.b.PeerLostError: rank 1\n", "a.b.PeerLostError: rank 1", True,
     ),
-    "with hvdlite's log behind it": (_FRAMES + f"ValueError: bad\n{_LOG}\n", "ValueError: bad", True),
+    "with hvdlite's log behind it": (
+        _FRAMES + f"ValueError: bad\n{_LOG}\n", "ValueError: bad", True,
+    ),
     "hvdlite's log, and lines of the program": (f"{_LOG}\nepoch 3\n{_LOG}\n", "epoch 3", False),
     "hvdlite's log alone": (_LOG, "the job has failed: rank 1 failed: ValueError: bad", False),
 }  # fmt: skip

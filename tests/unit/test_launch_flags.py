@@ -18,10 +18,23 @@ from hvdlite.launch.spawn import local
 
 # COMPAT's table: every flag of horovodrun with a value it takes.
 HOROVODRUN = (
-    "--disable-cache|--start-timeout 9|--network-interfaces a,b|--network-interface "
-    "a|--output-filename d|--verbose|-p 22|--ssh-port 22|-i k|--ssh-identity-file "
-    "k|--fusion-threshold-mb 32|--cycle-time-ms 2.5|--cache-capacity "
-    "9|--hierarchical-allreduce|--no-hierarchical-allreduce|--hierarchical-allgather|--no-hierarchical-allgather|--torus-allreduce|--no-torus-allreduce|--autotune|--no-autotune|--autotune-log-file f|--autotune-warmup-samples 3|--autotune-steps-per-sample 3|--autotune-bayes-opt-max-samples 3|--autotune-gaussian-process-noise 0.5|--min-np 1|--min-num-proc 1|--max-np 9|--max-num-proc 9|--slots-per-host 2|--elastic-timeout 9|--reset-limit 9|--blacklist-cooldown-range 1 9|--timeline-filename f|--timeline-mark-cycles|--no-timeline-mark-cycles|--no-stall-check|--stall-check|--stall-check-warning-time-seconds 9|--stall-check-shutdown-time-seconds 9|--mpi-threads-disable|--no-mpi-threads-disable|--mpi-args=-a|--tcp|--binding-args=-b|--num-nccl-streams 2|--thread-affinity 1|--gloo-timeout-seconds 9|--log-level INFO|--log-with-timestamp|--log-without-timestamp|-prefix-timestamp|--prefix-output-with-timestamp|--log-hide-timestamp|--no-log-hide-timestamp|-H a:2|--hosts a:2|-hostfile f|--hostfile f|--host-discovery-script s|--gloo|--mpi|--jsrun|-np 2|--num-proc 2"
+    "--disable-cache|--start-timeout 9|--network-interfaces a,b|--network-interface a|"
+    "--output-filename d|--verbose|-p 22|--ssh-port 22|-i k|--ssh-identity-file k|"
+    "--fusion-threshold-mb 32|--cycle-time-ms 2.5|--cache-capacity 9|--hierarchical-allreduce|"
+    "--no-hierarchical-allreduce|--hierarchical-allgather|--no-hierarchical-allgather|"
+    "--torus-allreduce|--no-torus-allreduce|--autotune|--no-autotune|--autotune-log-file f|"
+    "--autotune-warmup-samples 3|--autotune-steps-per-sample 3|--autotune-bayes-opt-max-samples 3|"
+    "--autotune-gaussian-process-noise 0.5|--min-np 1|--min-num-proc 1|--max-np 9|"
+    "--max-num-proc 9|--slots-per-host 2|--elastic-timeout 9|--reset-limit 9|"
+    "--blacklist-cooldown-range 1 9|--timeline-filename f|--timeline-mark-cycles|"
+    "--no-timeline-mark-cycles|--no-stall-check|--stall-check|"
+    "--stall-check-warning-time-seconds 9|--stall-check-shutdown-time-seconds 9|"
+    "--mpi-threads-disable|--no-mpi-threads-disable|--mpi-args=-a|--tcp|--binding-args=-b|"
+    "--num-nccl-streams 2|--thread-affinity 1|--gloo-timeout-seconds 9|--log-level INFO|"
+    "--log-with-timestamp|--log-without-timestamp|-prefix-timestamp|"
+    "--prefix-output-with-timestamp|--log-hide-timestamp|--no-log-hide-timestamp|-H a:2|"
+    "--hosts a:2|-hostfile f|--hostfile f|--host-discovery-script s|--gloo|--mpi|--jsrun|-np 2|"
+    "--num-proc 2"
 ).split("|")
 
 
@@ -171,13 +184,14 @@ def test_interfaces_given_one_by_one_and_in_a_list_are_the_same() -> None:
 
 FILE = """
 controller: gloo
-params: {fusion_threshold_mb: 32, cycle_time_ms: 10, cache_capacity: 2048, hierarchical_allreduce: true,
-  hierarchical_allgather: true, torus_allreduce: false}
-autotune: {enabled: true, log_file: f.txt, warmup_samples: 5, steps_per_sample: 20, bayes_opt_max_samples: 50,
-  gaussian_process_noise: 0.9}
+params: {fusion_threshold_mb: 32, cycle_time_ms: 10, cache_capacity: 2048,
+  hierarchical_allreduce: true, hierarchical_allgather: true, torus_allreduce: false}
+autotune: {enabled: true, log_file: f.txt, warmup_samples: 5, steps_per_sample: 20,
+  bayes_opt_max_samples: 50, gaussian_process_noise: 0.9}
 timeline: {filename: f.json, mark_cycles: true}
 stall_check: {enabled: true, warning_time_seconds: 120, shutdown_time_seconds: 240}
-library_options: {mpi_threads_disable: true, num_nccl_streams: 2, thread_affinity: 1, gloo_timeout_seconds: 60}
+library_options: {mpi_threads_disable: true, num_nccl_streams: 2, thread_affinity: 1,
+  gloo_timeout_seconds: 60}
 logging: {level: INFO, with_timestamp: false, hide_timestamp: true}
 """
 

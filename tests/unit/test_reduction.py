@@ -105,9 +105,7 @@ def test_sparse_gradients_become_dense_if_asked_for_and_are_compressed_only_then
     assert backend.sent == [{0: 0.5, 1: 1.5}]
 
 
-def test_a_gradient_that_some_ranks_lack_counts_as_zeros_there_and_one_that_all_lack_stays_none() -> (
-    None
-):
+def test_a_gradient_that_some_ranks_lack_is_zeros_there_and_one_that_all_lack_stays_none() -> None:
     backend = Doubling(2)
     assert reduced(OPTIONS, backend, [1.0, None, None, 4.0], VARIABLES) == [2.0, 0.0, None, 8.0]
     assert backend.sent == [{-1: [True, True, False, True], 0: 1.0, 1: 0.0, 2: 0.0, 3: 4.0}]

@@ -2,8 +2,10 @@
 """Compiles kernels.cu for the GPUs that are about, with nvcc or with NVRTC: whichever is there.
 CMakeLists.txt calls it.
 
-    compile.py find auto|nvcc|nvrtc|none             prints what would compile: "nvcc 13.0", or "none: " and why
-    compile.py build auto|nvcc|nvrtc|none FOLDER     writes the images there, and images.inc, which lists them
+    compile.py find auto|nvcc|nvrtc|none             prints what would compile: "nvcc 13.0",
+                                                     or "none: " and why
+    compile.py build auto|nvcc|nvrtc|none FOLDER     writes the images there, and images.inc, which
+                                                     lists them
 
 NVRTC is nvcc's compiler as a library: `pip install nvidia-cuda-nvrtc`, and part of every torch for
 CUDA. It is looked for in the environment that builds, also from within pip's isolated builds.
@@ -62,7 +64,8 @@ class Nvcc:
         # Its objections to new versions of g++ concern code for the processor, of which there is
         # none here.
         self._run(
-            f"--{kind}", f"--gpu-architecture={architecture}", "-allow-unsupported-compiler", *OPTIONS, "-o", str(image), str(SOURCE)
+            f"--{kind}", f"--gpu-architecture={architecture}", "-allow-unsupported-compiler",
+            *OPTIONS, "-o", str(image), str(SOURCE)
         )  # fmt: skip
         content = image.read_bytes()
         image.unlink()

@@ -18,7 +18,8 @@ class BestModelCheckpoint(KERAS.callbacks.ModelCheckpoint):  # type: ignore[misc
                  mode: str = "auto", save_freq: Any = "epoch") -> None:  # fmt: skip
         nowhere = _NO_PATH if save_weights_only else _NO_PATH.replace(".weights.h5", ".keras")
         super().__init__(nowhere, monitor, verbose, save_best_only=True,
-                         save_weights_only=save_weights_only, mode=mode, save_freq=save_freq)  # fmt: skip
+                         save_weights_only=save_weights_only, mode=mode,
+                         save_freq=save_freq)  # fmt: skip
         self.filepath: str | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:

@@ -22,7 +22,8 @@ class LearningRateScheduleCallback(KERAS.callbacks.Callback):  # type: ignore[mi
 
     def __init__(self, initial_lr: float, multiplier: float | Callable[[float], float],
                  start_epoch: int = 0, end_epoch: int | None = None, staircase: bool = True,
-                 momentum_correction: bool = True, steps_per_epoch: int | None = None) -> None:  # fmt: skip
+                 momentum_correction: bool = True,
+                 steps_per_epoch: int | None = None) -> None:  # fmt: skip
         super().__init__()
         if initial_lr is None:
             raise ValueError(
@@ -105,7 +106,8 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
             return 1.0 / size() * (epoch * (size() - 1) / warmup_epochs + 1)
 
         super().__init__(initial_lr, multiplier, 0, warmup_epochs, staircase=False,
-                         momentum_correction=momentum_correction, steps_per_epoch=steps_per_epoch)  # fmt: skip
+                         momentum_correction=momentum_correction,
+                         steps_per_epoch=steps_per_epoch)  # fmt: skip
         self.verbose = verbose
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

@@ -144,8 +144,8 @@ def _in_slurm(environ: Mapping[str, str], here: bool) -> Meeting:
             "rank 0? srun sets it."
         )
     job = _facts(
-        environ, "SLURM_CLUSTER_NAME", "SLURM_JOB_UID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT",
-        "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST",
+        environ, "SLURM_CLUSTER_NAME", "SLURM_JOB_UID", "SLURM_JOB_ID", "SLURM_STEP_ID",
+        "SLURM_RESTART_COUNT", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST",
     )  # fmt: skip
     if here:
         return OnThisHost(job)

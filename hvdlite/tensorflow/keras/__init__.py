@@ -17,23 +17,26 @@ _sys.modules[f"{__name__}.elastic"] = elastic
 
 
 def DistributedOptimizer(  # type: ignore[no-redef]
-                         optimizer: Any, name: str | None = None, device_dense: str = "", device_sparse: str = "",
-                         compression: Any = Compression.none, sparse_as_dense: bool = False,
-                         gradient_predivide_factor: float = 1.0, op: int = Average, backward_passes_per_step: int = 1,
-                         average_aggregated_gradients: bool = False, num_groups: int = 0, groups: Any = None,
-                         process_set: ProcessSet = global_process_set,
+                         optimizer: Any, name: str | None = None, device_dense: str = "",
+                         device_sparse: str = "", compression: Any = Compression.none,
+                         sparse_as_dense: bool = False, gradient_predivide_factor: float = 1.0,
+                         op: int = Average, backward_passes_per_step: int = 1,
+                         average_aggregated_gradients: bool = False, num_groups: int = 0,
+                         groups: Any = None, process_set: ProcessSet = global_process_set,
                          scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """hvdlite.keras.DistributedOptimizer()."""
     return _keras.DistributedOptimizer(
-        optimizer, name, device_dense, device_sparse, compression, sparse_as_dense, gradient_predivide_factor, op,
-        num_groups, groups, backward_passes_per_step=backward_passes_per_step,
+        optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
+        gradient_predivide_factor, op, num_groups, groups,
+        backward_passes_per_step=backward_passes_per_step,
         average_aggregated_gradients=average_aggregated_gradients, process_set=process_set,
         scale_local_gradients=scale_local_gradients)  # fmt: skip
 
 
 def allreduce(  # type: ignore[no-redef]
-              value: Any, name: str | None = None, average: bool | None = None, prescale_factor: float = 1.0,
-              postscale_factor: float = 1.0, op: int | None = None, compression: Any = Compression.none) -> Any:  # fmt: skip
+              value: Any, name: str | None = None, average: bool | None = None,
+              prescale_factor: float = 1.0, postscale_factor: float = 1.0, op: int | None = None,
+              compression: Any = Compression.none) -> Any:  # fmt: skip
     """hvdlite.keras.allreduce()."""
     if average is not None and op is not None:
         raise ValueError("op= and average= both name the reduction: pass op= alone")

@@ -35,7 +35,8 @@ import numpy, sys
 sys.modules["hvdlite"] = None  # importing it fails
 import {keras} as keras
 model = keras.models.load_model({path!r})
-print(type(model.optimizer).__name__, type(model.optimizer).__mro__[0].__module__, int(model.optimizer.iterations))
+kind = type(model.optimizer)
+print(kind.__name__, kind.__mro__[0].__module__, int(model.optimizer.iterations))
 model.fit(numpy.zeros((1, 6)), numpy.zeros((1, 2)), verbose=0)
 """
 

@@ -55,8 +55,8 @@ def _operators(here: Here) -> dict[str, tuple[Any, tuple[Any, ...]]]:
 
 
 OPERATORS = (
-    "allreduce", "grouped_allreduce", "allgather", "grouped_allgather", "broadcast", "alltoall", "reduce", "reducescatter",
-    "grouped_reducescatter",
+    "allreduce", "grouped_allreduce", "allgather", "grouped_allgather", "broadcast", "alltoall",
+    "reduce", "reducescatter", "grouped_reducescatter",
 )  # fmt: skip
 
 
@@ -80,20 +80,26 @@ def opcheck_finds_nothing(here: Here, name: str) -> None:
 # tensor.
 IN_A_GRAPH: dict[str, Callable[[torch.Tensor, hvd.ProcessSet], torch.Tensor]] = {
     "allreduce": lambda x, s: hvd.allreduce(x, op=hvd.Sum, name="compiled", process_set=s),
-    "allreduce scaled": lambda x, s: hvd.allreduce(x, op=hvd.Average, prescale_factor=0.5, postscale_factor=3.0,
-                                                   process_set=s),
-    "allreduce compressed": lambda x, s: hvd.allreduce(x, compression=hvd.Compression.bf16, process_set=s),
+    "allreduce scaled": lambda x, s: hvd.allreduce(
+        x, op=hvd.Average, prescale_factor=0.5, postscale_factor=3.0, process_set=s),
+    "allreduce compressed": lambda x, s: hvd.allreduce(
+        x, compression=hvd.Compression.bf16, process_set=s),
     "allreduce_": lambda x, s: hvd.allreduce_(x * 1, op=hvd.Sum, process_set=s),
-    "grouped_allreduce": lambda x, s: torch.cat(hvd.grouped_allreduce([x, x * 2], op=hvd.Average, process_set=s)),
-    "grouped_allreduce_": lambda x, s: torch.cat(hvd.grouped_allreduce_([x * 1, x * 2], op=hvd.Sum, process_set=s)),
+    "grouped_allreduce": lambda x, s: torch.cat(
+        hvd.grouped_allreduce([x, x * 2], op=hvd.Average, process_set=s)),
+    "grouped_allreduce_": lambda x, s: torch.cat(
+        hvd.grouped_allreduce_([x * 1, x * 2], op=hvd.Sum, process_set=s)),
     "allgather": lambda x, s: hvd.allgather(x, process_set=s),
-    "grouped_allgather": lambda x, s: torch.cat(hvd.grouped_allgather([x, x[:1] * 2], name="g", process_set=s)),
+    "grouped_allgather": lambda x, s: torch.cat(
+        hvd.grouped_allgather([x, x[:1] * 2], name="g", process_set=s)),
     "broadcast": lambda x, s: hvd.broadcast(x, 0, process_set=s),
     "broadcast_": lambda x, s: hvd.broadcast_(x * 1, 0, process_set=s),
     "alltoall": lambda x, s: hvd.alltoall(x, process_set=s),
     "reduce": lambda x, s: hvd.reduce(x, s.ranks[-1] if s.ranks else 0, op=hvd.Sum, process_set=s),
-    "reducescatter": lambda x, s: hvd.reducescatter(x, op=hvd.Sum, prescale_factor=0.5, process_set=s),
-    "grouped_reducescatter": lambda x, s: torch.cat(hvd.grouped_reducescatter([x, x[1:]], process_set=s)),
+    "reducescatter": lambda x, s: hvd.reducescatter(
+        x, op=hvd.Sum, prescale_factor=0.5, process_set=s),
+    "grouped_reducescatter": lambda x, s: torch.cat(
+        hvd.grouped_reducescatter([x, x[1:]], process_set=s)),
 }  # fmt: skip
 
 

@@ -185,7 +185,8 @@ def with_a_sparse_embedding(here: Here, sparse_as_dense: bool) -> None:
         net = Words()
         # SparseAdam takes nothing but sparse gradients.
         optimizers: list[Any] = [
-            torch.optim.SparseAdam(net.words.parameters(), lr=0.1), torch.optim.SGD(net.out.parameters(), lr=0.1)
+            torch.optim.SparseAdam(net.words.parameters(), lr=0.1),
+            torch.optim.SGD(net.out.parameters(), lr=0.1)
         ]  # fmt: skip
         if distributed:
             optimizers = [

@@ -16,12 +16,14 @@ from checks.here import Here, raises
 # matrices only.
 _LEFT_OUT = {"Optimizer", "LBFGS", "SparseAdam"}
 _CLASSES = (
-    "Adafactor", "Muon", "Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD",
+    "Adafactor", "Muon", "Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "NAdam", "RAdam",
+    "RMSprop", "Rprop", "SGD",
 )  # fmt: skip
 # Other ways through the same classes, other state, and a learning rate that is a tensor.
 _VARIANTS = (
-    "SGD momentum nesterov", "SGD momentum fused", "SGD foreach", "Adam fused", "Adam foreach", "Adam amsgrad maximize",
-    "AdamW amsgrad", "AdamW fused amsgrad", "Adagrad fused", "RMSprop momentum "
+    "SGD momentum nesterov", "SGD momentum fused", "SGD foreach", "Adam fused", "Adam foreach",
+    "Adam amsgrad maximize", "AdamW amsgrad", "AdamW fused amsgrad", "Adagrad fused",
+    "RMSprop momentum "
                                                              "centered", "Adam tensor_lr",
 )  # fmt: skip
 OPTIMIZERS = (*_CLASSES, *_VARIANTS)

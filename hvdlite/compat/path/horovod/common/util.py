@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from hvdlite.job import built
 
 __all__ = [
-    "ccl_built", "ddl_built", "env", "extension_available", "get_average_backwards_compatibility_fun", "gloo_built",
-    "gpu_available", "is_iterable", "is_version_greater_equal_than", "mpi_built", "nccl_built", "num_rank_is_power_2",
-    "split_list",
+    "ccl_built", "ddl_built", "env", "extension_available",
+    "get_average_backwards_compatibility_fun", "gloo_built", "gpu_available", "is_iterable",
+    "is_version_greater_equal_than", "mpi_built", "nccl_built", "num_rank_is_power_2", "split_list",
 ]  # fmt: skip
 
 Item = TypeVar("Item")

@@ -11,8 +11,8 @@ from hvdlite.launch import plan
 from hvdlite.launch.hosts import Host, parse_hostfile
 
 __all__ = [
-    "INVALID_SLOT_INFO", "HostInfo", "SlotInfo", "get_host_assignments", "parse_host_files", "parse_hosts",
-    "parse_hosts_and_slots",
+    "INVALID_SLOT_INFO", "HostInfo", "SlotInfo", "get_host_assignments", "parse_host_files",
+    "parse_hosts", "parse_hosts_and_slots",
 ]  # fmt: skip
 
 
