@@ -46,7 +46,8 @@ TEST_F(StallTest, names_different_operations_that_ranks_have_submitted_under_one
   Ask(1, OpKind::kAllgather, "grads", kFirstAsked + kSecond);
   Ask(0, OpKind::kAllreduce, "grads", kFirstAsked + 2 * kSecond);  // not yet stalled itself
   Ask(2, OpKind::kAllreduce, "grads", kFirstAsked + 3 * kSecond);
-  EXPECT_TRUE(Says("here are: allgather 'grads' on rank 5, allreduce 'grads' on ranks 4 and 7."));
+  EXPECT_TRUE(
+      Says("under one name: allgather 'grads' on rank 5, allreduce 'grads' on ranks 4 and 7."));
 }
 
 TEST_F(StallTest, says_nothing_of_that_where_a_rank_has_submitted_both) {
