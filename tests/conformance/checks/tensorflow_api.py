@@ -30,7 +30,7 @@ class TensorFlowApi(TracingApi):
 
     def array(self, tensor: Any) -> np.ndarray:
         assert tf.is_tensor(tensor), f"got a {type(tensor).__name__}"
-        return np.asarray(tensor)
+        return np.asarray(tensor.numpy() if isinstance(tensor, tf.Tensor) else tensor)
 
     def made(self, mode: str, function: Callable[..., Any]) -> Any:
         """The function as it is, as a tf.function, or as one that XLA compiles."""
