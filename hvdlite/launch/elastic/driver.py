@@ -71,7 +71,6 @@ class Surroundings:
 class Process:
     """A member's process, and the guardian that watches it."""
 
-    host: str
     token: bytes
     group: local.Ranks
     streams: Mapping[str, output.Stream]
@@ -300,7 +299,7 @@ class Driver(Watch):
             reason = f"cannot start a process: {error.strerror or error}"
             return self._handle([events.StartFailed(member, reason)])
         self.log(f"member {member} starts in slot {action.slot} of {action.host}")
-        self._processes[member] = Process(action.host, token, group, streams)
+        self._processes[member] = Process(token, group, streams)
         self._verdict.hosts = {**self._verdict.hosts, member: action.host}
         for name, stream in streams.items():
             self.streams[member, name] = stream
