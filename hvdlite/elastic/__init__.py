@@ -15,6 +15,7 @@ This module is for numpy arrays and objects; each framework's adapter has an `el
 
 from hvdlite.elastic.cursor import Cursor
 from hvdlite.elastic.loop import run
+from hvdlite.elastic.notices import Notice, leave, leaving
 from hvdlite.elastic.place import generation, member, slot
 from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
@@ -23,9 +24,12 @@ __all__ = [
     "Cursor",
     "HorovodInternalError",
     "HostsUpdatedInterrupt",
+    "Notice",
     "ObjectState",
     "State",
     "generation",
+    "leave",
+    "leaving",
     "member",
     "run",
     "slot",

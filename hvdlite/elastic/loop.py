@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hvdlite.elastic import news
+from hvdlite.elastic import news, notices
+from hvdlite.elastic.sigterm import Sigterm
 from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
@@ -73,7 +74,8 @@ class _Loop:
             self._next_generation()
         news.start(member, self._hear)
         try:
-            return self._train((member.place.rank, member.place.size) != (told.rank, told.size))
+            with Sigterm(member):
+                return self._train((member.place.rank, member.place.size) != (told.rank, told.size))
         finally:
             news.stop()
 
@@ -93,26 +95,23 @@ class _Loop:
                 if self._foreign:
                     state.restore()
             except HostsUpdatedInterrupt:
-                if self._is_to_leave():
-                    self._leave()
+                self._leave_if_asked()
             else:
                 member.done()
                 return result
             self._next_generation()
             changed = True
 
-    def _is_to_leave(self) -> bool:
-        latest = news.latest()
-        named = latest is not None and self._member.number in [
-            each.member for each in latest.leaving
-        ]
-        return named or (latest is not None and latest.stop)
-
-    def _leave(self) -> None:
-        """Ends the process; a boundary has been agreed on, so the other ranks lose nothing."""
+    def _leave_if_asked(self) -> None:
+        """Ends the process if the ranks have agreed at this boundary that it leaves."""
+        told = news.agreed()
+        notice = notices.notice(told, self._member) if told is not None else None
+        if notice is None or not notice.this_rank:
+            return
         self._member.leave(self._standing())
         basics.shutdown()
-        raise PutOut("hvdlite: this process leaves the job, as hvdliterun has asked it to.")
+        why = f" ({notice.reason})" if notice.reason else ""
+        raise PutOut(f"hvdlite: this process leaves the job, as it was asked to{why}.")
 
     def _next_generation(self) -> None:
         """Ends when this process is in it. Raises PutOut if it is in none any more."""

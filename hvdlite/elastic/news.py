@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from hvdlite.core import engine
@@ -29,6 +30,11 @@ class Reader:
         abort: Callable[[str], None] = engine.abort,
     ) -> None:
         self.latest: News | None = None
+        self.heard = 0.0  # when
+        self.agreed: News | None = None  # at the last boundary at which the ranks had news
+        self._recent: dict[int, News] = {}  # that the roll does not answer
+        self._changed = threading.Condition()
+        self._over = False
         self._member = member
         self._tell = tell
         self._abort = abort
@@ -47,6 +53,16 @@ class Reader:
         self._store.close()  # ends the wait
         self._thread.join(5.0)
 
+    def wait(self, done: Callable[[], bool], seconds: float | None = None) -> None:
+        """Waits for news with which `done` is true. Ends early when no news will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._over or done(), seconds)
+
+    def number(self, number: int) -> News | None:
+        """Waits for the news of this number, which another rank has heard already."""
+        self.wait(lambda: self.latest is not None and self.latest.number >= number)
+        return self._recent.get(number)
+
     def _run(self, number: int) -> None:
         try:
             while not self._stopped:
@@ -57,9 +73,18 @@ class Reader:
                 _log.error("news %d of the job's driver cannot be read: %s", number, error)
             elif not self._stopped:
                 _log.warning("no more news of the job's driver: %s", error)
+        finally:
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
 
     def _hear(self, news: News) -> None:
-        self.latest = news
+        answered = self._member.roll.answers if self._member.roll else 0
+        recent = {number: kept for number, kept in self._recent.items() if number > answered}
+        with self._changed:
+            self.latest, self.heard = news, time.monotonic()
+            self._recent = {**recent, news.number: news}
+            self._changed.notify_all()
         if news.broken:
             self._member.end(news.generation, _why(news, self._member), self._abort)
         else:
@@ -84,6 +109,36 @@ def stop() -> None:
 def latest() -> News | None:
     """The last news that were heard, if there is a reader."""
     return _reader.latest if _reader else None
+
+
+def age() -> float:
+    """For how many seconds the latest news are known."""
+    return time.monotonic() - _reader.heard if _reader else 0.0
+
+
+def wait(done: Callable[[News], bool], seconds: float) -> None:
+    """Waits for news with which `done` is true, if there is a reader."""
+    if _reader is not None:
+        reader = _reader
+        reader.wait(lambda: reader.latest is not None and done(reader.latest), seconds)
+
+
+def agree(number: int) -> News | None:
+    """The ranks stand at one boundary, and these are the latest news that one of them has heard.
+
+    They decide on all ranks who leaves: a rank that knows later news does not use them here.
+    """
+    if _reader is None or not number:
+        return None
+    _reader.agreed = _reader.number(number)
+    return _reader.agreed
+
+
+def agreed() -> News | None:
+    """The news of the last boundary, unless a roll has answered them."""
+    found = _reader.agreed if _reader else None
+    roll = _reader._member.roll if _reader else None
+    return found if found and roll and found.number > roll.answers else None
 
 
 def _why(news: News, member: Member) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from hvdlite.arrays.objects import broadcast_object
 from hvdlite.arrays.ops import allreduce
 from hvdlite.base.ops import Max
-from hvdlite.elastic import news
+from hvdlite.elastic import news, notices
 from hvdlite.elastic.cursor import Cursor
 from hvdlite.elastic.handlers import (
     CursorHandler,
@@ -50,7 +50,18 @@ class State:
         self._host_messages: queue.Queue[Any] = queue.Queue()
         self._last_updated_timestamp = 0
         self._reset_callbacks: list[Callable[[], None]] = []
+        self._leave_callbacks: list[Callable[[notices.Notice], None]] = []
         self._marks = Marks()
+
+    def register_leave_callbacks(
+        self, callbacks: Sequence[Callable[[notices.Notice], None]]
+    ) -> None:
+        """Calls these functions, in this order, before ranks leave that have announced it.
+
+        They are called on all ranks, at the boundary at which the others leave, with a `Notice`.
+        This is the place to save a checkpoint.
+        """
+        self._leave_callbacks.extend(callbacks)
 
     def register_reset_callbacks(self, callbacks: Sequence[Callable[[], None]]) -> None:
         """Calls these functions, in this order, each time the job goes on with other ranks."""
@@ -84,9 +95,12 @@ class State:
             removed, added = removed or bool(latest.leaving), added or bool(latest.ready)
         heard = latest.number if latest else 0
         number, *agreed = _agreed([heard, told, removed, added])
-        if number > _answered() or agreed[0]:
+        is_news = number > _answered()
+        if is_news or agreed[0]:
             if not self._marks.whole:
                 self._at_boundary()
+            if is_news:
+                self._before_leaving(number)
             raise HostsUpdatedInterrupt(skip_sync=agreed[1:] == [1, 0])
 
     def save(self) -> None:
@@ -110,6 +124,13 @@ class State:
 
     def _at_boundary(self) -> None:
         self._marks.at_boundary()
+
+    def _before_leaving(self, number: int) -> None:
+        told, member = news.agree(number), membership.member()
+        found = notices.notice(told, member) if told is not None and member is not None else None
+        if found is not None:
+            for callback in self._leave_callbacks:
+                callback(found)
 
     def _read_messages(self) -> tuple[bool, bool, bool]:
         told, result = False, 0

@@ -286,6 +286,24 @@ def test_a_notice_while_reports_are_gathered_takes_effect_in_this_roll() -> None
     assert job.all(on.Tell) == [], "that is no loss"
 
 
+def test_a_notice_behind_a_boundary_is_told_before_the_next_one() -> None:
+    job = running("a:3")
+    job.hear(on.MemberLeaves(3, "SIGTERM")).report(3, leaves=True).report(1)
+    job.hear(on.MemberLeaves(2, "SIGTERM")).report(2)
+    assert job.roll.numbers() == (1, 2), "its leave callbacks have not run"
+    job.enter(1, 2)
+    assert [each.member for each in job.news.leaving] == [2]
+    job.report(2, leaves=True).report(1)
+    assert job.roll.numbers() == (1,)
+
+
+def test_stop_names_all_members_and_the_seconds_that_they_have() -> None:
+    job = running("a:2", leave_seconds=20)
+    job.hear(on.MemberLeaves(2, "SIGTERM", 5.0)).hear(on.Stop(143), after=1.0)
+    found = [(each.member, each.seconds, each.reason) for each in job.news.leaving]
+    assert found == [(1, 20.0, "the job was asked to end"), (2, 4.0, "SIGTERM")]
+
+
 def test_all_that_leave_end_the_job_in_order() -> None:
     job = running("a:2")
     job.hear(on.HostLeaves("a", "SIGTERM")).report(1, 2, leaves=True)

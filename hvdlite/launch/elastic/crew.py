@@ -82,6 +82,7 @@ class Crew:
         self.policy = policy
         self.members: dict[int, Member] = {}
         self.hosts: tuple[Host, ...] = ()
+        self.at_boundary = False  # the members stand at the end of a step, and no loss is known
         self.departing: set[str] = set()  # hosts that were asked to leave: nothing starts there
         self._order: list[str] = []  # of the hosts of the last generation, then of others
         self._slots: dict[str, int] = {}
@@ -154,8 +155,12 @@ class Crew:
         """The members of the generation that are in the next one, too.
 
         Those that leave stay if no other one has the state: they go on to the next boundary.
+        So do those that came to a boundary before they had heard that they leave: the program's
+        leave callbacks are called at the next one.
         """
         serving = self.of(Stage.SERVING)
+        if self.at_boundary:
+            return serving
         staying = [member for member in serving if member.leave_by is None]
         if any(member.has_state for member in staying):
             return staying
@@ -193,6 +198,7 @@ class Crew:
 
     def rolled(self, ranks: Sequence[Member]) -> None:
         """A generation: the members have the ranks of their order."""
+        self.at_boundary = False
         for rank, member in enumerate(ranks):
             member.stage, member.rank = Stage.SERVING, rank
             member.report, member.inside, member.suspect_until = None, False, None

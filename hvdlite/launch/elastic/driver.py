@@ -25,7 +25,7 @@ from hvdlite.launch.spawn import local
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, StartFailed
 from hvdlite.launch.verdict import Verdict
 from hvdlite.launch.watch import Watch
-from hvdlite.rendezvous import roll
+from hvdlite.rendezvous import request, roll
 from hvdlite.rendezvous.server import StoreServer
 from hvdlite.rendezvous.watched import Watched
 
@@ -33,6 +33,7 @@ PREFIX = "elastic/"
 # Lines about reports that are refused: a member that sends rubbish must not fill the log.
 _MOST_REFUSALS = 5
 _TOKEN_BYTES = 32
+_KINDS = ("report", "in", "trains", "done", request.LEAVE, request.LEAVE_HOST)
 
 
 @dataclass
@@ -138,6 +139,11 @@ class Driver(Watch):
             else:
                 self._interrupt(number)
 
+    def ask(self, politely: bool) -> None:
+        for member in self._processes:
+            self._say_over(member)
+        super().ask(politely)
+
     def judge(self) -> None:
         """The machine has its own answer to deaths: the actions that are done in `_handle`."""
 
@@ -185,7 +191,7 @@ class Driver(Watch):
     def _event(self, key: str, value: bytes) -> events.Event | None:
         what, _, rest = key.partition("/")
         words = rest.split("/")
-        if what not in ("report", "in", "trains", "done") or not all(map(str.isdecimal, words)):
+        if what not in _KINDS or not all(map(str.isdecimal, words)):
             return None
         numbers = [int(word) for word in words]
         if len(numbers) != (2 if what in ("report", "in") else 1):
@@ -193,6 +199,8 @@ class Driver(Watch):
         member = numbers[-1]
         if what == "report":
             return self._report(numbers[0], member, value)
+        if what in (request.LEAVE, request.LEAVE_HOST):
+            return self._request(what, member, value)
         if what == "in":
             return events.Entered(member, numbers[0])
         return events.Trains(member) if what == "trains" else events.Returned(member)
@@ -202,11 +210,25 @@ class Driver(Watch):
             token = self._processes[member].token
             return events.Reported(roll.decode_report(value, token, member, generation))
         except (KeyError, roll.Refused) as error:
-            self._refusals += 1
-            if self._refusals <= _MOST_REFUSALS:
-                why = f"{error}" if isinstance(error, roll.Refused) else "there is no such member"
-                self._around.console.say(f"a report for member {member} is refused: {why}.")
+            self._refused(f"a report for member {member}", error)
             return None
+
+    def _request(self, what: str, member: int, value: bytes) -> events.Event | None:
+        try:
+            host = self._verdict.hosts[member]
+            asked = request.decode(value)
+        except (KeyError, roll.Refused) as error:
+            self._refused(f"a request of member {member} to leave", error)
+            return None
+        if what == request.LEAVE:
+            return events.MemberLeaves(member, asked.reason, asked.seconds)
+        return events.HostLeaves(host, asked.reason, asked.seconds)
+
+    def _refused(self, what: str, error: Exception) -> None:
+        self._refusals += 1
+        if self._refusals <= _MOST_REFUSALS:
+            why = f"{error}" if isinstance(error, roll.Refused) else "there is no such member"
+            self._around.console.say(f"{what} is refused: {why}.")
 
     def _handle(self, batch: Sequence[events.Event]) -> None:
         """What an action itself leads to is an event after those of this batch."""
@@ -262,6 +284,7 @@ class Driver(Watch):
         self.log(f"generation {written.generation} has {len(ranks)} ranks: member {names}")
         data = roll.encode_roll(written.with_nonce(secrets.token_hex(roll.NONCE_DIGITS // 2)))
         self._store.put(f"{PREFIX}roll/{written.generation}", data)
+        self._store.put(f"{PREFIX}{request.GENERATION}", str(written.generation).encode())
         for entry in written.members:
             if entry.newcomer:
                 number = str(written.generation).encode()
@@ -320,11 +343,16 @@ class Driver(Watch):
             return
         self.log(f"member {action.member} is ended: {action.why}")
         if action.politely:
+            self._say_over(action.member)
             process.group.terminate()
         else:
             process.group.kill()
         seconds = process.group.ending_seconds(action.politely)
         self.patience[process.group.fileno()].asked(seconds, time.monotonic())
+
+    def _say_over(self, member: int) -> None:
+        """The SIGTERM that follows is no notice."""
+        self._store.put(f"{PREFIX}{request.OVER}/{member}", b"")
 
     def _close(self, descriptor: int) -> None:
         """A member's process and all that it has started are gone."""
@@ -334,6 +362,8 @@ class Driver(Watch):
             self.finish(member)
             process.group.close()
             del self._processes[member]
+            for kind in request.OF_MEMBERS:
+                self._store.delete(f"{PREFIX}{kind}/{member}")
 
     def close(self) -> None:
         super().close()

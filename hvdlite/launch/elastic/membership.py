@@ -145,6 +145,7 @@ class Membership:
         if self.phase is Phase.FORMING:
             self._actions.append(events.FailMeeting(self.generation, member.number))
         if self.phase is not Phase.GATHERING:
+            self.crew.at_boundary = self.phase is Phase.RUNNING and not report.broken
             self._enter(Phase.GATHERING)
         if report.leaves:
             self._departures.left(member, self._now)
@@ -153,6 +154,8 @@ class Membership:
         if self._outcome.stop is None:
             self._outcome.stop = status
             self._stop_by = self._now + self.policy.leave_seconds
+            serving = self.crew.of(Stage.SERVING)
+            self._departures.asked_to_leave(serving, "the job was asked to end", None, self._now)
             self._departures.dismiss(self.crew.newcomers(), "the job ends")
             self._tell()
 
@@ -209,6 +212,7 @@ class Membership:
         if broken:
             self._departures.lost.clear()
             self._broken = self.generation
+            self.crew.at_boundary = False
         leaving, stop = self.crew.leaving(), self._outcome.stop is not None
         told = self._announcements
         news = told.news(self.generation, broken, lost, ready, leaving, stop, self._now)

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from hvdlite.elastic import Cursor as Cursor
     from hvdlite.elastic import HorovodInternalError as HorovodInternalError
     from hvdlite.elastic import HostsUpdatedInterrupt as HostsUpdatedInterrupt
+    from hvdlite.elastic import Notice as Notice
     from hvdlite.elastic import ObjectState as ObjectState
     from hvdlite.elastic import State as State
     from hvdlite.elastic import generation as generation
+    from hvdlite.elastic import leave as leave
+    from hvdlite.elastic import leaving as leaving
     from hvdlite.elastic import member as member
     from hvdlite.elastic import run as run
     from hvdlite.elastic import slot as slot

@@ -1,0 +1,269 @@
+"""Announced ends of ranks under hvdliterun: no step is done twice, and the leavers end well.
+
+The numbers are the rows of the design's table of faults. Each rank writes a line per step into
+`steps.<member>`, as the step begins: a step that is done again is there twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+import pytest
+from launched import PATIENT, Job, last_line
+
+PYTHON = sys.executable
+STEPS = 8
+
+PROGRAM = """
+import json, os, signal, sys, threading, time
+import numpy as np
+import hvdlite as hvd
+
+MEMBER = int(os.environ["HVDLITE_MEMBER"])
+def tell(**what):
+    with open(f"said.{{MEMBER}}", "a") as file:
+        file.write(json.dumps(what) + "\\n")
+def happens(step): pass
+{happens}
+hvd.init()
+state = hvd.elastic.ObjectState(hvd.broadcast_object, hvd.rank, step=0, weights=np.zeros(3))
+def leaves(notice):
+    assert hvd.elastic.leaving() is not None
+    tell(step=state.step, generation=hvd.elastic.generation(), weights=state.weights[0],
+         **vars(notice))
+state.register_leave_callbacks([leaves])
+
+@hvd.elastic.run
+def train(state):
+    with open(f"pid.{{MEMBER}}", "w") as file:
+        file.write(str(os.getpid()))
+    open(f"trains.{{MEMBER}}.{{hvd.size()}}", "w").close()
+    while state.step < {steps} or not {done}:
+        with open(f"steps.{{MEMBER}}", "a") as file:
+            file.write(f"{{state.step}}\\n")
+        happens(state.step)
+        state.weights = state.weights + hvd.allreduce(np.ones(3), name="gradient")
+        state.step += 1
+        state.commit()
+    assert (state.weights == state.step).all(), (state.weights, state.step)
+    return f"member {{MEMBER}} of {{hvd.size()}}"
+
+print("trained:", train(state), flush=True)
+"""
+
+
+def _program(job: Job, happens: str = "", done: str = "True", steps: int = STEPS) -> str:
+    return job.script(PROGRAM.format(happens=happens, done=done, steps=steps))
+
+
+def _said(job: Job, member: int) -> list[dict[str, Any]]:
+    path = job.directory / f"said.{member}"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _steps(job: Job, member: int) -> list[int]:
+    """None, if it came when all were done."""
+    path = job.directory / f"steps.{member}"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def _no_step_twice(job: Job, *members: int) -> None:
+    for member in members:
+        steps = _steps(job, member)
+        first = steps[0] if steps else 0
+        assert steps == list(range(first, first + len(steps))), (member, steps)
+
+
+def _ended_well(job: Job, out: bytes, err: bytes, members: set[int]) -> None:
+    trained = {member for member in range(1, 9) if f"trained: member {member} " in out.decode()}
+    assert trained == members, err.decode()
+    assert "ended with status" not in err.decode(), err.decode()
+    assert job.pids() == []
+
+
+def _pid(job: Job, member: int) -> int:
+    return int((job.directory / f"pid.{member}").read_text())
+
+
+LEAVES = """
+def happens(step):
+    if step == 3 and MEMBER == 2:
+        assert hvd.elastic.leaving() is None
+        hvd.elastic.leave("enough of it")
+        found = hvd.elastic.leaving()
+        assert found.ranks == (1,) and found.this_rank and not found.whole_job, found
+"""
+
+
+def test_a_rank_that_leaves_goes_at_the_next_boundary_and_is_replaced(job: Job) -> None:
+    program = _program(job, LEAVES, done="hvd.elastic.generation() == 3")
+    done = job.run("-np", "3", "--min-np", "1", PYTHON, program)
+    assert done.returncode == 0, done.stderr.decode()
+    _ended_well(job, done.stdout, done.stderr, {1, 3, 4})
+    _no_step_twice(job, 1, 2, 3, 4)
+    assert _steps(job, 2) == [0, 1, 2, 3]
+    notices = [_said(job, member) for member in (1, 2, 3)]
+    for member, found in zip((1, 2, 3), notices, strict=True):
+        assert len(found) == 1
+        assert found[0]["step"] == found[0]["weights"] == 4
+        assert (found[0]["ranks"], found[0]["members"]) == ([1], [2])
+        assert found[0]["this_rank"] == (member == 2)
+        assert found[0]["reason"] == "enough of it" and 0 < found[0]["seconds"] <= 30
+    assert "leaves the job, as it was asked to (enough of it)" in done.stderr.decode()
+
+
+def test_sigterm_to_a_rank_is_notice(job: Job) -> None:  # 24
+    program = _program(job, done="hvd.elastic.generation() == 3")
+    process = job.start("-np", "2", "--min-np", "1", PYTHON, program)
+    job.wait_for_files(["trains.1.2", "trains.2.2"])
+    os.kill(_pid(job, 1), signal.SIGTERM)
+    out, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+    _ended_well(job, out, err, {2, 3})
+    _no_step_twice(job, 1, 2, 3)
+    first, second = _said(job, 1), _said(job, 2)
+    assert len(first) == len(second) == 1 and first[0]["step"] == second[0]["step"]
+    assert first[0]["this_rank"] and not second[0]["this_rank"]
+    assert first[0]["reason"] == "SIGTERM" and not first[0]["whole_job"]
+
+
+def test_sigterm_to_hvdliterun_lets_all_ranks_save_and_leave(job: Job) -> None:  # 24
+    program = _program(job, done="False")
+    process = job.start("-np", "2", "--min-np", "1", "--leave-seconds", PATIENT, PYTHON, program)
+    job.wait_for_files(["trains.1.2", "trains.2.2"])
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == 143, err.decode()
+    assert "was asked to end" in last_line(err)
+    _no_step_twice(job, 1, 2)
+    first, second = _said(job, 1), _said(job, 2)
+    assert len(first) == len(second) == 1 and first[0]["step"] == second[0]["step"]
+    assert first[0]["whole_job"] and first[0]["ranks"] == [0, 1]
+    assert 0 < first[0]["seconds"] <= float(PATIENT)
+    assert job.pids() == []
+
+
+def test_sigterm_to_all_ranks_at_once_and_again_ends_the_job_in_order(job: Job) -> None:  # race 15
+    happens = (
+        "def happens(step):\n"
+        "    if step == 3:\n"
+        "        open(f'waits.{MEMBER}', 'w').close()\n"
+        "        while not (found := hvd.elastic.leaving()) or not found.whole_job:\n"
+        "            time.sleep(0.01)\n"
+    )
+    process = job.start("-np", "2", "--min-np", "1", PYTHON, _program(job, happens, done="False"))
+    job.wait_for_files(["waits.1", "waits.2"])
+    for member in (1, 2, 1, 2):
+        os.kill(_pid(job, member), signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == 143, err.decode()
+    assert "all members were asked to leave, and have left" in last_line(err)
+    assert "ended with status" not in err.decode()
+    assert [_steps(job, member) for member in (1, 2)] == [[0, 1, 2, 3]] * 2
+    assert [len(_said(job, member)) for member in (1, 2)] == [1, 1]
+    assert job.pids() == []
+
+
+SLEEPS = """
+def happens(step):
+    if step == 3 and MEMBER == 2:
+        open("sleeps", "w").close()
+        time.sleep(3600)
+"""
+
+
+def test_a_rank_that_reaches_no_boundary_is_killed_when_its_time_is_up(job: Job) -> None:  # 25
+    program = _program(job, SLEEPS, done="hvd.elastic.generation() >= 3")
+    limits = ("--leave-seconds", "0.2", "--grace-seconds", PATIENT)
+    process = job.start("-np", "3", "--min-np", "1", *limits, PYTHON, program)
+    job.wait_for_files(["sleeps"])
+    os.kill(_pid(job, 2), signal.SIGTERM)
+    out, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert "member 2 on localhost ended with status 137" in err.decode()
+    trained = {line.split()[2] for line in out.decode().splitlines() if "trained:" in line}
+    assert trained == {"1", "3", "4"}, err.decode()
+    assert _steps(job, 1).count(3) == 2, "the step in which it was killed is done again"
+    assert job.pids() == []
+
+
+HANDLER = """
+def handle(*_):
+    open("handled", "w").close()
+signal.signal(signal.SIGTERM, handle)
+"""
+
+
+def test_a_handler_of_the_program_is_left_alone(job: Job) -> None:
+    program = _program(job, HANDLER, done="os.path.exists('handled')")
+    process = job.start("-np", "1", "--min-np", "1", PYTHON, program)
+    job.wait_for_files(["trains.1.1"])
+    os.kill(_pid(job, 1), signal.SIGTERM)
+    out, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+    _ended_well(job, out, err, {1})
+    assert _said(job, 1) == []
+
+
+WORKERS = """
+def happens(step):
+    if step == 3:
+        import multiprocessing
+        assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+        context = multiprocessing.get_context("fork")
+        runs = context.Event()
+        worker = context.Process(target=lambda: runs.set() or signal.pause())
+        worker.start()
+        runs.wait()
+        worker.terminate()
+        worker.join()
+        assert worker.exitcode == -signal.SIGTERM, worker.exitcode
+"""
+
+
+def test_a_worker_that_a_rank_forks_ends_by_sigterm(job: Job) -> None:
+    done = job.run("-np", "1", "--min-np", "1", PYTHON, _program(job, WORKERS))
+    assert done.returncode == 0, done.stderr.decode()
+    _ended_well(job, done.stdout, done.stderr, {1})
+    assert _said(job, 1) == []
+
+
+def test_ranks_that_are_ended_do_not_take_sigterm_for_notice(job: Job) -> None:
+    program = _program(job, SLEEPS, done="False")
+    process = job.start("-np", "2", "--min-np", "1", "--grace-seconds", PATIENT, PYTHON, program)
+    job.wait_for_files(["sleeps"])
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130, err.decode()
+    assert job.pids() == []
+
+
+SLOTS = """
+def happens(step):
+    assert str(hvd.elastic.slot()) == os.environ["HVDLITE_SLOT"] == str((MEMBER - 1) % 2)
+    assert hvd.elastic.member() == MEMBER
+    if hvd.size() == 1:
+        tell(slot=hvd.elastic.slot(), local_rank=hvd.local_rank())
+    if step == 3 and MEMBER == 1:
+        hvd.elastic.leave()
+"""
+
+
+def test_a_process_keeps_its_slot_when_its_neighbour_leaves(job: Job) -> None:
+    program = _program(job, SLOTS, done="hvd.elastic.generation() == 3")
+    done = job.run("-np", "2", "--min-np", "1", PYTHON, program)
+    assert done.returncode == 0, done.stderr.decode()
+    alone = [line for line in _said(job, 2) if "slot" in line]
+    assert alone and all(line == {"slot": 1, "local_rank": 0} for line in alone)
+    _ended_well(job, done.stdout, done.stderr, {2, 3})
+
+
+def test_leave_outside_an_elastic_job_says_where_it_belongs(job: Job) -> None:
+    program = job.script("import hvdlite as hvd; hvd.init(); hvd.elastic.leave()")
+    done = job.run("-np", "1", PYTHON, program)
+    assert done.returncode == 1
+    assert "hvd.elastic.leave() is for elastic jobs" in done.stderr.decode()
