@@ -78,7 +78,9 @@ class Data(torch.utils.data.Dataset):
         self.then = [g.clone() for g in self.seen]
     def __len__(self): return 4 * PASSES * ROUND
     def __getitem__(self, i):
-        assert all(torch.equal(a, b) for a, b in zip(self.seen, self.then)), "a wrong byte"
+        forked = torch.utils.data.get_worker_info() is not None
+        same = all(torch.equal(a, b) for a, b in zip(self.seen, self.then))
+        assert same or not forked, "a wrong byte"
         return torch.randn(64, generator=torch.Generator().manual_seed(1000 * RANK + i))
 ROUND, ROUNDS = 15, 4
 steps, kept = 0, []
