@@ -25,10 +25,17 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return doctor.run(arguments.path, arguments.json, arguments.fix)
 
 
+def _leave(arguments: argparse.Namespace) -> int:
+    from hvdlite.commands import leave
+
+    return leave.run(arguments)
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hvdlite",
-        description="Commands for programs written for Horovod. hvdliterun starts jobs.",
+        description="Commands for programs written for Horovod, and for elastic jobs. hvdliterun "
+        "starts jobs.",
         allow_abbrev=False,
     )
     parser.add_argument("-v", "--version", action="version", version=__version__)
@@ -69,6 +76,41 @@ def build_parser() -> argparse.ArgumentParser:
         "Python files",
     )
     doctor.set_defaults(run=_doctor)
+
+    leave = commands.add_parser(
+        "leave",
+        help="let the ranks of this host leave an elastic job",
+        description="Ask the ranks of an elastic job that run on this host, as this user, to leave "
+        "the job at their next boundary (state.commit() or state.step()), and wait until they have "
+        "ended. The other ranks go on, and nothing is started on this host any more. This is for "
+        "hooks that announce a host's end, such as Kubernetes' preStop. Exit code: 0 if the ranks "
+        "have left, 1 if there is no such rank.",
+    )
+    which = leave.add_mutually_exclusive_group()
+    which.add_argument(
+        "--rank", type=int, metavar="N", help="only this rank; its slot may be filled again"
+    )
+    which.add_argument(
+        "--slot", type=int, metavar="N", help="only the rank in this slot, the one of that GPU"
+    )
+    leave.add_argument(
+        "--job",
+        metavar="ADDRESS",
+        help="which job, if several have ranks here: its HVDLITE_RENDEZVOUS, host:port",
+    )
+    leave.add_argument(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="kill ranks that have not left by then (default: the job's --leave-seconds)",
+    )
+    leave.add_argument(
+        "--reason", default="hvdlite leave", metavar="TEXT", help="what the ranks are told"
+    )
+    leave.add_argument(
+        "--no-wait", action="store_true", help="return when the job knows, not when they have ended"
+    )
+    leave.set_defaults(run=_leave)
     return parser
 
 

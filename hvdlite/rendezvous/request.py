@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from hvdlite.launch.one_line import printable
 from hvdlite.rendezvous.roll import Refused
 
 LEAVE = "leave"
@@ -35,7 +34,8 @@ class Request:
 
 def of(reason: str, seconds: float | None = None) -> Request:
     """A request whose reason is one line, whatever the program has given."""
-    return Request(printable(reason)[:MOST_TEXT], seconds)
+    line = "".join(c if c.isprintable() else " " for c in reason)
+    return Request(line[:MOST_TEXT], seconds)
 
 
 def encode(request: Request) -> bytes:

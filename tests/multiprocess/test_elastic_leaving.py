@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from typing import Any
 
@@ -267,3 +268,56 @@ def test_leave_outside_an_elastic_job_says_where_it_belongs(job: Job) -> None:
     done = job.run("-np", "1", PYTHON, program)
     assert done.returncode == 1
     assert "hvd.elastic.leave() is for elastic jobs" in done.stderr.decode()
+
+
+JOB = """
+def happens(step):
+    if step == 0:
+        with open("job.tmp", "w") as file:
+            file.write(os.environ["HVDLITE_RENDEZVOUS"])
+        os.replace("job.tmp", "job")
+"""
+
+
+def _leave(job: Job, *arguments: str) -> subprocess.CompletedProcess[str]:
+    address = (job.directory / "job").read_text()
+    return subprocess.run(
+        [PYTHON, "-m", "hvdlite.commands", "leave", "--job", address, *arguments],
+        env=job.environment(),
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_command_leave_lets_one_rank_or_all_of_this_host_leave(job: Job) -> None:
+    process = job.start("-np", "3", "--min-np", "1", PYTHON, _program(job, JOB, done="False"))
+    job.wait_for_files([f"trains.{member}.3" for member in (1, 2, 3)])
+
+    wrong = _leave(job, "--slot", "7")
+    assert wrong.returncode == 1
+    assert "slot 7 of the job is not on this host, which has slots 0, 1, 2" in wrong.stderr
+
+    done = _leave(job, "--slot", "1", "--reason", "a new disk")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("member 2 (slot 1) of the job at ")
+    assert done.stdout.endswith(" has left.\n")
+    job.wait_for_files([f"trains.{member}.3" for member in (1, 3, 4)])
+
+    # Member 1 is rank 0, member 3 rank 1, and member 4, in slot 1, rank 2.
+    assert _leave(job, "--rank", "5").stderr == (
+        "hvdlite leave: that rank of the job is not on this host, which has ranks 0, 2, 1.\n"
+    )
+    done = _leave(job, "--rank", "1")
+    assert "member 3 (slot 2)" in done.stdout, done.stderr
+    job.wait_for_files([f"trains.{member}.3" for member in (1, 4, 5)])
+
+    done = _leave(job, "--seconds", "500")
+    assert done.returncode == 0, done.stderr
+    _, err = process.communicate()
+    assert process.returncode == 143, err.decode()
+    assert "all members were asked to leave, and have left" in last_line(err)
+    assert "ended with status" not in err.decode()
+    _no_step_twice(job, 1, 2, 3, 4, 5)
+    assert [found["reason"] for found in _said(job, 1)] == ["a new disk"] + 2 * ["hvdlite leave"]
+    assert _said(job, 1)[-1]["whole_job"] and _said(job, 1)[-1]["seconds"] > 400
+    assert job.pids() == []

@@ -1,0 +1,96 @@
+"""The ranks of elastic jobs that run on this host as this user, found in /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hvdlite.launch import secret
+
+
+@dataclass(frozen=True)
+class Rank:
+    """`pid`: of the process that hvdliterun has started; it may be a shell."""
+
+    job: str  # HVDLITE_RENDEZVOUS
+    member: int
+    slot: int
+    pid: int
+    descriptor: int  # a pidfd; it is readable when the process has ended
+
+    def secret(self) -> bytes:
+        """The job's secret: the process has inherited it, or its environment says where it is."""
+        environ = _environment(self.pid)
+        inherited = environ.get(secret.DESCRIPTOR_VARIABLE, "")
+        if not inherited.isdecimal():
+            found = secret.of_the_user(environ)
+            if found is None:
+                raise ValueError(f"the environment of process {self.pid} names no secret")
+            return found
+        try:
+            descriptor = os.open(f"/proc/{self.pid}/fd/{inherited}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise ValueError(
+                f"the job's secret cannot be read from process {self.pid}: {error.strerror}"
+            ) from None
+        try:
+            return secret.load(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def ranks_here() -> Iterator[list[Rank]]:
+    """Closes the descriptors in the end. What a rank has started has its environment as well."""
+    found: dict[int, Rank] = {}
+    try:
+        for name in os.listdir("/proc"):
+            if name.isdecimal() and int(name) != os.getpid():
+                rank = _rank(int(name))
+                if rank is not None:
+                    found[rank.pid] = rank
+        members = {pid: (rank.job, rank.member) for pid, rank in found.items()}
+        yield sorted(
+            (rank for pid, rank in found.items() if members.get(_parent(pid)) != members[pid]),
+            key=lambda rank: rank.slot,
+        )
+    finally:
+        for rank in found.values():
+            os.close(rank.descriptor)
+
+
+def _rank(pid: int) -> Rank | None:
+    """The process belongs to a rank of an elastic job, and to this user."""
+    descriptor = -1
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.getuid():
+            return None
+        descriptor = os.pidfd_open(pid)
+        environ = _environment(pid)
+        job = environ["HVDLITE_RENDEZVOUS"]
+        member, slot = int(environ["HVDLITE_MEMBER"]), int(environ["HVDLITE_SLOT"])
+        found = Rank(job, member, slot, pid, descriptor)
+        descriptor = -1
+    except (OSError, KeyError, ValueError):
+        return None
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+    return found
+
+
+def _environment(pid: int) -> Mapping[str, str]:
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        entries = file.read().split(b"\0")
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries)
+    return {name: value for name, _, value in pairs}
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0

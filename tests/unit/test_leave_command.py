@@ -1,0 +1,109 @@
+"""`hvdlite leave`: which job is meant, and what it says where there is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hvdlite.commands import leave
+from hvdlite.commands.cli import main
+from hvdlite.commands.leave import Choice, NotPossible, job_of
+from hvdlite.rendezvous import request
+from hvdlite.rendezvous.request import Request
+from hvdlite.rendezvous.roll import Refused
+
+A, B = "10.0.0.1:4000", "10.0.0.1:5000"
+INSIDE = {"HVDLITE_MEMBER": "3", "HVDLITE_RENDEZVOUS": B}
+
+
+@pytest.mark.parametrize(
+    ("named", "jobs", "environ", "meant"),
+    [
+        (None, [A], {}, A),
+        (None, [A, A], {}, A),
+        (A, [A, B], {}, A),
+        (None, [A, B], INSIDE, B),
+        (A, [A, B], INSIDE, A),
+        (None, [A], {"HVDLITE_RENDEZVOUS": B}, A),
+    ],
+)
+def test_the_job_is_the_one_that_is_named_or_of_this_process_or_the_only_one(
+    named: str | None, jobs: list[str], environ: dict[str, str], meant: str
+) -> None:
+    assert job_of(Choice(None, None, named), jobs, environ) == meant
+
+
+@pytest.mark.parametrize(
+    ("named", "jobs", "environ", "says"),
+    [
+        (None, [], {}, "no rank of an elastic job runs on this host"),
+        (A, [], {}, "no rank of an elastic job runs on this host"),
+        (None, [B, A], {}, f"--job {A} or --job {B}"),
+        (B, [A], {}, f"no rank of the job at {B} runs here"),
+        (None, [A], INSIDE, f"no rank of the job at {B} runs here"),
+    ],
+)
+def test_a_job_that_is_not_clear_is_an_error(
+    named: str | None, jobs: list[str], environ: dict[str, str], says: str
+) -> None:
+    with pytest.raises(NotPossible, match=says):
+        job_of(Choice(None, None, named), jobs, environ)
+
+
+def test_a_host_without_a_rank_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(leave, "ranks_here", lambda: _Nothing())
+    assert main(["leave"]) == 1
+    said = capsys.readouterr().err
+    assert said == ("hvdlite leave: no rank of an elastic job runs on this host as this user.\n")
+
+
+def test_only_one_rank_can_be_named() -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["leave", "--rank", "1", "--slot", "1"])
+
+
+class _Nothing:
+    def __enter__(self) -> list[object]:
+        return []
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("asked", [Request(), Request("SIGTERM"), Request("a disk", 2.5)])
+def test_a_request_arrives_as_it_was(asked: Request) -> None:
+    assert request.decode(request.encode(asked)) == asked
+
+
+def test_a_reason_is_one_line_of_bounded_length() -> None:
+    asked = request.of("two\nlines\x1b[31m" + "x" * 1000, 1.0)
+    assert asked.reason.startswith("two lines [31mx") and len(asked.reason) == request.MOST_TEXT
+    assert request.decode(request.encode(asked)) == asked
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"7",
+        b"[" * 100_000,
+        json.dumps({"reason": "x"}).encode(),
+        json.dumps({"reason": 1, "seconds": None}).encode(),
+        json.dumps({"reason": "x" * 201, "seconds": None}).encode(),
+        json.dumps({"reason": "a\nb", "seconds": None}).encode(),
+        json.dumps({"reason": "", "seconds": -1}).encode(),
+        json.dumps({"reason": "", "seconds": True}).encode(),
+        json.dumps({"reason": "", "seconds": "1"}).encode(),
+        b'{"reason": "", "seconds": NaN}',
+        b'{"reason": "", "seconds": Infinity}',
+        json.dumps({"reason": "", "seconds": None}).encode() + b" " * 5000,
+    ],
+)
+def test_what_is_no_request_is_refused(data: bytes) -> None:
+    with pytest.raises(Refused):
+        request.decode(data)
