@@ -13,8 +13,8 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
 from launched import PATIENT, Job, last_line
+from stillness import wait_until_still
 
 PYTHON = sys.executable
 STEPS = 8
@@ -37,11 +37,11 @@ def leaves(notice):
     tell(step=state.step, generation=hvd.elastic.generation(), weights=state.weights[0],
          **vars(notice))
 state.register_leave_callbacks([leaves])
+with open(f"pid.{{MEMBER}}", "w") as file:
+    file.write(str(os.getpid()))
 
 @hvd.elastic.run
 def train(state):
-    with open(f"pid.{{MEMBER}}", "w") as file:
-        file.write(str(os.getpid()))
     open(f"trains.{{MEMBER}}.{{hvd.size()}}", "w").close()
     while state.step < {steps} or not {done}:
         with open(f"steps.{{MEMBER}}", "a") as file:
@@ -148,15 +148,17 @@ def test_sigterm_to_hvdliterun_lets_all_ranks_save_and_leave(job: Job) -> None: 
     assert job.pids() == []
 
 
+WAITS = """
+def happens(step):
+    if step == 3:
+        open(f"waits.{MEMBER}", "w").close()
+        while not (found := hvd.elastic.leaving()) or not found.whole_job:
+            time.sleep(0.01)  # poll
+"""
+
+
 def test_sigterm_to_all_ranks_at_once_and_again_ends_the_job_in_order(job: Job) -> None:  # race 15
-    happens = (
-        "def happens(step):\n"
-        "    if step == 3:\n"
-        "        open(f'waits.{MEMBER}', 'w').close()\n"
-        "        while not (found := hvd.elastic.leaving()) or not found.whole_job:\n"
-        "            time.sleep(0.01)\n"
-    )
-    process = job.start("-np", "2", "--min-np", "1", PYTHON, _program(job, happens, done="False"))
+    process = job.start("-np", "2", "--min-np", "1", PYTHON, _program(job, WAITS, done="False"))
     job.wait_for_files(["waits.1", "waits.2"])
     for member in (1, 2, 1, 2):
         os.kill(_pid(job, member), signal.SIGTERM)
@@ -173,7 +175,7 @@ SLEEPS = """
 def happens(step):
     if step == 3 and MEMBER == 2:
         open("sleeps", "w").close()
-        time.sleep(3600)
+        time.sleep(3600)  # until killed
 """
 
 
@@ -321,3 +323,53 @@ def test_the_command_leave_lets_one_rank_or_all_of_this_host_leave(job: Job) -> 
     assert [found["reason"] for found in _said(job, 1)] == ["a new disk"] + 2 * ["hvdlite leave"]
     assert _said(job, 1)[-1]["whole_job"] and _said(job, 1)[-1]["seconds"] > 400
     assert job.pids() == []
+
+
+SPARES = """
+def happens(step):
+    open(f"at.{MEMBER}.{hvd.size()}", "w").close()
+    if step == 3 and MEMBER == 2:
+        open("waits.2", "w").close()
+        signal.pause()
+"""
+
+
+def test_a_spare_takes_the_place_of_a_rank_that_dies(job: Job) -> None:  # 23
+    program = _program(job, SPARES, done="hvd.elastic.generation() == 2")
+    process = job.start("-np", "2", "--min-np", "1", "--spares", "1", PYTHON, program)
+    job.wait_for_files(["waits.2", "pid.3"])
+    wait_until_still(_pid(job, 3))  # in run, where it waits for a generation
+    os.kill(_pid(job, 2), signal.SIGKILL)
+    out, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert {line.split()[2] for line in out.decode().splitlines() if "trained" in line} == {
+        "1",
+        "3",
+    }
+    assert not list(job.directory.glob("at.*.1")), "no step was made by one rank alone"
+    assert _steps(job, 1).count(3) == 2
+    assert job.pids() == []
+
+
+WAITS_FOR_SPARE = """
+def happens(step):
+    open(f"at.{MEMBER}.{hvd.size()}", "w").close()
+    if step == 3 and MEMBER == 2:
+        open("waits.2", "w").close()
+        while not os.path.exists("now"):
+            time.sleep(0.01)  # poll
+        hvd.elastic.leave()
+"""
+
+
+def test_a_spare_takes_the_place_of_a_rank_that_leaves(job: Job) -> None:
+    program = _program(job, WAITS_FOR_SPARE, done="hvd.elastic.generation() == 2")
+    process = job.start("-np", "2", "--min-np", "1", "--spares", "1", PYTHON, program)
+    job.wait_for_files(["waits.2", "pid.3"])
+    wait_until_still(_pid(job, 3))
+    (job.directory / "now").touch()
+    out, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+    _ended_well(job, out, err, {1, 3})
+    assert not list(job.directory.glob("at.*.1"))
+    _no_step_twice(job, 1, 2, 3)

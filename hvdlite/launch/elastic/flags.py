@@ -60,11 +60,27 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="how long ranks that are asked to leave may take until they come to the end of a step "
         "(default: 30)",
     )
+    group.add_argument(
+        "--spares",
+        type=_count_or_none,
+        metavar="N",
+        help="keep so many more processes in slots of their own, imported and ready to take the "
+        "place of a rank that dies or leaves; without --max-np the job then has -np ranks "
+        "(default: 0)",
+    )
 
 
 def given(arguments: argparse.Namespace) -> list[str]:
     """The flags given that only an elastic job has a use for."""
-    fields = ("most", "elastic_timeout", "reset_limit", "cooldown", "failure_unit", "leave_seconds")
+    fields = (
+        "most",
+        "elastic_timeout",
+        "reset_limit",
+        "cooldown",
+        "failure_unit",
+        "leave_seconds",
+        "spares",
+    )
     names = (
         "--max-np",
         "--elastic-timeout",
@@ -72,6 +88,7 @@ def given(arguments: argparse.Namespace) -> list[str]:
         "--blacklist-cooldown-range",
         "--failure-unit",
         "--leave-seconds",
+        "--spares",
     )
     return [
         name
@@ -87,6 +104,11 @@ def _count(text: str) -> int:
             f"{text!r} is not allowed: expected a whole number of at least 1"
         )
     return int(text)
+
+
+def _count_or_none(text: str) -> int:
+    """argparse's type for a number of processes that may be 0."""
+    return 0 if text == "0" else _count(text)
 
 
 def _seconds(text: str) -> float:

@@ -371,9 +371,11 @@ class Membership:
             return
         if first:
             progress.cohort, self._since = True, self._now
-        started = [
-            self.crew.start(host, slot, meets=not progress.met, awaited=first)
-            for host, slot in free[: int(min(len(free), self.crew.wanted()))]
+        places = free[: int(min(len(free), self.crew.wanted()))]
+        ranks = len(places) if self.policy.most is None else self.policy.most - len(there)
+        started = [  # the first generation does not wait for spares
+            self.crew.start(host, slot, not progress.met, awaited=first and number < ranks)
+            for number, (host, slot) in enumerate(places)
         ]
         expected = self.crew.expected() if started else {}
         for new in started:

@@ -43,6 +43,12 @@ def understand(
         raise ValueError(f"--max-np {arguments.most} is less than -np {count}.")
     if hosts and slots < count:
         raise ValueError(f"-np {count} is more than the {slots} slots of the hosts.")
+    spares = arguments.spares or 0
+    most = arguments.most or (count if spares else None)
+    if hosts and spares and slots < count + spares:
+        raise ValueError(
+            f"-np {count} and --spares {spares} need {count + spares} slots: the hosts have {slots}."
+        )
     low, high = arguments.cooldown or (None, None)
     if low is not None and low > high:
         raise ValueError(f"--blacklist-cooldown-range {low:g} {high:g}: MIN is more than MAX.")
@@ -52,8 +58,9 @@ def understand(
         "reset_limit": arguments.reset_limit,
         "cooldown_range": arguments.cooldown and (low, high),
         "failure_unit": arguments.failure_unit,
+        "spares": arguments.spares,
     }
     chosen = {name: value for name, value in given.items() if value is not None}
-    policy = Policy(count, least, arguments.most, **chosen)
-    here = [Host("localhost", arguments.most or count)]
+    policy = Policy(count, least, most, **chosen)
+    here = [Host("localhost", (most or count) + spares)]
     return Wish(policy, hosts or here, arguments.script, arguments.slots_per_host or 1)
