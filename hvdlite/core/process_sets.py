@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hvdlite import _core
@@ -22,20 +22,31 @@ class ProcessSet:
 
     Of a communicator of mpi4py it is the set of its ranks, which are known when it is registered.
     Each rank passes the one that it is in, as Split() makes them, and all of these become process
-    sets."""
+    sets.
+
+    Of a function it is the ranks that this returns for the size of the job, such as `lambda size:
+    range(size // 2)`. In an elastic job the set follows the size."""
 
     process_set_id: int | None = None
     ranks: list[int] | None = None
     mpi_comm: Any = None
+    rule: Callable[[int], Iterable[int]] | None = None
+    # Of a set that was registered, and that no rank is in any more: why.
+    missing: str = ""
 
-    def __init__(self, ranks_or_comm: Iterable[int] | Any) -> None:
+    def __init__(self, ranks_or_comm: Iterable[int] | Callable[[int], Iterable[int]] | Any) -> None:
         if is_communicator(ranks_or_comm):
             self.mpi_comm = ranks_or_comm
             return
-        ranks = list(ranks_or_comm)
-        if not all(isinstance(r, int) and not isinstance(r, bool) for r in ranks):
-            raise ValueError(f"ProcessSet takes a sequence of ranks (int), got {ranks!r}")
-        self.ranks = sorted(ranks)
+        if callable(ranks_or_comm):
+            self.rule = ranks_or_comm
+        else:
+            self.ranks = _checked(ranks_or_comm)
+
+    def apply_rule(self, size: int) -> None:
+        """The ranks of a set by rule, in a job of this size."""
+        if self.rule is not None:
+            self.ranks = _checked(self.rule(size))
 
     def size(self) -> int | None:
         """How many ranks are in the set; None before it is registered."""
@@ -70,6 +81,13 @@ class ProcessSet:
     __repr__ = __str__
 
 
+def _checked(given: Iterable[int]) -> list[int]:
+    ranks = list(given)
+    if not all(isinstance(r, int) and not isinstance(r, bool) for r in ranks):
+        raise ValueError(f"ProcessSet takes a sequence of ranks (int), got {ranks!r}")
+    return sorted(ranks)
+
+
 _HOW = "hvd.init(process_sets=...) and hvd.add_process_set() make one"
 
 
@@ -93,6 +111,8 @@ def set_id_of(process_set: ProcessSet) -> int:
     if set_id is None:
         if not _core.is_initialized():
             raise NotInitializedError()
+        if process_set.missing:
+            raise ValueError(f"{process_set} has no rank: {process_set.missing}")
         raise ValueError(
             f"{process_set} is not registered: pass it to hvd.init(process_sets=[...]) or "
             "hvd.add_process_set() first"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hvdlite.elastic import news, notices
+from hvdlite.elastic.process_sets import LastingSets
 from hvdlite.elastic.sigterm import Sigterm
 from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
@@ -65,6 +66,7 @@ class _Loop:
         self._state = state
         self._call = call
         self._foreign = is_foreign(state)
+        self._sets = LastingSets(member)
 
     def run(self) -> Any:
         member = self._member
@@ -83,6 +85,8 @@ class _Loop:
         member, state = self._member, self._state
         while True:
             try:
+                if member.generation > 1:
+                    self._sets.renew()
                 if changed:
                     state.on_reset()
                 self._settle()

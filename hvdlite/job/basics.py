@@ -105,8 +105,7 @@ def init(
             )
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
-    if not warms_up():  # alone, a process set has no members
-        register_all(sets)
+    register_all(sets)
 
 
 def _met(

@@ -1,19 +1,33 @@
-"""Registers process sets with all ranks, and removes them. All ranks of the job take part."""
+"""Registers process sets with all ranks, and removes them. All ranks of the job take part.
+
+In an elastic job the sets that a program registers before `run` last: `hvdlite.elastic` registers
+them anew in each generation. Those that it registers in the function under `run` end with the
+generation, because the function is called again.
+"""
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from hvdlite import _core
 from hvdlite.base.operations import ADD_PROCESS_SET, REMOVE_PROCESS_SET
 from hvdlite.base.ops import Sum
+from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.job import communicators
+
+if TYPE_CHECKING:
+    from hvdlite.job.membership import Member
 
 __all__ = ["add_process_set", "register_all", "remove_process_set"]
 
 _registered: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
+# Of an elastic job, in the order of the program; None: was removed.
+_lasting: list[ProcessSet | None] = []
+NONE_BY_RULE = "its rule names none for this number of ranks"
 
 
 def _registered_id(ranks: list[int]) -> int | None:
@@ -40,12 +54,62 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     order."""
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
+    if engine.warms_up():
+        _last_alone(process_set)
+        return process_set
+    process_set.apply_rule(_core.size())
+    if _waits_for_more_ranks(process_set):
+        return process_set
     for ranks in _meant([process_set])[0]:
         known = _registered_id(ranks)
         if known is not None:
             raise ValueError(f"ranks {ranks} are process set {known} already: use that one")
         _register(process_set, ranks)
+    _last(process_set)
     return process_set
+
+
+def lasting() -> list[ProcessSet | None]:
+    """Those that a program has registered before `run`; None where it has removed one again."""
+    return list(_lasting)
+
+
+def renew(process_set: ProcessSet, missing: str) -> None:
+    """Registers a lasting set in a new generation, with the ranks that it has now.
+
+    `missing`: why it has none, if so.
+    """
+    process_set.missing = "" if process_set.ranks else missing
+    if process_set.ranks:
+        _register(process_set, _check(process_set))
+
+
+def _member() -> Member | None:
+    """Of an elastic job. In another one its module is not imported."""
+    module = sys.modules.get("hvdlite.job.membership")
+    found: Member | None = module.member() if module is not None else None
+    return found
+
+
+def _waits_for_more_ranks(process_set: ProcessSet) -> bool:
+    """A rule may name no rank of a small generation, and some of a later one."""
+    if process_set.rule is None or process_set.ranks or _member() is None:
+        return False
+    process_set.missing = NONE_BY_RULE
+    _last(process_set)
+    return True
+
+
+def _last(process_set: ProcessSet) -> None:
+    member = _member()
+    if member is not None and not member.in_run and process_set not in _lasting:
+        _lasting.append(process_set)
+
+
+def _last_alone(process_set: ProcessSet) -> None:
+    """Of a newcomer that warms up: its ranks are known when it is in a generation."""
+    process_set.ranks = None
+    _last(process_set)
 
 
 def _meant(process_sets: list[ProcessSet]) -> list[list[list[int]]]:
@@ -68,12 +132,16 @@ def _register(process_set: ProcessSet, ranks: list[int]) -> None:
         number = _core.run(ADD_PROCESS_SET.kind, Sum, 0, None, None, None, 0, 1.0, 1.0, ranks)[2]
     if process_set.ranks == ranks:
         process_set.process_set_id = number
+        process_set.missing = ""
         _registered.add(process_set)
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Removes a process set on all ranks; all of them must call this. Returns False if there is
     nothing to remove."""
+    if process_set in _lasting:
+        _lasting[_lasting.index(process_set)] = None
+    process_set.missing = ""
     if process_set.process_set_id is None or process_set.process_set_id == 0:
         return False
     number = process_set.process_set_id
@@ -94,6 +162,13 @@ def forget_all() -> None:
 def register_all(process_sets: list[ProcessSet]) -> None:
     """Does what init(process_sets=[...]) means: registers new sets, and finds the ids of known
     ones."""
+    if engine.warms_up():
+        for process_set in process_sets:
+            _last_alone(process_set)
+        return
+    for process_set in process_sets:
+        process_set.apply_rule(_core.size())
+    process_sets = [each for each in process_sets if not _waits_for_more_ranks(each)]
     seen: list[list[int]] = [_core.process_set_ranks(0)]
     meant = _meant(process_sets)
     for number, (process_set, sets) in enumerate(zip(process_sets, meant, strict=True)):
@@ -106,3 +181,4 @@ def register_all(process_sets: list[ProcessSet]) -> None:
     for process_set, sets in zip(process_sets, meant, strict=True):
         for ranks in sets:
             _register(process_set, ranks)
+        _last(process_set)

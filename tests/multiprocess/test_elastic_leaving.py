@@ -373,3 +373,64 @@ def test_a_spare_takes_the_place_of_a_rank_that_leaves(job: Job) -> None:
     _ended_well(job, out, err, {1, 3})
     assert not list(job.directory.glob("at.*.1"))
     _no_step_twice(job, 1, 2, 3)
+
+
+SETS = """
+listed = hvd.ProcessSet([1, 2])
+half = hvd.ProcessSet(lambda size: range(size // 2))
+last = hvd.ProcessSet([3])
+init, hvd.init = hvd.init, lambda: init(process_sets=[listed, half, last])
+told = set()
+
+def total(process_set):
+    if not process_set.included():
+        return None
+    return int(hvd.allreduce(np.array([MEMBER]), op=hvd.Sum, process_set=process_set)[0])
+
+def refused(process_set):
+    try:
+        hvd.allreduce(np.zeros(1), process_set=process_set)
+    except ValueError as error:
+        return str(error).partition(" has no rank: ")[2]
+
+def happens(step):
+    generation = hvd.elastic.generation()
+    if generation not in told:
+        told.add(generation)
+        tell(generation=generation, listed=listed.ranks, half=half.ranks, last=last.ranks,
+             total=total(listed), of_half=total(half), refused=refused(last) if generation > 1
+             else "")
+    if step >= 2 and (generation, MEMBER) in ((1, 4), (3, 2)):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_process_sets_follow_their_members_and_rules(job: Job) -> None:  # 29
+    program = _program(job, SETS, done="hvd.elastic.generation() == 5", steps=4)
+    cooldown = ("--blacklist-cooldown-range", "0.01", "0.02")
+    done = job.run("-np", "4", "--min-np", "1", *cooldown, PYTHON, program)
+    assert done.returncode == 0, done.stderr.decode()
+    gone = "all its members have left the job"
+    expected = {  # by generation: listed, half, last, and members 1, 2, ... of it
+        1: ([1, 2], [0, 1], [3], (1, 2, 3, 4), ""),
+        2: ([1, 2], [0], [], (1, 2, 3), gone),
+        3: ([1, 2], [0, 1], [], (1, 2, 3, 5), gone),
+        4: ([1], [0], [], (1, 3, 5), gone),
+        5: ([1], [0, 1], [], (1, 3, 5, 6), gone),
+    }
+    found = [(member, line) for member in range(1, 7) for line in _said(job, member)]
+    assert {(line["generation"], member) for member, line in found} >= {
+        (generation, member)
+        for generation, (*_, members, _) in expected.items()
+        for member in members
+        if generation < 5
+    }
+    for member, line in found:
+        listed, half, last, members, refused = expected[line["generation"]]
+        assert (line["listed"], line["half"], line["last"]) == (listed, half, last)
+        assert line["refused"] == refused
+        rank = members.index(member)
+        for ranks, total in ((listed, line["total"]), (half, line["of_half"])):
+            inside = sum(members[each] for each in ranks)
+            assert total == (inside if rank in ranks else None), (member, line)
+    assert job.pids() == []

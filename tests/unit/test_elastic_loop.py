@@ -32,6 +32,10 @@ class FakeMember:
         self.said: list[str] = []
 
     @property
+    def generation(self) -> int:
+        return self.roll.generation
+
+    @property
     def entry(self) -> Entry:
         return self.roll.members[0]
 

@@ -47,7 +47,7 @@ def understand(
     most = arguments.most or (count if spares else None)
     if hosts and spares and slots < count + spares:
         raise ValueError(
-            f"-np {count} and --spares {spares} need {count + spares} slots: the hosts have {slots}."
+            f"-np {count} and --spares {spares} need {count + spares} slots; the hosts have {slots}"
         )
     low, high = arguments.cooldown or (None, None)
     if low is not None and low > high:
