@@ -18,7 +18,6 @@ from hvdlite.rendezvous.roll import Refused
 LEAVE = "leave"
 LEAVE_HOST = "leave-host"
 OVER = "over"
-OF_MEMBERS = (LEAVE, LEAVE_HOST, OVER)
 GENERATION = "generation"
 
 MOST_TEXT = 200

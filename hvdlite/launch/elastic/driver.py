@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from hvdlite.launch import job, output, plan
 from hvdlite.launch.console import Console
-from hvdlite.launch.elastic import events
+from hvdlite.launch.elastic import events, requests
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.elastic.membership import Membership
 from hvdlite.launch.elastic.scout import Fixed, Scout
@@ -33,7 +33,7 @@ PREFIX = "elastic/"
 # Lines about reports that are refused: a member that sends rubbish must not fill the log.
 _MOST_REFUSALS = 5
 _TOKEN_BYTES = 32
-_KINDS = ("report", "in", "trains", "done", request.LEAVE, request.LEAVE_HOST)
+_KINDS = ("report", "in", "trains", "done", *requests.KINDS)
 
 
 @dataclass
@@ -140,8 +140,7 @@ class Driver(Watch):
                 self._interrupt(number)
 
     def ask(self, politely: bool) -> None:
-        for member in self._processes:
-            self._say_over(member)
+        requests.say_over(self._store, self._processes)
         super().ask(politely)
 
     def judge(self) -> None:
@@ -197,38 +196,27 @@ class Driver(Watch):
         if len(numbers) != (2 if what in ("report", "in") else 1):
             return None
         member = numbers[-1]
-        if what == "report":
-            return self._report(numbers[0], member, value)
-        if what in (request.LEAVE, request.LEAVE_HOST):
-            return self._request(what, member, value)
+        if what == "report" or what in requests.KINDS:
+            return self._decoded(what, numbers[0], member, value)
         if what == "in":
             return events.Entered(member, numbers[0])
         return events.Trains(member) if what == "trains" else events.Returned(member)
 
-    def _report(self, generation: int, member: int, value: bytes) -> events.Event | None:
+    def _decoded(
+        self, what: str, generation: int, member: int, value: bytes
+    ) -> events.Event | None:
         try:
+            if what in requests.KINDS:
+                return requests.event(what, member, value, self._verdict.hosts)
             token = self._processes[member].token
             return events.Reported(roll.decode_report(value, token, member, generation))
         except (KeyError, roll.Refused) as error:
-            self._refused(f"a report for member {member}", error)
+            self._refusals += 1
+            if self._refusals <= _MOST_REFUSALS:
+                why = f"{error}" if isinstance(error, roll.Refused) else "there is no such member"
+                named = "report for" if what == "report" else "request of"
+                self._around.console.say(f"a {named} member {member} is refused: {why}.")
             return None
-
-    def _request(self, what: str, member: int, value: bytes) -> events.Event | None:
-        try:
-            host = self._verdict.hosts[member]
-            asked = request.decode(value)
-        except (KeyError, roll.Refused) as error:
-            self._refused(f"a request of member {member} to leave", error)
-            return None
-        if what == request.LEAVE:
-            return events.MemberLeaves(member, asked.reason, asked.seconds)
-        return events.HostLeaves(host, asked.reason, asked.seconds)
-
-    def _refused(self, what: str, error: Exception) -> None:
-        self._refusals += 1
-        if self._refusals <= _MOST_REFUSALS:
-            why = f"{error}" if isinstance(error, roll.Refused) else "there is no such member"
-            self._around.console.say(f"{what} is refused: {why}.")
 
     def _handle(self, batch: Sequence[events.Event]) -> None:
         """What an action itself leads to is an event after those of this batch."""
@@ -343,16 +331,12 @@ class Driver(Watch):
             return
         self.log(f"member {action.member} is ended: {action.why}")
         if action.politely:
-            self._say_over(action.member)
+            requests.say_over(self._store, [action.member])
             process.group.terminate()
         else:
             process.group.kill()
         seconds = process.group.ending_seconds(action.politely)
         self.patience[process.group.fileno()].asked(seconds, time.monotonic())
-
-    def _say_over(self, member: int) -> None:
-        """The SIGTERM that follows is no notice."""
-        self._store.put(f"{PREFIX}{request.OVER}/{member}", b"")
 
     def _close(self, descriptor: int) -> None:
         """A member's process and all that it has started are gone."""
@@ -362,8 +346,7 @@ class Driver(Watch):
             self.finish(member)
             process.group.close()
             del self._processes[member]
-            for kind in request.OF_MEMBERS:
-                self._store.delete(f"{PREFIX}{kind}/{member}")
+            requests.forget(self._store, member)
 
     def close(self) -> None:
         super().close()

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from hvdlite.launch import direct, job, plan
+from hvdlite.launch.elastic import slurm
 from hvdlite.launch.elastic.driver import PREFIX, Driver, ElasticVerdict, Surroundings
 from hvdlite.launch.elastic.scout import Fixed, Scout
 from hvdlite.launch.elastic.wish import Wish
@@ -22,6 +23,7 @@ def run(wish: Wish, command: Sequence[str], knobs: Mapping[str, str], options: j
 
 def _supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
     with this.opened(PREFIX) as opened, contextlib.ExitStack() as stack:
+        slurm.warn(this.console.say)
         this.log(f"the store is at {join_address(*opened.store.address)}")
         shared = plan.without_mpi(plan.job_environment(os.environ, this.knobs))
         shared |= plan.meeting_environment(("127.0.0.1", opened.store.address[1]))
