@@ -315,6 +315,18 @@ def test_spares_are_not_news_until_there_is_room() -> None:
     assert job.roll.numbers() == (1, 3)
 
 
+def test_the_first_generation_does_not_wait_for_spares() -> None:
+    job = Job("a:3", processes=2, most=2, spares=1)
+    assert job.starts == [(1, "a", 0), (2, "a", 1), (3, "a", 2)]
+    job.meet(1, 2)
+    assert job.roll.numbers() == (1, 2)
+    job.form(1, 2).warm(3)
+    job.hear(on.MemberLeaves(2, "SIGTERM"))
+    assert job.news.ready == (3,), "it takes the leaver's place at the same boundary"
+    job.report(2, leaves=True).report(1)
+    assert job.roll.numbers() == (1, 3)
+
+
 # Rule 7: ranks. Rank 0 is a survivor, and no GPU is taken twice.
 
 

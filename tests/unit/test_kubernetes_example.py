@@ -1,4 +1,4 @@
-"""The manifest in examples/kubernetes has only what the MPI Operator's API (v2beta1) knows, with
+"""The manifests in examples/kubernetes have only what the MPI Operator's API (v2beta1) knows, with
 the right types."""
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from hvdlite.commands import cli as commands
 from hvdlite.launch import cli
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
-MANIFEST = Path(__file__).resolve().parents[2] / "examples" / "kubernetes" / "mpijob.yaml"
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "kubernetes"
+MANIFEST = FOLDER / "mpijob.yaml"
+ELASTIC = FOLDER / "elastic.yaml"
 
 # The operator's fields as its published OpenAPI description has them; a type, or the fields below,
 # or {...: value type}.
@@ -46,8 +49,9 @@ def _check(value: Any, schema: Any, where: str) -> None:
         _check(inner, schema[key], f"{where}.{key}")
 
 
-def test_the_manifest_is_one_that_the_operator_accepts() -> None:
-    job = yaml.safe_load(MANIFEST.read_text())
+@pytest.mark.parametrize("manifest", [MANIFEST, ELASTIC], ids=["static", "elastic"])
+def test_the_manifest_is_one_that_the_operator_accepts(manifest: Path) -> None:
+    job = yaml.safe_load(manifest.read_text())
     _check(job, _JOB, "job")
     assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v2beta1", "MPIJob")
     spec = job["spec"]
@@ -77,3 +81,18 @@ def test_its_command_is_one_that_hvdliterun_understands_in_the_launchers_pod() -
     )
     assert [host.slots for host in request.hosts] == [2, 2] and request.mode == "gloo"
     assert request.command == ["python", "/app/train.py"]
+
+
+def test_the_elastic_job_follows_the_operators_script_and_its_pods_leave_in_order() -> None:
+    replicas = yaml.safe_load(ELASTIC.read_text())["spec"]["mpiReplicaSpecs"]
+    pods = {name: replica["template"]["spec"] for name, replica in replicas.items()}
+    program, *words = pods["Launcher"]["containers"][0]["command"]
+    assert program == "hvdliterun"
+    arguments = cli.read_arguments(words)
+    assert arguments.script == "/etc/mpi/discover_hosts.sh" and arguments.least == 2
+    hook, *leave = pods["Worker"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    asked = commands.build_parser().parse_args(leave)
+    assert hook == "hvdlite" and asked.run.__name__ == "_leave" and asked.rank is asked.slot is None
+    assert asked.seconds == arguments.leave_seconds
+    for pod in pods.values():
+        assert pod["terminationGracePeriodSeconds"] > asked.seconds

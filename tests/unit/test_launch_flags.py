@@ -101,9 +101,23 @@ def test_a_minimum_or_a_script_makes_a_job_elastic() -> None:
     )
 
 
+def test_spares_have_slots_beyond_the_ranks() -> None:
+    wish = _understand("-np", "2", "--min-np", "1", "--spares", "3").elastic
+    assert wish is not None and wish.hosts == [Host("localhost", 5)]
+    assert (wish.policy.spares, wish.policy.most) == (3, 2)
+    wish = _understand(
+        "-np", "2", "--min-np", "1", "--max-np", "3", "--spares", "1", "-H", "localhost:4"
+    ).elastic
+    assert wish is not None and (wish.policy.spares, wish.policy.most) == (1, 3)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (
+            ("-np", "2", "--min-np", "1", "--spares", "1", "-H", "localhost:2"),
+            "-np 2 and --spares 1 need 3 slots; the hosts have 2",
+        ),
         (("-np", "2", "--min-np", "3"), "--min-np 3 is more than -np 2"),
         (("-np", "2", "--min-np", "1", "--max-np", "1"), "--max-np 1 is less than -np 2"),
         (("-np", "3", "--min-np", "1", "-H", "localhost:2"), "-np 3 is more than the 2 slots"),
