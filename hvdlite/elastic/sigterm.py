@@ -64,7 +64,7 @@ class Sigterm:
         while self._caught.get():
             try:
                 notices.ask(self._member, "SIGTERM")
-                over = self._is_over()
+                over = not self._stopped and self._is_over()
             except ConnectionError as error:
                 if self._stopped:
                     return

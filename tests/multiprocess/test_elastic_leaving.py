@@ -223,7 +223,8 @@ def happens(step):
         worker.start()
         runs.wait()
         worker.terminate()
-        worker.join()
+        worker.join(20)  # a bound of what hangs
+        worker.kill()
         assert worker.exitcode == -signal.SIGTERM, worker.exitcode
 """
 

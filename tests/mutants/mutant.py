@@ -13,6 +13,7 @@ LISTS = (
     "engine",
     "transport",
     "launch",
+    "leaving",
     "rendezvous",
     "torch",
     "tensorflow",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
@@ -107,3 +108,16 @@ def test_a_reason_is_one_line_of_bounded_length() -> None:
 def test_what_is_no_request_is_refused(data: bytes) -> None:
     with pytest.raises(Refused):
         request.decode(data)
+
+
+def test_a_request_that_is_damaged_is_refused_or_is_one() -> None:
+    chance = random.Random(1)
+    for _ in range(2000):
+        data = bytearray(request.encode(Request("a disk", 2.5)))
+        for _ in range(chance.randrange(1, 4)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        try:
+            found = request.decode(bytes(data))
+        except Refused:
+            continue
+        assert request.decode(request.encode(found)) == found
