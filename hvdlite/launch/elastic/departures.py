@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hvdlite.launch.elastic.crew import Crew, Member, Stage
-from hvdlite.launch.elastic.events import Action, HostLeaves, Kill, Say
+from hvdlite.launch.elastic.events import Action, HostLeaves, HostLost, Kill, Say
 from hvdlite.launch.elastic.faults import Failure, Faults
 from hvdlite.launch.elastic.outcome import Outcome
 from hvdlite.launch.hosts import Host
@@ -44,10 +44,12 @@ class Departures:
         elif member.stage is not Stage.LOST:
             self.lose(member, failure, now)
 
-    def host_lost(self, host: str, now: float) -> None:
-        self._crew.cool_host(host, now)
-        self._crew.departing.discard(host)
-        gone = self._crew.on(host)
+    def host_lost(self, event: HostLost, now: float) -> None:
+        self._crew.cool_host(event.host, now)
+        self._crew.departing.discard(event.host)
+        if event.reason:
+            self._actions.append(Say(f"host {event.host} was lost: {event.reason}."))
+        gone = self._crew.on(event.host)
         for member in gone:
             del self._crew.members[member.number]
         for member in gone:

@@ -50,6 +50,7 @@ class HostLost:
     """Nothing is heard of a host any more. Its processes are gone, or end by themselves."""
 
     host: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Membership:
         if isinstance(event, events.HostsFound):
             self._departures.hosts_found(event.hosts)
         elif isinstance(event, events.HostLost):
-            self._departures.host_lost(event.host, self._now)
+            self._departures.host_lost(event, self._now)
         elif isinstance(event, events.HostLeaves):
             self._departures.host_leaves(event, self._now)
         elif isinstance(event, events.Stop):
