@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launched import Job
+from launched import Job, last_line
 from waiting import wait_until
 
 PYTHON = sys.executable
@@ -38,8 +38,11 @@ def report(text):
 hvd.init()
 state = hvd.elastic.ObjectState(hvd.broadcast_object, hvd.rank, step=0, weights=np.zeros(3))
 
+steps = 0  # that this member has made, with those that are done again
+
 @hvd.elastic.run
 def train(state):
+    global steps
     place = f"{hvd.rank()} {hvd.size()} {hvd.local_rank()} {hvd.local_size()}"
     report(f"{hvd.elastic.generation()} {place} {state.step}")
     enough = False
@@ -47,12 +50,13 @@ def train(state):
         state.weights = state.weights + hvd.allreduce(np.ones(3), name="gradient")
         enough = bool(hvd.allreduce(np.array(os.path.exists("enough")), op=hvd.Max, name="enough"))
         state.step += 1
+        steps += 1
         state.commit()
         time.sleep(0.002)  # poll
     assert (state.weights == state.step).all(), (state.weights, state.step)
     return state.step
 
-print("done at", train(state), flush=True)
+print("done at", train(state), "after", steps, flush=True)
 """
 
 
@@ -77,6 +81,11 @@ class HostsJob:
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
         return [[int(word) for word in line.split()] for line in lines]
 
+    def sizes(self) -> list[int]:
+        """By member, the sizes that the members have seen last."""
+        members = sorted(int(path.suffix[1:]) for path in self.job.directory.glob("report.*"))
+        return [self.reports(member)[-1][2] for member in members if self.reports(member)]
+
     def wait_for_size(self, size: int, *members: int) -> None:
         """Until these members train, and are so many."""
         wait_until(
@@ -96,13 +105,15 @@ class HostsJob:
                 found.append(pid)
         return found
 
-    def finish(self, process: subprocess.Popen[bytes], ranks: int) -> str:
-        """The job ends well with so many ranks, and nothing is left."""
+    def finish(self, process: subprocess.Popen[bytes], ranks: int, planned: bool = False) -> str:
+        """The job ends well with so many ranks, and nothing is left. `planned`: no step was done
+        again."""
         (self.job.directory / "enough").touch()
         out, err = process.communicate()
         assert process.returncode == 0, err.decode()
-        steps = re.findall(r"done at (\d+)", out.decode())
-        assert len(steps) == ranks and len(set(steps)) == 1, (steps, err.decode())
+        ends = re.findall(r"done at (\d+) after (\d+)", out.decode())
+        assert len(ends) == ranks and len({step for step, _ in ends}) == 1, (ends, err.decode())
+        assert not planned or (ends[0][0], ends[0][0]) in ends, "a step was done again"
         assert self.job.wait_until_gone(3) == []
         return err.decode()
 
@@ -125,14 +136,10 @@ def hosts(job: Job) -> HostsJob:
     return HostsJob(job)
 
 
-@pytest.mark.parametrize("victim", [("hvdlite.launch.agent",)], ids=["agent"])
-def test_a_host_whose_agent_is_killed_is_lost_and_comes_back(
-    hosts: HostsJob, victim: tuple[str, ...]
-) -> None:  # 11
+def test_a_host_whose_agent_is_killed_is_lost_and_comes_back(hosts: HostsJob) -> None:  # 11
     process = hosts.start("-np", "4", "--min-np", "2", *QUICK, "-H", "localhost:2,other:2")
     hosts.wait_for_size(4, 1, 2, 3, 4)
-    pids = hosts.pids("other", *victim) or hosts.ssh_pids("other")
-    os.kill(pids[0], signal.SIGKILL)
+    os.kill(hosts.pids("other", "hvdlite.launch.agent")[0], signal.SIGKILL)
     hosts.wait_for_size(2, 1, 2)
     hosts.wait_for_size(4, 1, 2, 5, 6)
     assert [hosts.reports(each)[-1][1:5] for each in (1, 2, 5, 6)] == [
@@ -143,3 +150,73 @@ def test_a_host_whose_agent_is_killed_is_lost_and_comes_back(
     ]
     err = hosts.finish(process, 4)
     assert "host other was lost" in err
+
+
+def test_a_host_that_cannot_be_reached_is_done_without(hosts: HostsJob) -> None:
+    down = hosts.job.directory / "down.other"
+    down.touch()
+    process = hosts.start("-np", "4", "--min-np", "2", *QUICK, "-H", "localhost:2,other:2")
+    hosts.wait_for_size(2, 1, 2)
+    down.unlink()
+    wait_until(lambda: hosts.sizes()[-2:] == [4, 4])
+    err = hosts.finish(process, 4)
+    assert err.count("host other: no ssh server listens there") == 1, "it is told once"
+
+
+def test_a_job_whose_hosts_cannot_be_reached_ends_with_the_reason(hosts: HostsJob) -> None:
+    (hosts.job.directory / "down.other").touch()
+    process = hosts.start("-np", "3", "--min-np", "3", "-H", "localhost:2,other:2")
+    _, err = process.communicate()
+    assert process.returncode == 1
+    assert last_line(err).startswith("hvdliterun: host other: no ssh server listens there"), err
+    assert hosts.job.wait_until_gone(3) == []
+
+
+def _script(hosts: HostsJob) -> tuple[str, str]:
+    return "--host-discovery-script", f"cat {hosts.job.directory / 'hosts'}"
+
+
+def test_the_script_adds_and_removes_hosts(hosts: HostsJob) -> None:  # 15, 16, 18
+    hosts.say("localhost:2")
+    process = hosts.start("-np", "2", "--min-np", "1", *QUICK, *_script(hosts))
+    hosts.wait_for_size(2, 1, 2)
+    hosts.say("localhost:2,other:2")
+    hosts.wait_for_size(4, 1, 2, 3, 4)
+    hosts.say("localhost:2,other:1")
+    hosts.wait_for_size(3, 1, 2, 3)
+    hosts.say("localhost:1")
+    hosts.wait_for_size(1, 1)
+    wait_until(lambda: not hosts.pids("other"), said=lambda: "its agent has not ended")
+    hosts.say("localhost:1,other:1,third:2")
+    hosts.wait_for_size(4, 1, 5, 6, 7)
+    assert [report[2] for report in hosts.reports(1)] == [2, 4, 3, 1, 4]
+    hosts.finish(process, 4, planned=True)
+
+
+# From its beginning it names `other` every second time, and after 50 times always.
+FLAPPING = """
+echo localhost:2
+[ -e flaps ] || { echo other:2; exit; }
+n=$(cat turns || echo 0)
+echo $((n + 1)) > turns.new; mv turns.new turns
+[ $n -lt 100 -a $((n % 2)) = 0 ] || echo other:2
+"""
+
+
+def test_a_host_that_flaps_changes_nothing(hosts: HostsJob) -> None:  # 17, race 11
+    (hosts.job.directory / "flapping").write_text(FLAPPING)
+    hosts.job.launcher = [
+        hosts.job.script(
+            "import sys\nfrom hvdlite.launch import cli\nfrom hvdlite.launch.elastic import scout\n"
+            "scout.PERIOD_SECONDS = 0.01\nsys.exit(cli.main())\n",
+            "launcher.py",
+        )
+    ]
+    process = hosts.start("-np", "4", "--min-np", "1", "--host-discovery-script", "sh flapping")
+    hosts.wait_for_size(4, 1, 2, 3, 4)
+    turns = hosts.job.directory / "turns"
+    turns.write_text("0\n")
+    (hosts.job.directory / "flaps").touch()
+    wait_until(lambda: int(turns.read_text()) > 110, 40, turns.read_text)
+    err = hosts.finish(process, 4, planned=True)
+    assert [len(hosts.reports(each)) for each in (1, 2, 3, 4)] == [1, 1, 1, 1], err

@@ -48,7 +48,7 @@ class Departures:
         self._crew.cool_host(event.host, now)
         self._crew.departing.discard(event.host)
         if event.reason:
-            self._actions.append(Say(f"host {event.host} was lost: {event.reason}."))
+            self._actions.append(Say(event.reason))
         gone = self._crew.on(event.host)
         for member in gone:
             del self._crew.members[member.number]

@@ -17,10 +17,11 @@ from hvdlite.launch import output, plan
 from hvdlite.launch.console import Console
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.agents import Agents
-from hvdlite.launch.elastic.contacts import Contacts
+from hvdlite.launch.elastic.contacts import Contacts, Outcome
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.elastic.membership import Membership
 from hvdlite.launch.elastic.scout import Fixed, Scout
+from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Gone, Lost, StartFailed, Unanswered
 from hvdlite.launch.spawn.parties import Parties
@@ -98,6 +99,9 @@ class Driver(Watch):
         self._contacts = contacts
         self._here = Parties(self._start_here)
         self._agents = Agents(self, self._here, around.near, contacts)
+        self._least = policy.least
+        self._hosts: Sequence[Host] = ()  # that discovery has named last
+        self._unreached: dict[str, str] = {}  # hosts that cannot be reached, and why
         self._lost: dict[str, str] = {}  # hosts whose agents are lost, and why
         self._processes: dict[int, Process] = {}
         self._refusals = 0
@@ -142,7 +146,7 @@ class Driver(Watch):
         told = self._agents.gone(agent)
         reason = self._lost.pop(agent.host, "its agent has not answered")
         if not (told or self.asked):
-            self._lose(agent.host, reason)
+            self._lose(agent.host, f"host {agent.host} was lost: {reason}.")
 
     def _lose(self, host: str, reason: str) -> None:
         for member, process in list(self._processes.items()):
@@ -193,6 +197,7 @@ class Driver(Watch):
             elif answer.trouble:
                 self._around.console.say(answer.trouble)
             if answer.hosts is not None:
+                self._hosts = answer.hosts
                 self._agents.named(answer.hosts)
                 self._handle([events.HostsFound(answer.hosts)])
 
@@ -202,10 +207,21 @@ class Driver(Watch):
                 self._around.console.say(found)
             elif not self.asked:
                 self._agents.settled(found)
-                if found.problem:
-                    self._lose(found.host, found.problem)
+                self._reached(found)
             elif found.agent is not None:
                 self._contacts.dismiss(found.agent)
+
+    def _reached(self, found: Outcome) -> None:
+        """A host, or it cannot be reached. The reason is told once until it can."""
+        if not found.problem:
+            self._unreached.pop(found.host, None)
+            return None
+        told = self._unreached.get(found.host)
+        self._unreached[found.host] = found.problem
+        slots = sum(host.slots for host in self._hosts if host.name not in self._unreached)
+        if self._source.is_final and not self._machine.generation and slots < self._least:
+            return self._do(events.End(1, "\n".join(self._unreached.values())))
+        return self._lose(found.host, f"{found.problem}." if told != found.problem else "")
 
     def _read_store(self) -> None:
         found = [self._event(key, value) for key, value in self._watched.take()]
@@ -240,7 +256,7 @@ class Driver(Watch):
     def _handle(self, batch: Sequence[events.Event]) -> None:
         """What an action itself leads to is an event after those of this batch."""
         self._waiting += batch
-        if self._busy or self._verdict.interrupted:
+        if self._busy or self._verdict.interrupted or self._verdict.end is not None:
             return
         self._busy = True
         todo = self._machine.handle(self._taken(), time.monotonic())

@@ -24,6 +24,8 @@ LIMIT_SECONDS = 30.0
 class Scout:
     """Runs the script again and again until close(). `take()` gives what is new."""
 
+    is_final = False
+
     def __init__(self, script: str, slots_per_host: int) -> None:
         self._script = script
         self._answers = Answers(slots_per_host)
@@ -100,6 +102,8 @@ class Scout:
 
 class Fixed:
     """The hosts of the command line: one answer."""
+
+    is_final = True
 
     def __init__(self, hosts: Sequence[Host]) -> None:
         self._found = [Answer(tuple(hosts))]
