@@ -94,6 +94,17 @@ class HostsJob:
             said=lambda: {each: self.reports(each) for each in members},
         )  # fmt: skip
 
+    def started(self) -> int:
+        """How many members have trained."""
+        return len(list(self.job.directory.glob("report.*")))
+
+    def member(self, number: int) -> int:
+        """Its process."""
+        [pid] = [
+            pid for pid in self.job.pids() if f"HVDLITE_MEMBER={number}" in _read(pid, "environ")
+        ]
+        return pid
+
     def pids(self, host: str, *words: str) -> list[int]:
         """The processes of a pretended host whose command line has all these words."""
         found = []
@@ -116,6 +127,14 @@ class HostsJob:
         assert not planned or (ends[0][0], ends[0][0]) in ends, "a step was done again"
         assert self.job.wait_until_gone(3) == []
         return err.decode()
+
+    @staticmethod
+    def wait_for_line(process: subprocess.Popen[bytes], words: str) -> str:
+        """The launcher's line with these words."""
+        assert process.stderr is not None
+        while words not in (line := process.stderr.readline().decode()):
+            assert line, f"the job has ended without {words!r}"
+        return line.rstrip("\n")
 
     def say(self, hosts: str) -> None:
         """What the script names from now on."""
@@ -163,6 +182,24 @@ def test_a_host_that_cannot_be_reached_is_done_without(hosts: HostsJob) -> None:
     assert err.count("host other: no ssh server listens there") == 1, "it is told once"
 
 
+@pytest.mark.parametrize("cooldown", [(), QUICK], ids=["for-good", "for-a-while"])
+def test_a_host_is_out_of_use_with_its_first_failed_rank(
+    hosts: HostsJob, cooldown: tuple[str, ...]
+) -> None:  # 28
+    process = hosts.start(
+        *("-np", "4", "--min-np", "2", "--failure-unit", "host", *cooldown),
+        *("-H", "localhost:2,other:2"),
+    )
+    hosts.wait_for_size(4, 1, 2, 3, 4)
+    os.kill(hosts.member(3), signal.SIGKILL)
+    hosts.wait_for_size(2, 1, 2)
+    wait_until(lambda: not hosts.pids("other", "guardian.py") or cooldown)
+    if cooldown:
+        hosts.wait_for_size(4, 1, 2, 5, 6)
+    hosts.finish(process, 4 if cooldown else 2)
+    assert hosts.started() == (6 if cooldown else 4)
+
+
 def test_a_job_whose_hosts_cannot_be_reached_ends_with_the_reason(hosts: HostsJob) -> None:
     (hosts.job.directory / "down.other").touch()
     process = hosts.start("-np", "3", "--min-np", "3", "-H", "localhost:2,other:2")
@@ -191,6 +228,20 @@ def test_the_script_adds_and_removes_hosts(hosts: HostsJob) -> None:  # 15, 16, 
     hosts.wait_for_size(4, 1, 5, 6, 7)
     assert [report[2] for report in hosts.reports(1)] == [2, 4, 3, 1, 4]
     hosts.finish(process, 4, planned=True)
+
+
+def test_a_hostfile_is_read_again_when_it_has_changed(hosts: HostsJob) -> None:
+    hosts.say("localhost slots=2")
+    process = hosts.start("-np", "2", "--min-np", "1", *QUICK, "--hostfile", "hosts")
+    hosts.wait_for_size(2, 1, 2)
+    hosts.say("localhost slots=2,other  # a second one")
+    hosts.wait_for_size(3, 1, 2, 3)
+    hosts.say("this is no host")
+    line = hosts.wait_for_line(process, "is not a host")
+    assert line.endswith("Its last hosts stay."), line
+    hosts.say("other")
+    hosts.wait_for_size(1, 3)
+    hosts.finish(process, 1)
 
 
 # From its beginning it names `other` every second time, and after 50 times always.

@@ -20,7 +20,7 @@ from hvdlite.launch.elastic.agents import Agents
 from hvdlite.launch.elastic.contacts import Contacts, Outcome
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.elastic.membership import Membership
-from hvdlite.launch.elastic.scout import Fixed, Scout
+from hvdlite.launch.elastic.scout import Fixed, Lookout
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Gone, Lost, StartFailed, Unanswered
@@ -87,7 +87,7 @@ class Driver(Watch):
         around: Surroundings,
         store: StoreServer,
         watched: Watched,
-        source: Scout | Fixed,
+        source: Lookout | Fixed,
         contacts: Contacts,
     ) -> None:
         super().__init__({}, {}, around.verdict, around.log, self._chore)

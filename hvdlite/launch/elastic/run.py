@@ -10,7 +10,7 @@ from dataclasses import replace
 from hvdlite.launch import direct, job, plan
 from hvdlite.launch.elastic.contacts import Contacts
 from hvdlite.launch.elastic.driver import PREFIX, Driver, ElasticVerdict, Surroundings
-from hvdlite.launch.elastic.scout import Fixed, Scout
+from hvdlite.launch.elastic.scout import Fixed, Hostfile, Scout
 from hvdlite.launch.elastic.wish import Wish
 from hvdlite.launch.spawn import ssh
 from hvdlite.launch.spawn.agent_protocol import Order
@@ -27,7 +27,7 @@ def run(wish: Wish, command: Sequence[str], knobs: Mapping[str, str], options: j
 
 def _supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
     names = [host.name for host in wish.hosts]
-    may_grow = wish.script is not None
+    may_grow = bool(wish.script or wish.hostfile)
     with this.opened(PREFIX, everywhere=may_grow) as opened, contextlib.ExitStack() as stack:
         this.log(f"the store is at {join_address(*opened.store.address)}")
         shared = plan.without_mpi(plan.job_environment(os.environ, this.knobs))
@@ -49,12 +49,20 @@ def _supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
             verdict=verdict,
         )
         assert opened.watched is not None
-        source = Scout(wish.script, wish.slots_per_host) if wish.script else Fixed(wish.hosts)
+        source = _source(wish)
         signals = stack.enter_context(contextlib.closing(this.signals()))
         driver = Driver(wish.policy, around, opened.store, opened.watched, source, contacts)
         with contextlib.closing(driver):
             driver.loop(signals.wake, signals.caught)
         this.observer.end()
+
+
+def _source(wish: Wish) -> Scout | Hostfile | Fixed:
+    if wish.script:
+        return Scout(wish.script, wish.slots_per_host)
+    if wish.hostfile:
+        return Hostfile(wish.hostfile, wish.slots_per_host, wish.hosts)
+    return Fixed(wish.hosts)
 
 
 def _reach(this: job.Job, order: Order) -> Callable[[str, int, Contacts], ssh.Remote | None]:

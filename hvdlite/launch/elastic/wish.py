@@ -12,11 +12,12 @@ from hvdlite.launch.hosts import Host
 
 @dataclass(frozen=True)
 class Wish:
-    """`script` names the hosts; without one `hosts` are all."""
+    """`script` or `hostfile` names the hosts; without one `hosts` are all."""
 
     policy: Policy
     hosts: Sequence[Host]
     script: str | None = None
+    hostfile: str | None = None
     slots_per_host: int = 1
 
 
@@ -56,4 +57,10 @@ def understand(
     chosen = {name: value for name, value in given.items() if value is not None}
     policy = Policy(count, least, arguments.most, **chosen)
     here = [Host("localhost", arguments.most or count)]
-    return Wish(policy, hosts or here, arguments.script, arguments.slots_per_host or 1)
+    return Wish(
+        policy,
+        hosts or here,
+        arguments.script,
+        hostfile=None if arguments.script or arguments.hosts else arguments.hostfile,
+        slots_per_host=arguments.slots_per_host or 1,
+    )
