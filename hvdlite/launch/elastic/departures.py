@@ -87,6 +87,13 @@ class Departures:
         self._actions.append(Kill(member.number, why, politely))
         self.lose(member, Failure(member.number, member.host, _KILLED_STATUS, ""), now)
 
+    def cut_off(self, host: str, now: float) -> None:
+        """A host that others do not reach, while the driver does."""
+        self._crew.cool_host(host, now)
+        why = "the network between it and another host has failed twice"
+        self._actions.append(Say(f"host {host} is put out of the job: {why}."))
+        self.put_out(host, why, now)
+
     def put_out(self, host: str, why: str, now: float) -> None:
         """All that still work on a host."""
         for member in self._crew.on(host):
