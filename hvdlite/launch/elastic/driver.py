@@ -10,22 +10,21 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdlite.launch import output, plan
-from hvdlite.launch.console import Console
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.agents import Agents
 from hvdlite.launch.elastic.contacts import Contacts, Outcome
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.elastic.membership import Membership
 from hvdlite.launch.elastic.scout import Fixed, Lookout
+from hvdlite.launch.elastic.surroundings import Surroundings
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Gone, Lost, StartFailed, Unanswered
 from hvdlite.launch.spawn.parties import Parties
-from hvdlite.launch.verdict import Verdict
 from hvdlite.launch.watch import Watch
 from hvdlite.rendezvous import roll
 from hvdlite.rendezvous.server import StoreServer
@@ -35,40 +34,6 @@ PREFIX = "elastic/"
 # Lines about reports that are refused: a member that sends rubbish must not fill the log.
 _MOST_REFUSALS = 5
 _TOKEN_BYTES = 32
-
-
-@dataclass
-class ElasticVerdict(Verdict):
-    """The job's end, as the machine or a signal has decided it."""
-
-    end: events.End | None = None
-
-    def status(self) -> int:
-        if self.interrupted:
-            return 128 + self.interrupted
-        return self.end.status if self.end is not None else 1
-
-    def sentence(self, command: Sequence[str]) -> str:
-        if self.interrupted:
-            return super().sentence(command)
-        said = self.end.sentence if self.end is not None else "the job has ended before its time."
-        return f"hvdliterun: {said}" if said else ""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What the job around the driver offers."""
-
-    console: Console
-    log: Callable[[str], None]
-    command: Sequence[str]
-    environment: Mapping[str, str]  # of all members of this host
-    secret: int | None  # a descriptor that members of this host inherit
-    grace_seconds: float
-    near: Collection[str]  # names of this host
-    several_hosts: bool  # other hosts are named, or may be later
-    output_directory: str | None
-    verdict: ElasticVerdict
 
 
 @dataclass

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from hvdlite.launch import direct, job, plan
 from hvdlite.launch.elastic.contacts import Contacts
-from hvdlite.launch.elastic.driver import PREFIX, Driver, ElasticVerdict, Surroundings
+from hvdlite.launch.elastic.driver import PREFIX, Driver
 from hvdlite.launch.elastic.scout import Fixed, Hostfile, Scout
+from hvdlite.launch.elastic.surroundings import ElasticVerdict, Surroundings
 from hvdlite.launch.elastic.wish import Wish
 from hvdlite.launch.spawn import ssh
 from hvdlite.launch.spawn.agent_protocol import Order
