@@ -5,7 +5,8 @@
 It runs as `python -m hvdlite.launch.agent`. It gets the job over its standard input, including the
 secret: other users could see an argument or a variable. It finds out under which address the store
 can be reached from here. Then it passes on what ranks print and what happens to them
-(`spawn/agent_protocol`). In an elastic job it starts and ends ranks one by one as it is told.
+(`spawn/agent_protocol`). In an elastic job it starts and ends ranks one by one as it is told, and
+SIGTERM is a notice that its ranks are to leave.
 
 The agent ends with the channel. When the launcher, ssh, sshd or the network dies, the agent's input
 ends, or its connection with the store does. The kernel of that connection asks the other side for
@@ -153,6 +154,9 @@ class _Relay:
         os.set_blocking(1, False)
         for source in (0, self.store, self.ranks):
             self.selector.register(source, selectors.EVENT_READ)
+        notice = -1 if self.parties is None else _notice_of_sigterm()
+        if notice >= 0:
+            self.selector.register(notice, selectors.EVENT_READ)
         self._set_reading(True)
         while not self.gone:
             ready = {key.fd for key, _ in self.selector.select(self._pause())}
@@ -166,6 +170,9 @@ class _Relay:
                 self._obey()
             if self.store.fileno() in ready and not self.leaving:
                 self._lost_store()  # the store never speaks first
+            if notice in ready:
+                os.read(notice, _READ_BYTES)
+                self._happened(events.Leaving())
             if 1 in ready:
                 self._write()
             if not self.gone and self.patience.left(time.monotonic()) == 0:
@@ -314,6 +321,14 @@ class _Relay:
             self.out[0] = self.out[0][written:]
         if not self.out:
             self.selector.unregister(1)
+
+
+def _notice_of_sigterm() -> int:
+    """Returns a descriptor that is readable when SIGTERM has come, which ends nothing."""
+    notice, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    return notice
 
 
 def _kinds(pipes: events.Pipes) -> list[tuple[int, bytes]]:

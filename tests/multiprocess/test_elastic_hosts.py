@@ -136,3 +136,13 @@ def test_a_host_that_flaps_changes_nothing(hosts: HostsJob) -> None:  # 17, race
     wait_until(lambda: int(turns.read_text()) > 110, 40, turns.read_text)
     err = hosts.finish(process, 4, planned=True)
     assert [len(hosts.reports(each)) for each in (1, 2, 3, 4)] == [1, 1, 1, 1], err
+
+
+def test_sigterm_to_a_hosts_agent_is_its_ranks_notice(hosts: HostsJob) -> None:  # 24
+    process = hosts.start("-np", "4", "--min-np", "1", *QUICK, "-H", "localhost:2,other:2")
+    hosts.wait_for_size(4, 1, 2, 3, 4)
+    os.kill(hosts.pids("other", "hvdlite.launch.agent")[0], signal.SIGTERM)
+    hosts.wait_for_size(2, 1, 2)
+    wait_until(lambda: not hosts.pids("other"), said=lambda: "its agent has not ended")
+    err = hosts.finish(process, 2, planned=True)
+    assert "lost" not in err and hosts.started() == 4, err

@@ -1,7 +1,7 @@
 """The processes of an elastic job on all hosts: those of this one, and those behind agents.
 
-An agent is called when the first member of its host is to be started, and told to end when no
-member is left there and discovery names the host no longer.
+An agent is called when the first member of its host is to be started. It is told to end when no
+member is left there, and discovery names the host no longer or the agent was sent SIGTERM.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Agents:
         self._slots: dict[str, int] = {}  # of the hosts that discovery names
         self._agents: dict[str, ssh.Remote] = {}
         self._ending: set[str] = set()  # agents that were told to end
+        self._noticed: set[str] = set()  # agents that were sent SIGTERM
         # By host, members that are to be started when its agent is there.
         self._waiting: dict[str, dict[int, Mapping[str, str]]] = {}
         loop.add("localhost", here)
@@ -83,6 +84,7 @@ class Agents:
         """Its last event has come. Returns whether it was told to end."""
         told = agent.host in self._ending
         self._ending.discard(agent.host)
+        self._noticed.discard(agent.host)
         del self._agents[agent.host]
         self._contacts.dismiss(agent)
         if self._waiting.get(agent.host):
@@ -95,10 +97,15 @@ class Agents:
         """The latest answer of discovery."""
         self._slots = {host.name: host.slots for host in hosts}
 
+    def noticed(self, host: str) -> None:
+        """The host's agent was sent SIGTERM."""
+        self._noticed.add(host)
+
     def release(self, busy: Collection[str]) -> None:
-        """Tells agents to end whose hosts are neither named nor `busy`."""
+        """Tells agents to end that are of no more use. `busy`: the members' hosts."""
         for host, agent in self._agents.items():
-            if host not in self._ending and host not in self._slots and host not in busy:
+            needed = host in busy or (host in self._slots and host not in self._noticed)
+            if host not in self._ending and not needed:
                 self._ending.add(host)
                 agent.terminate()
 

@@ -23,7 +23,16 @@ from hvdlite.launch.elastic.scout import Fixed, Lookout
 from hvdlite.launch.elastic.surroundings import Surroundings
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import local, ssh
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Gone, Lost, StartFailed, Unanswered
+from hvdlite.launch.spawn.events import (
+    AllGone,
+    Ended,
+    Event,
+    Gone,
+    Leaving,
+    Lost,
+    StartFailed,
+    Unanswered,
+)
 from hvdlite.launch.spawn.parties import Parties
 from hvdlite.launch.watch import Watch
 from hvdlite.rendezvous import roll
@@ -97,6 +106,9 @@ class Driver(Watch):
         elif isinstance(event, Gone):
             self.resisting += event.resisting
             self._close(event.rank)
+        elif isinstance(event, Leaving):
+            self._agents.noticed(host)
+            self._handle([events.HostLeaves(host, "its agent was sent SIGTERM")])
         elif isinstance(event, Lost):
             self._lost[host] = event.reason
         elif isinstance(event, AllGone):

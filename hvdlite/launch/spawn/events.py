@@ -74,7 +74,12 @@ class Gone:
     resisting: int = 0
 
 
-Event = Started | StartFailed | Ended | Output | Lost | Unanswered | AllGone | Gone
+@dataclass(frozen=True)
+class Leaving:
+    """The agent of this host was sent SIGTERM: the ranks of an elastic job are to leave it."""
+
+
+Event = Started | StartFailed | Ended | Output | Lost | Unanswered | AllGone | Gone | Leaving
 
 
 def parse(line: str) -> Event:
@@ -91,6 +96,8 @@ def parse(line: str) -> Event:
         return Ended(numbers[0], signal=numbers[1])
     if word == "unanswered":
         return Unanswered(killed=bool(numbers[0]))
+    if word == "leaving":
+        return Leaving()
     if word == "gone":
         return Gone(*numbers)
     if word == "done":
@@ -112,6 +119,8 @@ def line(event: Event) -> str:
         )
     if isinstance(event, Unanswered):
         return f"unanswered {int(event.killed)}"
+    if isinstance(event, Leaving):
+        return "leaving"
     if isinstance(event, Gone):
         return f"gone {event.rank} {event.resisting}"
     if isinstance(event, AllGone):
