@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from elastic_hosts import QUICK, HostsJob
@@ -34,6 +35,16 @@ def test_a_host_whose_agent_is_killed_is_lost_and_comes_back(hosts: HostsJob) ->
     ]
     err = hosts.finish(process, 4)
     assert "host other was lost" in err
+
+
+def test_the_rank_of_a_far_guardian_that_is_killed_is_lost_alone(hosts: HostsJob) -> None:  # 11
+    process = hosts.start("-np", "4", "--min-np", "2", *QUICK, "-H", "localhost:2,other:2")
+    hosts.wait_for_size(4, 1, 2, 3, 4)
+    stat = Path(f"/proc/{hosts.member(3)}/stat").read_text()
+    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+    hosts.wait_for_size(4, 1, 2, 4, 5)
+    hosts.finish(process, 4)
+    assert [report[2] for report in hosts.reports(4)] == [4, 3, 4]
 
 
 def test_a_host_that_cannot_be_reached_is_done_without(hosts: HostsJob) -> None:
@@ -146,3 +157,41 @@ def test_sigterm_to_a_hosts_agent_is_its_ranks_notice(hosts: HostsJob) -> None: 
     wait_until(lambda: not hosts.pids("other"), said=lambda: "its agent has not ended")
     err = hosts.finish(process, 2, planned=True)
     assert "lost" not in err and hosts.started() == 4, err
+
+
+# Member 2 dies when its job is told for the first time that others leave.
+KILLS = """
+import os, signal, sys
+from hvdlite.launch import cli
+from hvdlite.launch.elastic import driver, events
+do = driver.Driver._do
+def kills(self, action):
+    do(self, action)
+    if isinstance(action, events.Tell) and action.news.leaving and not action.news.broken:
+        os.kill(int(open("pid.2").read()), signal.SIGKILL)
+driver.Driver._do = kills
+sys.exit(cli.main())
+"""
+
+
+def test_a_death_while_a_host_leaves(hosts: HostsJob) -> None:  # race 9
+    hosts.say("localhost:2,other:2")
+    hosts.job.launcher = [hosts.job.script(KILLS, "launcher.py")]
+    process = hosts.start("-np", "4", "--min-np", "1", *QUICK, *_script(hosts))
+    hosts.wait_for_size(4, 1, 2, 3, 4)
+    hosts.say("localhost:2")
+    hosts.wait_for_size(2, 1, 5)
+    hosts.finish(process, 2)
+    assert len(hosts.reports(1)) <= 4 and hosts.started() == 5, hosts.reports(1)
+
+
+def test_sigterm_to_all_processes_of_a_host(hosts: HostsJob) -> None:  # race 15
+    process = hosts.start("-np", "4", "--min-np", "1", *QUICK, "-H", "localhost:2,other:2")
+    hosts.wait_for_size(4, 1, 2, 3, 4)
+    agent = hosts.pids("other", "hvdlite.launch.agent")[0]
+    for pid in (hosts.member(3), agent, hosts.member(4)):
+        os.kill(pid, signal.SIGTERM)
+    hosts.wait_for_size(2, 1, 2)
+    wait_until(lambda: not hosts.pids("other"), said=lambda: "its agent has not ended")
+    hosts.finish(process, 2)
+    assert hosts.started() == 4
