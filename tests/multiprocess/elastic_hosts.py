@@ -20,6 +20,7 @@ QUICK = ("--blacklist-cooldown-range", "0.1", "0.2")
 
 SSH = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
+while [ -e "slow.$2" ]; do echo > "waits.$2"; sleep 0.05; done  # poll
 [ ! -e "down.$2" ] || { echo "ssh: connect to host $2: Connection refused" >&2; exit 255; }
 setsid -w env PRETENDED_HOST="$2" sh -c "$3"
 """

@@ -76,6 +76,36 @@ def test_a_host_is_out_of_use_with_its_first_failed_rank(
     assert hosts.started() == (6 if cooldown else 4)
 
 
+def test_a_host_that_takes_long_to_be_reached_holds_up_nothing(hosts: HostsJob) -> None:
+    hosts.say("localhost:2")
+    process = hosts.start("-np", "2", "--min-np", "1", *QUICK, *_script(hosts))
+    hosts.wait_for_size(2, 1, 2)
+    slow = hosts.job.directory / "slow.other"
+    slow.touch()
+    hosts.say("localhost:2,other:2")
+    hosts.job.wait_for_files(["waits.other"])
+    os.kill(hosts.member(2), signal.SIGKILL)
+    hosts.wait_for_size(2, 1, 5)  # 3 and 4 wait for their host
+    slow.unlink()
+    hosts.wait_for_size(4, 1, 3, 4, 5)
+    hosts.finish(process, 4)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_launcher_that_is_ended_leaves_nothing_on_any_host(hosts: HostsJob, number: int) -> None:
+    (hosts.job.directory / "slow.slow").touch()
+    hosts.say("localhost:1,other:1")
+    process = hosts.start("-np", "2", "--min-np", "1", *_script(hosts))
+    hosts.wait_for_size(2, 1, 2)
+    hosts.say("localhost:1,other:1,slow:1")
+    hosts.job.wait_for_files(["waits.slow"])
+    process.send_signal(number)
+    process.communicate()
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
+    (hosts.job.directory / "slow.slow").unlink()  # no ssh of the test waits any more
+    assert hosts.job.wait_until_gone(10) == []
+
+
 def test_a_job_whose_hosts_cannot_be_reached_ends_with_the_reason(hosts: HostsJob) -> None:
     (hosts.job.directory / "down.other").touch()
     process = hosts.start("-np", "3", "--min-np", "3", "-H", "localhost:2,other:2")

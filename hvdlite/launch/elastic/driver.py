@@ -187,6 +187,7 @@ class Driver(Watch):
                 self._reached(found)
             elif found.agent is not None:
                 self._contacts.dismiss(found.agent)
+        self._release()
 
     def _reached(self, found: Outcome) -> None:
         """A host, or it cannot be reached. The reason is told once until it can."""
@@ -242,6 +243,9 @@ class Driver(Watch):
                 self._do(action)
             todo = self._machine.handle(self._taken(), time.monotonic()) if self._waiting else []
         self._busy = False
+        self._release()
+
+    def _release(self) -> None:
         self._agents.release({process.host for process in self._processes.values()})
 
     def _taken(self) -> list[events.Event]:
