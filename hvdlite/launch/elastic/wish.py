@@ -22,9 +22,14 @@ class Wish:
 
 
 def understand(
-    arguments: argparse.Namespace, hosts: Sequence[Host], processes: int | None, mode: str
+    arguments: argparse.Namespace,
+    hosts: Sequence[Host],
+    processes: int | None,
+    mode: str,
+    script: str | None,
 ) -> Wish:
-    """`hosts`: those that were named; none means this host. ValueError: a sentence."""
+    """`hosts`: those that were named; none means this host. `script` names others as time goes by.
+    ValueError: a sentence."""
     if mode != "gloo":
         raise ValueError(
             f"hvdliterun itself starts the ranks of an elastic job (--gloo), and here {mode} does."
@@ -60,7 +65,7 @@ def understand(
     return Wish(
         policy,
         hosts or here,
-        arguments.script,
-        hostfile=None if arguments.script or arguments.hosts else arguments.hostfile,
+        script,
+        hostfile=None if script or arguments.hosts else arguments.hostfile,
         slots_per_host=arguments.slots_per_host or 1,
     )
