@@ -43,7 +43,7 @@ class Members:
             if not self.is_one(member):
                 raise ValueError(f"groups: expected {self.expected}, got {type(member).__name__}")
             if id(member) in seen:
-                raise ValueError(f"groups: a {self.one} must not be in them more than once")
+                raise ValueError(f"groups: a {self.one} is listed more than once")
             seen.add(id(member))
         return lists
 

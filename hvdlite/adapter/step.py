@@ -65,8 +65,8 @@ def settle(
     `groups` lists."""
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError(
-            "gradient_predivide_factor splits the division of op=hvd.Average: leave it out with "
-            "another op"
+            "gradient_predivide_factor splits the division that only op=hvd.Average makes: leave "
+            "it out"
         )
     if op == Adasum and process_set.process_set_id != 0:
         raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")

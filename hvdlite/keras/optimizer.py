@@ -111,7 +111,7 @@ def _check(options: Options) -> None:
         )
     if options.compression.communicate is not None:
         raise ValueError(
-            "a compressor with communicate() sends by its own means, which a compiled Keras step "
+            "a compressor with communicate() sends gradients itself, which a compiled Keras step "
             "cannot: leave communicate() out, or train with hvdlite.torch"
         )
 

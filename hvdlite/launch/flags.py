@@ -310,7 +310,7 @@ def _processes(text: str) -> int | str:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of processes: expected 4, say, or auto"
+            f"{text!r} is not a number of processes: expected a number such as 4, or auto"
         ) from None
 
 
@@ -320,7 +320,7 @@ def _per_node(text: str) -> int | str:
         return text
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of processes: expected 4, say, or auto, gpu or cpu"
+            f"{text!r} is not a number of processes: expected a number such as 4, auto, gpu or cpu"
         )
     return int(text)
 

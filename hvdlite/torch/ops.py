@@ -310,8 +310,8 @@ def _run(
         raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
     if getattr(compression, "communicate", None) is not None:
         raise ValueError(
-            "this compression has a communicate() of its own, which stands for the reduction of "
-            "gradients: give it to hvd.DistributedOptimizer or hvd.ddp_comm_hook"
+            "this compression's communicate() replaces the reduction of gradients: pass it to "
+            "hvd.DistributedOptimizer or hvd.ddp_comm_hook"
         )
     if not traced.is_compiling() or call.splits is not None:
         rule = Rule(OPS, call)

@@ -63,7 +63,7 @@ def _check_compression(options: Options) -> None:
         if not possible:
             raise ValueError(
                 f"{name}={arguments[name]!r} is not possible with this compression: its "
-                "communicate() stands for the reduction that the option is about"
+                "communicate() replaces the reduction that the option changes"
             )
 
 

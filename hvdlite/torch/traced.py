@@ -87,9 +87,8 @@ def _run(
 def _check_rows(came: int, expected: int) -> None:
     if came != expected:
         raise ValueError(
-            f"allgather inside torch.compile: {came} rows came together, but {expected} were "
-            "expected: there all "
-            "ranks must have equally many. Leave it out of the compiled region."
+            f"allgather inside torch.compile got {came} rows instead of {expected}: in a compiled "
+            "region all ranks must have equally many. Leave allgather out of the region."
         )
 
 

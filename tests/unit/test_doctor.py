@@ -123,7 +123,7 @@ SNIPPETS = {
     "a module's name in a string": (
         "class Backend:\n    module = 'horovod.torch'\n    def load(self):\n        return "
         "import_module(self.module)",
-        ["hint 2 horovod.torch: stands in a string"],
+        ["hint 2 horovod.torch: is in a string"],
     ),
     "an argument of compile() that Keras 3 does not have": (
         KERAS + "model.compile('sgd', loss='mse', experimental_run_tf_function=False)",

@@ -38,7 +38,7 @@ def test_ports_keys_and_further_arguments_are_handed_on() -> None:
 @pytest.mark.parametrize(
     ("status", "words", "text"),
     [
-        (255, "Host key verification failed.", "its host key is not known here"),
+        (255, "Host key verification failed.", "its host key is unknown here"),
         (
             255,
             "root@n: Permission denied (publickey).",
