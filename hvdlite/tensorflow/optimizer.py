@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter.step import Options, settle
-from hvdlite.base.ops import Adasum, Average
+from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
 from hvdlite.tensorflow.compression import Compression
@@ -131,18 +131,11 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, use_locking: b
                          groups: Any = None, process_set: ProcessSet = global_process_set,
                          scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """The optimizer, with its gradients reduced among the ranks before they are applied."""
-    if op == Adasum and process_set.process_set_id != 0:
-        raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
                          groups, process_set, scale_local_gradients, backward_passes_per_step,
                          average_aggregated_gradients, members=VARIABLES)  # fmt: skip
         return _DistributedOptimizer(optimizer, name, use_locking, options)
-    if op == Adasum:
-        raise ValueError(
-            "op=hvd.Adasum is not possible with a Keras optimizer: use hvdlite.torch, or "
-            "hvd.allreduce"
-        )
     # Now, not above: it is made of this package.
     from hvdlite.tensorflow import keras
 
