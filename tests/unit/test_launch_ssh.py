@@ -122,7 +122,7 @@ def test_an_order_is_understood_by_its_own_version_only() -> None:
 
 
 def test_what_is_no_frame_is_an_error() -> None:
-    with pytest.raises(ValueError, match="something that is no frame: b'Traceback"):
+    with pytest.raises(ValueError, match="something that is not a frame: b'Traceback"):
         agent_protocol.Decoder().feed(agent_protocol.MARK + b"Traceback (most recent call last)")
 
 
