@@ -153,7 +153,7 @@ SNIPPETS = {
     "hints": (
         TORCH + "o = hvd.DistributedOptimizer(SGD(p, lr=0.1))\nhvd.broadcast_parameters(p, 0)\nif "
                 "hvd.rank() == 0: print(hvd.rank())",
-        ["hint 1 learning rate: is not multiplied", "hint 1 data: no DistributedSampler"],
+        ["hint 1 learning rate: is not multiplied", "hint 1 data: these files have no Distributed"],
     ),
     "no hints for a class": (
         TORCH + "class C:\n  def world_size(self):\n    return hvd.size()\nc.rank = hvd.rank()\n"

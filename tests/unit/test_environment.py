@@ -72,9 +72,11 @@ def test_a_half_set_environment_is_an_error_that_names_what_is_missing(name: str
 
 
 def test_a_meeting_point_alone_is_half_set() -> None:
-    with pytest.raises(ValueError, match="HVDLITE_RENDEZVOUS set, but HVDLITE_RANK"):
+    with pytest.raises(ValueError, match="HVDLITE_RENDEZVOUS is set, but neither HVDLITE_RANK"):
         discover({"HVDLITE_RENDEZVOUS": "h:1"})
-    with pytest.raises(ValueError, match=r"init\(rendezvous=...\) set, but HVDLITE_RANK"):
+    with pytest.raises(
+        ValueError, match=r"init\(rendezvous=...\) is set, but neither HVDLITE_RANK"
+    ):
         discover({}, Asked(rendezvous="h:1"))
 
 

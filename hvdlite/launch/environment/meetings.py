@@ -31,7 +31,7 @@ def refuse_without_numbers(environ: Mapping[str, str], asked: Asked) -> None:
     if is_given(environ, asked):
         given = _RENDEZVOUS if environ.get(_RENDEZVOUS) else "init(rendezvous=...)"
         raise ValueError(
-            f"{given} is set, but neither {', '.join(HVDLITE.global_)} nor another launcher's "
+            f"{given} is set, but neither {' and '.join(HVDLITE.global_)} nor another launcher's "
             "variables are: which rank is this process, and of how many? Start it with hvdliterun, "
             "or call init(rank=..., size=...)."
         )
