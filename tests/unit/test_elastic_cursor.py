@@ -183,7 +183,7 @@ def test_loading_a_state_goes_there() -> None:
 @pytest.mark.parametrize("changed", [{"length": 31}, {"seed": 8}, {"sample": 30}, {"epoch": -1}])
 def test_a_state_of_other_data_is_refused(changed: dict[str, int]) -> None:
     cursor = cursor_of(0, 2, 30, 2, seed=9)
-    with pytest.raises(ValueError, match="state|place"):
+    with pytest.raises(ValueError, match="state|position"):
         cursor.load_state_dict({**cursor.state_dict(), **changed})
 
 
