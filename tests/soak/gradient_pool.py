@@ -108,7 +108,7 @@ if FATE == "ends":
 else:
     if RANK == 1:
         def meet_it():
-            time.sleep(own.random() * 0.3)
+            time.sleep(own.random() * 0.3)  # span: so that it ends anywhere in a step
             tell(fate=FATE, steps=steps)
             os.kill(os.getpid(), signal.SIGKILL if FATE == "killed" else signal.SIGSTOP)
         threading.Thread(target=meet_it, daemon=True).start()
@@ -135,7 +135,8 @@ end_after(4 * int(os.environ["STEPS"]))
 for step in range(int(os.environ["STEPS"])):
     inside.step([x])
     if step in (int(os.environ["STEPS"]) // 10, int(os.environ["STEPS"]) - 1):
-        tell(kib=resident(), blocks=engine.pool_stats().bytes, descriptors=len(os.listdir("/proc/self/fd")))
+        open_ones = len(os.listdir("/proc/self/fd"))
+        tell(kib=resident(), blocks=engine.pool_stats().bytes, descriptors=open_ones)
 assert hvd.metrics()["carried_by"].get("shm in place", {}).get("allreduce", 0) > 0
 """
 
