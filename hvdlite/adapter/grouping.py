@@ -59,7 +59,7 @@ def equal_parts(total: int, count: int) -> list[list[int]]:
 
 
 def positions(groups: Any, variables: Sequence[Any]) -> list[list[int]]:
-    """`groups`: None, how many, or lists of variables. Who is in no list travels alone."""
+    """`groups`: None, how many, or lists of variables. A variable in no list travels alone."""
     if not groups:
         return []
     if isinstance(groups, int):

@@ -58,7 +58,7 @@ class GradientReducer:
         self._synchronized = ""
         self._plain = settings.compression.is_none
         self._checked = divergence.mode() == "off"
-        # who was made before and after this one
+        # the reducers made before and after this one
         self._earlier, self._later = sharers.Sharers(), sharers.Sharers()
         self.roll_call = RollCall(settings)
         # parameters that have not required a gradient so far, with their places
@@ -66,7 +66,7 @@ class GradientReducer:
         # of gradients under way, by place: how many of their dimensions are sparse
         self._sparse: dict[int, int] = {}
 
-    # ---- who takes part
+    # ---- which parameters take part
 
     def expect(self, parameter: Any, label: str) -> None:
         """A parameter of the optimizer, frozen until thaw()."""
@@ -255,7 +255,7 @@ class GradientReducer:
         self._sparse.clear()
 
     def _rest(self) -> list[Unit]:
-        """Who has not travelled in this step. The step is over."""
+        """The units that have not travelled in this step. The step is over."""
         left = self._direct.take_submitted()
         if len(left) == len(self.flights):  # none has been counted
             rest = []

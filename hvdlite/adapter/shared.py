@@ -1,5 +1,5 @@
-"""Between an optimizer and its reducer: what was asked for, who has synchronized, and which
-parameters there are."""
+"""Between an optimizer and its reducer: what was asked for, what has synchronized the step, and
+which parameters there are."""
 
 from __future__ import annotations
 

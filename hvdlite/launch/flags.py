@@ -214,7 +214,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_modes(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("who starts the ranks")
+    group = parser.add_argument_group("what starts the ranks")
     mode = group.add_mutually_exclusive_group()
     for flag, about in (
         (

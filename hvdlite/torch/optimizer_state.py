@@ -3,7 +3,7 @@ wraps it.
 
 The root describes its state: everything but the tensors' contents. The others build the same out of
 what they have, and the contents follow, in place. So it does not matter which optimizer it is, how
-deep its state is, or who has made a step.
+deep its state is, or which ranks have made a step.
 """
 
 from __future__ import annotations
