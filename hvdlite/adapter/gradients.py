@@ -19,6 +19,10 @@ class Gradients(Protocol):
 
     ops: Collectives
 
+    @property
+    def unrecorded(self) -> Callable[[], AbstractContextManager[Any]]:
+        """Makes a context in which nothing that happens to tensors has a gradient."""
+
     def wanted(self, parameter: Any) -> bool:
         """Whether the parameter gets gradients; a program may change that."""
 
@@ -53,9 +57,6 @@ class Gradients(Protocol):
 
     def fingerprint(self, parameter: Any) -> int:
         """A number that differs if the contents do."""
-
-    def unrecorded(self) -> AbstractContextManager[Any]:
-        """In this context nothing that happens to tensors has a gradient."""
 
     def take(self, parameter: Any, reducer: Any, hook: Hook) -> Any:
         """From now on only this hook is called, with the parameter, when its gradient is complete.

@@ -24,6 +24,7 @@ class TorchGradients:
     """See hvdlite.adapter.gradients.Gradients."""
 
     ops = OPS
+    unrecorded = torch.no_grad
 
     def wanted(self, parameter: torch.Tensor) -> bool:
         return parameter.requires_grad
@@ -70,9 +71,6 @@ class TorchGradients:
         flat = parameter.detach().reshape(-1)
         sample = flat[:: max(1, flat.numel() // 8192)].cpu().contiguous()
         return zlib.crc32(sample.view(torch.uint8).numpy().tobytes(), flat.numel() & 0xFFFFFFFF)
-
-    def unrecorded(self) -> torch.no_grad:
-        return torch.no_grad()
 
     def take(self, parameter: torch.Tensor, reducer: Any, hook: Hook) -> Any:
         previous = None
