@@ -89,31 +89,16 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         return self._optimizer.variables(*args, **kwargs)
 
 
-def _make_allreduce_grads_fn(
-    name: str,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: Any = Compression.none,
-    sparse_as_dense: bool = False,
-    op: int = Average,
-    gradient_predivide_factor: float = 1.0,
-    groups: Any = None,
-    process_set: ProcessSet = global_process_set,
-) -> Callable[..., list[Any]]:
+def _make_allreduce_grads_fn(name: str, device_dense: str = "", device_sparse: str = "",
+                             compression: Any = Compression.none, sparse_as_dense: bool = False,
+                             op: int = Average, gradient_predivide_factor: float = 1.0,
+                             groups: Any = None, process_set: ProcessSet = global_process_set,
+                             ) -> Callable[..., list[Any]]:  # fmt: skip
     """A function of gradients (and their variables, which `groups` needs) that gives those of all
     ranks, for programs with a training loop or an optimizer of their own. `name`: their scope; all
     ranks use the same."""
-    options = settle(
-        op,
-        gradient_predivide_factor,
-        compression,
-        sparse_as_dense,
-        0,
-        groups,
-        process_set,
-        members=VARIABLES,
-    )
-    how = Distribution(options)
+    how = Distribution(settle(op, gradient_predivide_factor, compression, sparse_as_dense, 0,
+                              groups, process_set, members=VARIABLES))  # fmt: skip
 
     def allreduce_grads(grads: Sequence[Any], vars: Sequence[Any] | None = None) -> list[Any]:
         grads = list(grads)
