@@ -198,6 +198,22 @@ MUTANTS = (
         hangs=True,
     ),
     Mutant(
+        "O9",
+        "hvdlite/adapter/shared.py",
+        "            pairs = []  # added later, without a name\n",
+        "            pass\n",
+        "a parameter that is added later without a name is refused",
+        (_ADAPTER + "test_parameters_that_are_added_later_keep_the_names_of_the_others",),
+    ),
+    Mutant(
+        "O10",
+        "hvdlite/adapter/containers.py",
+        " and len(own) == len(value):",
+        ":",
+        "a state that has become longer since its copy ends the job",
+        (_ADAPTER + "test_containers_keep_their_kinds_and_meet_what_was_there",),
+    ),
+    Mutant(
         "S1",
         _STATE,
         " and own.dtype == value.dtype",
