@@ -7,7 +7,9 @@ blame, `hvdlite.MismatchError: ...`.
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 from hvdlite import exceptions
 
@@ -31,3 +33,15 @@ def of_text(text: str) -> Exception | None:
         return _BUILTIN[kind](message)
     made: type[Exception] = getattr(exceptions, kind, exceptions.HorovodInternalError)
     return made(message)
+
+
+@contextlib.contextmanager
+def translated(*theirs: type[Exception]) -> Iterator[None]:
+    """An error of these classes that carries one of ours leaves the block as ours."""
+    try:
+        yield
+    except theirs as error:
+        ours = of_text(str(error))
+        if ours is None:
+            raise
+        raise ours from error

@@ -168,6 +168,7 @@ class ObjectState(State):
         self._set(self._copy)
         for handler in self._handlers.values():
             handler.restore()
+        self._take_over()
         self._marks.tear()
 
     def sync(self) -> None:
@@ -252,6 +253,7 @@ class ObjectState(State):
         self._set(self._kept)
         for handler in self._handlers.values():
             handler.put_back()
+        self._take_over()
 
     def _receive(self, root: int) -> None:
         """All ranks call this. `root` sends what it has."""
@@ -261,6 +263,12 @@ class ObjectState(State):
             self._set(received)
         for handler in self._handlers.values():
             handler.sync(root) if root else handler.sync()
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """A handler may have another value now, such as new arrays."""
+        for name, handler in self._handlers.items():
+            object.__setattr__(self, name, handler.value)
 
 
 def _agreed(values: list[int]) -> list[int]:
