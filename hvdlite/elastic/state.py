@@ -24,6 +24,7 @@ from hvdlite.elastic.handlers import (
 from hvdlite.elastic.marks import Marks, Pace
 from hvdlite.exceptions import HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
+from hvdlite.job.membership import Standing
 from hvdlite.rendezvous.roll import News, Part
 
 _REMOVED, _ADDED = 1, 2  # Horovod's HostUpdateResult
@@ -212,6 +213,12 @@ class ObjectState(State):
         self._keep()
         marks.whole = True
         marks.go_on()
+
+    def _standing(self) -> Standing:
+        """For a report, when a generation has ended."""
+        if any(handler.is_torn() for handler in self._handlers.values()):
+            self._marks.tear()
+        return self._marks.standing()
 
     def _at_boundary(self) -> None:
         super()._at_boundary()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-
 from hvdlite.elastic.handlers import StateHandler
 from hvdlite.elastic.state import ObjectState
 from hvdlite.jax import functions
-from hvdlite.jax.elastic.trees import TreeHandler, arrays_of
+from hvdlite.jax.elastic.trees import TreeHandler, arrays_of, wait
 from hvdlite.job import basics
 
 __all__ = ["JaxState"]
@@ -37,6 +35,5 @@ class JaxState(ObjectState):
 
     def _at_boundary(self) -> None:
         # A step counts once it is done; JAX returns before that.
-        trees = [handler.value for handler in self._handlers.values()]
-        jax.block_until_ready([arrays_of(tree) for tree in trees])
+        wait([handler.value for handler in self._handlers.values()])
         super()._at_boundary()

@@ -67,7 +67,7 @@ class TreeHandler(StateHandler):
         self.value = self._copy.tree()
 
     def sync(self, root_rank: int = 0) -> None:
-        if not _has_values(self.value):  # of a step that has failed
+        if not has_values(self.value):  # of a step that has failed
             self.value = self._kept.tree()
         leaves, structure = jax.tree_util.tree_flatten(self.value)
         arrays = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
@@ -102,9 +102,14 @@ def is_donated(leaves: list[Leaf]) -> bool:
     return any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves)
 
 
-def _has_values(tree: Tree) -> bool:
+def wait(tree: Tree) -> None:
+    """Until the tree is computed. Raises what its computation has raised."""
+    jax.block_until_ready(arrays_of(tree))
+
+
+def has_values(tree: Tree) -> bool:
     try:
-        jax.block_until_ready(tree)
+        wait(tree)
     except RuntimeError:  # of JAX: a computation has failed, or the arrays are donated
         return False
     return True
