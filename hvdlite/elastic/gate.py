@@ -35,3 +35,15 @@ class Gate:
     def guards(self) -> bool:
         """Whether it is known that a step that fails changes nothing behind the gate."""
         return True
+
+    # ---- where a step takes the memory of the variables before it
+
+    def wait(self, model: Any, variables: Sequence[Any]) -> None:
+        """The model's step is computed, and the variables have its results. May raise its error."""
+
+    def forget(self, model: Any) -> None:
+        """The model's step has failed, or other contents are about to be assigned."""
+
+    def are_alive(self, variables: Sequence[Any]) -> bool:
+        """Whether the variables have contents."""
+        return True

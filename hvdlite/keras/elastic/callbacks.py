@@ -88,9 +88,7 @@ class UpdateBatchStateCallback(_OfState):
     In the first epoch of a fit() it takes the batches of `state.batch` off `params["steps"]`.
     """
 
-    def __init__(self, state: Any) -> None:
-        super().__init__(state)
-        self.steps_per_epoch: int | None = None
+    steps_per_epoch: int | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """The next epoch is the one in which the state is."""
@@ -98,14 +96,10 @@ class UpdateBatchStateCallback(_OfState):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Says how many batches are left."""
-        steps = self.params.get("steps")
-        if not steps:
-            return
-        if self.steps_per_epoch is None:
-            self.steps_per_epoch = steps
-            self.params["steps"] = steps - self.state.batch
-        else:
-            self.params["steps"] = self.steps_per_epoch
+        done = self.state.batch if self.steps_per_epoch is None else 0
+        self.steps_per_epoch = self.steps_per_epoch or self.params.get("steps")
+        if self.steps_per_epoch:
+            self.params["steps"] = self.steps_per_epoch - done
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes the batch."""
@@ -119,9 +113,7 @@ class UpdateBatchStateCallback(_OfState):
 class UpdateEpochStateCallback(_OfState):
     """Keeps the number of epochs in `state.epoch`; fit() counts them from 0 on each time."""
 
-    def __init__(self, state: Any) -> None:
-        super().__init__(state)
-        self.initial_epoch = state.epoch
+    initial_epoch = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
         """fit() begins here."""

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from hvdlite.adapter import elastic
 from hvdlite.elastic.gate import Gate
 from hvdlite.keras.flavour import LEGACY, backend_name
-
-
-class NoGate(Gate):
-    """On JAX a step is a function that has been given its variables' memory."""
-
-    def guards(self) -> bool:
-        return False
 
 
 class Gated:
@@ -54,13 +48,11 @@ def guards(optimizer: Any) -> bool:
 
 
 def _gate() -> Gate:
-    if backend_name() == "jax":
-        return NoGate()
-    if backend_name() == "torch":
+    name = backend_name()
+    if name == "torch":
         return Gate()
-    from hvdlite.tensorflow.elastic.gate import GATE as of_tensorflow
-
-    return of_tensorflow
+    gate: Gate = import_module(f"hvdlite.{name}.elastic.gate").GATE
+    return gate
 
 
 GATE = _gate()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -10,16 +10,16 @@ import tensorflow as tf
 from hvdlite.adapter import divergence
 from hvdlite.arrays.ops import OPS
 from hvdlite.core.process_sets import global_process_set
-from hvdlite.elastic.copies import Array, Copy
 from hvdlite.elastic.handlers import StateHandler
 from hvdlite.elastic.state import ObjectState
+from hvdlite.elastic.variables import Array, Contents, Variables, VariablesHandler
 from hvdlite.job import basics
 from hvdlite.tensorflow import functions
 
 __all__ = ["TensorFlowState"]
 
 
-class VariablesHandler(StateHandler):
+class OfTensorFlow(VariablesHandler):
     """Of a variable, or of a list of variables. `session`: of TensorFlow 1.
 
     What updates them is not known, and so nothing says when: each boundary keeps all.
@@ -28,44 +28,30 @@ class VariablesHandler(StateHandler):
     def __init__(self, value: Any, session: Any) -> None:
         super().__init__(value)
         self._session = session
-        self._copy = Copy()
-        self._kept = Copy()
 
-    def save(self) -> None:
-        self._copy.take(self._variables(), self._read())
-
-    def restore(self) -> None:
-        self._write(self._copy)
-
-    def sync(self, root_rank: int = 0) -> None:
-        variables, arrays = self._variables(), self._read()
-        divergence.check_alike(arrays, [v.name for v in variables], global_process_set)
-        names = [f"elastic.variables.{i}" for i in range(len(arrays))]
-        received = Copy()
-        received.take(variables, OPS.broadcast_all(arrays, names, root_rank, global_process_set))
-        self._write(received)
-
-    def keep(self) -> None:
-        self._kept.take(self._variables(), self._read())
-
-    def put_back(self) -> None:
-        self._write(self._kept)
-
-    def _variables(self) -> list[Any]:
+    def variables(self) -> Variables:
         return [self.value] if isinstance(self.value, tf.Variable) else list(self.value)
 
-    def _read(self) -> Sequence[Array]:
-        if self._session is not None:
-            contents: list[Array] = self._session.run(self._variables())
-            return contents
-        return [variable.numpy() for variable in self._variables()]
+    def read(self, variables: Variables) -> Iterable[Array]:
+        if self._session is None:
+            return [variable.numpy() for variable in variables]
+        contents: list[Array] = self._session.run(variables)
+        return contents
 
-    def _write(self, copy: Copy) -> None:
-        for variable, array in copy.items():
-            if self._session is not None:
-                variable.load(array, self._session)
-            else:
+    def write(self, contents: Contents) -> None:
+        for variable, array in contents:
+            if self._session is None:
                 variable.assign(array)
+            else:
+                variable.load(array, self._session)
+
+    def sync(self, root_rank: int = 0) -> None:
+        variables = self.variables()
+        arrays = list(self.read(variables))
+        divergence.check_alike(arrays, [v.name for v in variables], global_process_set)
+        names = [f"elastic.variables.{i}" for i in range(len(arrays))]
+        received = OPS.broadcast_all(arrays, names, root_rank, global_process_set)
+        self.write(list(zip(variables, received, strict=True)))
 
 
 class TensorFlowState(ObjectState):
@@ -83,5 +69,5 @@ class TensorFlowState(ObjectState):
     def _handler_of(self, value: Any) -> StateHandler | None:
         several = isinstance(value, (list, tuple)) and len(value) > 0
         if all(isinstance(v, tf.Variable) for v in (value if several else [value])):
-            return VariablesHandler(value, self._session)
+            return OfTensorFlow(value, self._session)
         return super()._handler_of(value)
