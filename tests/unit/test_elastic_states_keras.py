@@ -58,6 +58,17 @@ def step_that_fails(model):
     hvd.init()
 """
 
+NAMES = """
+import inspect
+horovods = {
+    "KerasState": "model optimizer kwargs", "CommitStateCallback": "state batches_per_commit",
+    "UpdateBatchStateCallback": "state", "UpdateEpochStateCallback": "state", "run": "func"}
+assert set(hvd.elastic.__all__) == {*horovods, "StepStateCallback"}
+for name, parameters in horovods.items():
+    found = inspect.signature(getattr(hvd.elastic, name)).parameters
+    assert list(found) == parameters.split(), (name, found)
+"""
+
 RESTORE = """
 model = made()
 state = hvd.elastic.KerasState(model, at=0)
@@ -130,10 +141,12 @@ model.layers[0].trainable = False
 model.compile(model.optimizer, model.loss, jit_compile=COMPILED)
 state = hvd.elastic.KerasState(model, other=made())
 model.train_on_batch(X, Y)
-names = {v.name for v in state._handlers["model"]._not_updated()}
-assert names >= {"moving_mean", "moving_variance", "seed_generator_state"} and not names & {
+found = state._handlers["model"].not_guarded()
+assert gate.guards(model.optimizer) == GATED == (found is not None)
+names = {v.name for v in found or state._handlers["model"].variables()}
+assert names >= {"moving_mean", "moving_variance", "seed_generator_state"}
+assert not GATED or not names & {
     "kernel", "bias", "gamma", "beta", "iteration", "learning_rate"}, names
-assert gate.guards(model.optimizer) == GATED
 state.other.train_on_batch(X, Y)
 state.commit()
 before = everything(state.other)
@@ -193,7 +206,7 @@ def test_a_model_survives_a_rank(backend: str) -> None:
         pytest.skip(f"Keras on {name} is not installed")
     gated = backend in ("tensorflow", "torch")
     head = f"COMPILED, GATED = {bool(compiled) or 'auto'!r}, {gated}\n{BEGIN}"
-    parts = [RESTORE, FAILED, TORN, MODELS, CALLBACKS]
+    parts = [NAMES, RESTORE, FAILED, TORN, MODELS, CALLBACKS]
     if name != "torch":  # which knows no such thing
         parts.append(EXECUTION)
     done = subprocess.run(

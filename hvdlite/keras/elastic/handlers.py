@@ -28,7 +28,7 @@ class ModelHandler(VariablesHandler):
 
     def not_guarded(self) -> Variables | None:
         """Behind the gate: moving averages, seeds and metrics; not weights that are frozen."""
-        if not guards(self._optimizer):
+        if not self._is_guarded():
             return None
         weights = {id(v) for layer in self.value._flatten_layers() for v in _weights(layer)}
         updated = {id(v) for v in variables_of(self._optimizer)}
@@ -47,7 +47,7 @@ class ModelHandler(VariablesHandler):
         super().keep()
 
     def is_torn(self) -> bool:
-        return guards(self._optimizer) and GATE.has_begun()
+        return self._is_guarded() and GATE.has_begun()
 
     def wait(self) -> None:
         """Until the step is computed. Raises what it has raised."""
@@ -63,6 +63,10 @@ class ModelHandler(VariablesHandler):
         for variable, array in zip(seeds, own, strict=True):
             array[1:] = to_numpy(variable)[1:]
             variable.assign(array)
+
+    def _is_guarded(self) -> bool:
+        several = getattr(self.value, "steps_per_execution", 1) != 1  # whose updates are one step
+        return guards(self._optimizer) and not several
 
     def _shared(self) -> Variables:
         updated = [] if self._optimizer is None else variables_of(self._optimizer)

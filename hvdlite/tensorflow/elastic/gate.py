@@ -21,7 +21,8 @@ class GraphGate(Gate):
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_used = self._is_compiled = False
+        self._is_used = False
+        self._is_blind = False  # some program has no order, or the variable is not to be had
         self._mark: Any = None
 
     @contextlib.contextmanager
@@ -31,14 +32,20 @@ class GraphGate(Gate):
             with super().behind(gradients):
                 yield
             return
-        self._is_compiled = self._is_compiled or xla.is_compiling()
+        with tf.control_dependencies(_tensors(gradients)):
+            begins = self._note()
+        with tf.control_dependencies([begins]):
+            yield
+
+    def _note(self) -> Any:
+        in_session = not tf.compat.v1.executing_eagerly_outside_functions()
+        if in_session or xla.is_compiling():
+            self._is_blind = True
+            return tf.no_op()
         with tf.init_scope():  # it outlives the graph
             if self._mark is None:
                 self._mark = tf.Variable(False, trainable=False, name="hvdlite_update_has_begun")
-        with tf.control_dependencies(_tensors(gradients)):
-            begins = self._mark.assign(True, read_value=False)
-        with tf.control_dependencies([begins]):
-            yield
+        return self._mark.assign(True, read_value=False)
 
     def has_begun(self) -> bool:
         return super().has_begun() or (self._mark is not None and bool(self._mark.numpy()))
@@ -49,7 +56,7 @@ class GraphGate(Gate):
             self._mark.assign(False)
 
     def guards(self) -> bool:
-        return self._is_used and not self._is_compiled
+        return self._is_used and not self._is_blind
 
 
 def _tensors(gradients: Sequence[Any]) -> list[Any]:
