@@ -12,11 +12,14 @@ import sys
 import pytest
 from installed import needs_installed
 from launched import Job
+from tier import one_of
 
 # Compiling takes XLA most of a run's time, and how fast its result is does not matter here.
 HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
-# What each program begins with. `fails(step)` comes between a step's forward pass and its end.
+BACKENDS = ("tensorflow", "tensorflow-compiled", "torch", "jax")
+
+# What each program begins with. `dies(step)` comes before a step, in which the others wait then.
 PRELUDE = """
 import hashlib, os, signal
 import numpy as np
@@ -158,7 +161,7 @@ def _is_undisturbed(job: Job, program: str, **environment: str) -> None:
 
 
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("end_of_step", ["step", "commit"])
+@pytest.mark.parametrize("end_of_step", one_of(("step", "commit"), "the end of JAX's steps"))
 @pytest.mark.parametrize("donated", ["()", "(0, 1)"], ids=["kept", "donated"])
 def test_jax_goes_on_as_if_no_rank_had_died(job: Job, donated: str, end_of_step: str) -> None:
     needs_installed("jax", "optax")
@@ -167,8 +170,8 @@ def test_jax_goes_on_as_if_no_rank_had_died(job: Job, donated: str, end_of_step:
 
 
 @pytest.mark.watchdog(300)
-@pytest.mark.parametrize("end_of_step", ["Step", "Commit"])
-@pytest.mark.parametrize("backend", ["tensorflow", "tensorflow-compiled", "torch", "jax"])
+@pytest.mark.parametrize("end_of_step", one_of(("Step", "Commit"), "the end of Keras' steps"))
+@pytest.mark.parametrize("backend", one_of(BACKENDS, "a backend of elastic Keras"))
 def test_keras_goes_on_as_if_no_rank_had_died(job: Job, backend: str, end_of_step: str) -> None:
     backend, _, compiled = backend.partition("-")
     needs_installed("keras", backend)
@@ -180,8 +183,8 @@ def test_keras_goes_on_as_if_no_rank_had_died(job: Job, backend: str, end_of_ste
 
 
 @pytest.mark.watchdog(300)
-@pytest.mark.parametrize("end_of_step", ["step", "commit"])
-@pytest.mark.parametrize("state", ["variables", "keras"])
+@pytest.mark.parametrize("end_of_step", one_of(("step", "commit"), "the end of a graph's steps"))
+@pytest.mark.parametrize("state", one_of(("variables", "keras"), "a state of TensorFlow"))
 def test_tensorflow_goes_on_as_if_no_rank_had_died(job: Job, state: str, end_of_step: str) -> None:
     needs_installed("tensorflow")
     made = {

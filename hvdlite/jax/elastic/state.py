@@ -19,8 +19,9 @@ class JaxState(ObjectState):
     """Keywords are attributes: pytrees, what has a state_dict(), and objects.
 
     A pytree is given another value by assigning it: `state.params = params`. Without donated
-    arguments step() and commit() copy no array. `copies="always"` is for programs some of whose
-    steps donate the state's arrays (donate_argnums); where all of them do, the state notices.
+    arguments step() and commit() copy no array, but keep those of then. `copies="always"` is for
+    programs some of whose steps donate the state's arrays (donate_argnums); where all of them do,
+    the state notices.
     """
 
     def __init__(self, *, copies: str = "auto", **kwargs: Any) -> None:
