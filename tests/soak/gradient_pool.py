@@ -136,7 +136,8 @@ end_after(4 * int(os.environ["STEPS"]))
 for step in range(int(os.environ["STEPS"])):
     inside.step([x])
     if step in (int(os.environ["STEPS"]) // 10, int(os.environ["STEPS"]) - 1):
-        tell(kib=resident(), blocks=engine.pool_stats().bytes, descriptors=len(os.listdir("/proc/self/fd")))
+        tell(kib=resident(), blocks=engine.pool_stats().bytes,
+             descriptors=len(os.listdir("/proc/self/fd")))
 assert hvd.metrics()["carried_by"].get("shm in place", {}).get("allreduce", 0) > 0
 """
 
