@@ -120,7 +120,7 @@ def understand(
     if arguments.least is not None or arguments.script is not None:
         from hvdlite.launch.elastic import wish as elastic
 
-        wish = elastic.understand(arguments, named, processes, mode)
+        wish = elastic.understand(arguments, named, processes, mode, environ)
     else:
         notes += [
             f"{flag} has no effect: the job is not elastic (--min-np)."
@@ -203,7 +203,7 @@ def _main(argv: Sequence[str] | None) -> int:
         if values["secret_file"]:
             secret.read(str(values["secret_file"]))
         environment = dict(request.environment)
-        if arguments.horovod_compat:
+        if arguments.horovod_compat or arguments.horovodrun:
             from hvdlite import compat
 
             environment |= compat.environment({**os.environ, **environment})

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hvdlite.launch.elastic import flags
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.hosts import Host
+
+TIMEOUT = "HOROVOD_ELASTIC_TIMEOUT"
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,11 @@ class Wish:
 
 
 def understand(
-    arguments: argparse.Namespace, hosts: Sequence[Host], processes: int | None, mode: str
+    arguments: argparse.Namespace,
+    hosts: Sequence[Host],
+    processes: int | None,
+    mode: str,
+    environ: Mapping[str, str],
 ) -> Wish:
     """`hosts`: those that were named; none means this host. ValueError: a sentence."""
     if mode != "gloo":
@@ -47,13 +54,27 @@ def understand(
     if low is not None and low > high:
         raise ValueError(f"--blacklist-cooldown-range {low:g} {high:g}: MIN is more than MAX.")
     given = {
-        "elastic_timeout": arguments.elastic_timeout,
+        "elastic_timeout": arguments.elastic_timeout or _timeout(environ),
         "leave_seconds": arguments.leave_seconds,
         "reset_limit": arguments.reset_limit,
         "cooldown_range": arguments.cooldown and (low, high),
-        "failure_unit": arguments.failure_unit,
+        "failure_unit": arguments.failure_unit or _horovods_unit(arguments, hosts),
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     policy = Policy(count, least, arguments.most, **chosen)
     here = [Host("localhost", arguments.most or count)]
     return Wish(policy, hosts or here, arguments.script, arguments.slots_per_host or 1)
+
+
+def _timeout(environ: Mapping[str, str]) -> float | None:
+    text = environ.get(TIMEOUT)
+    try:
+        return flags.seconds(text) if text else None
+    except argparse.ArgumentTypeError as error:
+        raise ValueError(f"{TIMEOUT}: {error}.") from None
+
+
+def _horovods_unit(arguments: argparse.Namespace, hosts: Sequence[Host]) -> str | None:
+    """A job on one host would end with its first failure. Horovod refuses to start it."""
+    several = len(hosts) > 1 or arguments.script is not None
+    return "host" if arguments.horovodrun and several else None
