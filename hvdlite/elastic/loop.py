@@ -114,9 +114,7 @@ class _Loop:
         member, state = self._member, self._state
         while True:
             try:
-                if changed:
-                    state.on_reset()
-                self._settle()
+                self._settle(changed)
                 member.trains()
                 result = self._call()
             except HorovodInternalError as error:
@@ -160,12 +158,14 @@ class _Loop:
         position = self._state._marks.position if isinstance(self._state, State) else 0
         return Standing(position, False, position)
 
-    def _settle(self) -> None:
+    def _settle(self, changed: bool) -> None:
         member, state = self._member, self._state
         assert member.roll is not None
         if not self._foreign:
-            state._settle(member.entry.part, member.source, member.roll.position)
+            state._settle(member.entry.part, member.source, member.roll.position, changed)
             return
+        if changed:
+            state.on_reset()
         state.sync()
         if isinstance(state, State):
             state._marks.position = member.roll.position

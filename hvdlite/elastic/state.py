@@ -73,17 +73,17 @@ class State:
 
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt on all ranks if one of them has heard that ranks change."""
-        latest = news.latest()
+        latest, answered = news.latest(), _answered()
         told, result = self._read_messages()
         removed = bool(result & HostUpdateResult.removed)
         added = bool(result & HostUpdateResult.added)
-        if latest is not None:
+        if latest is not None and latest.number > answered:
             removed, added = removed or bool(latest.leaving), added or bool(latest.ready)
         heard, before = latest.number if latest else 0, self._last_updated_timestamp
         number, any_told, *changes, self._last_updated_timestamp = _agreed(
             [heard, told, removed, added, before]
         )
-        if number > _answered() or any_told:
+        if number > answered or any_told:
             if not self._marks.whole:
                 self._at_boundary()
             raise HostsUpdatedInterrupt(skip_sync=changes == [1, 0])
@@ -186,8 +186,12 @@ class ObjectState(State):
 
     # ---- for the loop, and for the states of frameworks
 
-    def _settle(self, part: Part, source: int | None, position: int) -> None:
-        """Does what the roll says: afterwards this rank has the job's state at `position`."""
+    def _settle(self, part: Part, source: int | None, position: int, changed: bool = False) -> None:
+        """Does what the roll says: afterwards this rank has the job's state at `position`.
+
+        `changed`: the ranks are others than before. What reset callbacks change, such as a
+        learning rate, stays: nothing is restored behind them.
+        """
         marks = self._marks
         if part is Part.RESTORE:
             self.restore()
@@ -195,6 +199,8 @@ class ObjectState(State):
             marks.tear()
         elif marks.steps:
             self._put_back_kept()
+        if changed:
+            self.on_reset()
         if source is not None:
             self._receive(source)
         marks.position = position

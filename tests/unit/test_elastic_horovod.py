@@ -23,6 +23,7 @@ from hvdlite.elastic.notifications import Repeated
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt, MismatchError
 from hvdlite.launch import cli
 from hvdlite.launch.elastic.wish import Wish
+from hvdlite.rendezvous.roll import Part
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -312,3 +313,20 @@ assert args.min_num_proc is args.max_num_proc is args.host_discovery_script is N
 assert args.slots is args.reset_limit is args.elastic_timeout is args.cooldown_range is None
 """)
     assert done.returncode == 0, done.stderr
+
+
+# ---- what reset callbacks change
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("part", [Part.KEEP, Part.RESTORE])
+def test_what_a_reset_callback_changes_stays(part: Part, steps: bool) -> None:
+    state = ObjectState(lambda value: value, lambda: 0, rate=0.4, batch=0)
+    state.register_reset_callbacks([lambda: setattr(state, "rate", state.rate / 2)])
+    state._marks.steps = steps
+    state.batch = 1
+    state.commit()
+    state._settle(part, None, 1, changed=True)
+    assert (state.rate, state.batch) == (0.2, 1)
+    state._settle(Part.KEEP, None, 1)
+    assert state.rate == 0.2

@@ -1,0 +1,235 @@
+"""Elastic programs in the words of Horovod's users, under the alias and horovodrun's flags."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+import pytest
+from installed import needs_installed
+from launched import Job
+
+PYTHON = sys.executable
+TWO_HOSTS = ("-H", "localhost:2,127.0.0.1:2")
+QUICK = ("--blacklist-cooldown-range", "1", "1")
+
+# What all programs begin with: `tell(key=value)` prints a line that the test reads.
+TELL = """
+import json, os, signal, time
+def tell(**what): print("told", json.dumps(what), flush=True)
+def die(): os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def _told(out: bytes) -> list[dict[str, Any]]:
+    lines = [line.partition(":told ")[2] for line in out.decode().splitlines()]
+    return [json.loads(line) for line in lines if line]
+
+
+def _run(job: Job, program: str, *flags: str) -> list[dict[str, Any]]:
+    done = job.run("--horovodrun", *flags, PYTHON, job.script(TELL + program))
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    assert job.pids() == []
+    return _told(done.stdout)
+
+
+TORCH = """
+import torch
+import horovod.torch as hvd
+
+hvd.init()
+torch.manual_seed(hvd.rank())
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01 * hvd.size())
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+sampler = hvd.elastic.ElasticSampler(range(64), shuffle=False)
+loader = torch.utils.data.DataLoader(sampler.dataset, sampler=sampler, batch_size=2)
+
+def on_state_reset():
+    for group in optimizer.param_groups:
+        group["lr"] = 0.01 * hvd.size()
+
+@hvd.elastic.run
+def train(state):
+    for state.epoch in range(state.epoch, 2):
+        for batch, indices in enumerate(loader):
+            dies = os.environ["HOROVOD_HOSTNAME"] == "localhost" and hvd.rank() == 0
+            if dies and state.epoch == 0 and batch == 3:
+                die()
+            optimizer.zero_grad()
+            model(indices.float().unsqueeze(1).expand(-1, 4) / 64).sum().backward()
+            optimizer.step()
+            sampler.record_batch(batch, 2)
+            state.batch += 1
+            state.commit()
+        sampler.set_epoch(state.epoch + 1)
+        state.commit()
+    return state.batch
+
+state = hvd.elastic.TorchState(
+    model=model, optimizer=optimizer, sampler=sampler, epoch=0, batch=0)
+state.register_reset_callbacks([on_state_reset])
+batches = train(state)
+tell(rank=hvd.rank(), size=hvd.size(), local=hvd.local_size(), host=os.environ["HOROVOD_HOSTNAME"],
+     batches=batches, lr=optimizer.param_groups[0]["lr"], weights=model.weight.sum().item(),
+     elastic=os.environ["HOROVOD_ELASTIC"])
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_a_host_is_given_up_with_its_first_dead_rank(job: Job) -> None:
+    needs_installed("torch")
+    told = _run(job, TORCH, "-np", "4", "--min-np", "2", *TWO_HOSTS)
+    assert sorted(line["rank"] for line in told) == [0, 1]
+    for line in told:
+        assert (line["size"], line["local"], line["elastic"]) == (2, 2, "1")
+        assert line["host"] == "127.0.0.1" and line["lr"] == pytest.approx(0.02)
+        # 3 batches of four ranks, then what is left of 64 samples and a whole epoch, of two ranks
+        assert line["batches"] == 3 + (64 - 3 * 8) // 4 + 64 // 4
+    assert told[0]["weights"] == told[1]["weights"]
+
+
+OBJECTS = """
+import horovod.torch as hvd
+from horovod.common.elastic import ObjectState
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.torch.mpi_ops import rank
+import torch
+hvd.init()
+"""
+
+ON_ALL_RANKS = (
+    OBJECTS
+    + """
+from horovod.runner.elastic.worker import HostUpdateResult
+state = ObjectState(hvd.broadcast_object, hvd.rank, batch=0, calls=0)
+
+@hvd.elastic.run
+def train(state):
+    state.calls += 1
+    while state.batch < 12:
+        state.batch += 1
+        if state.batch == 5 and hvd.rank() == 1:  # one rank only
+            state.on_hosts_updated(int(time.time()), HostUpdateResult.removed)
+        try:
+            state.commit()
+        except HostsUpdatedInterrupt as interrupt:
+            tell(rank=hvd.rank(), batch=state.batch, skip_sync=interrupt.skip_sync)
+            raise
+    return state.batch
+
+updated = lambda: state._last_updated_timestamp
+assert train(state) == 12 and state.calls == 2 and updated() > 0, (state.calls, updated())
+"""
+)
+
+
+@pytest.mark.watchdog(120)
+def test_all_ranks_are_interrupted_at_the_same_commit(job: Job) -> None:
+    needs_installed("torch")
+    told = _run(job, ON_ALL_RANKS, "-np", "3", "--min-np", "1")
+    assert sorted(line["rank"] for line in told) == [0, 1, 2]
+    assert {(line["batch"], line["skip_sync"]) for line in told} == {(5, True)}
+
+
+# A state with ways of its own: a file is its copy. What it does is told in its order.
+OWN_STATE = """
+import horovod.torch as hvd
+from horovod.common.elastic import State
+hvd.init()
+done = []
+
+class Mine(State):
+    def __init__(self):
+        super().__init__(hvd.broadcast_object, hvd.rank)
+        self.batch, self.saved = 0, 0
+    def save(self): self.saved = self.batch
+    def restore(self):
+        done.append(f"restore {self.batch} -> {self.saved}")
+        self.batch = self.saved
+    def sync(self):
+        done.append("sync")
+        self.batch = self._bcast_object(self.batch)
+        self.save()
+    def reset(self): done.append("reset")
+
+state = Mine()
+state.register_reset_callbacks([lambda: done.append("first"), lambda: done.append("second")])
+
+@hvd.elastic.run
+def train(state):
+    done.append(f"train {state.batch}")
+    while state.batch < 9:
+        state.batch += 1
+        if state.batch == 5 and hvd.rank() == 2:
+            die()
+        hvd.barrier()
+        if state.batch % 2 == 0:
+            state.commit()
+
+train(state)
+tell(rank=hvd.rank(), size=hvd.size(), batch=state.batch, done=done)
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_a_state_of_the_programs_own_is_restored_reset_and_synchronised(job: Job) -> None:
+    needs_installed("torch")
+    told = _run(job, OWN_STATE, "-np", "3", "--min-np", "2", "-H", "localhost:2,127.0.0.1:1")
+    assert sorted(line["rank"] for line in told) == [0, 1]
+    for line in told:
+        assert (line["size"], line["batch"]) == (2, 9)
+        assert line["done"] == [
+            "sync", "train 0", "restore 5 -> 4", "reset", "first", "second", "sync", "train 4"
+        ]  # fmt: skip
+
+
+# As Horovod's own programs wait for hosts: rank 0 looks into the queue of messages.
+WAITS = (
+    OBJECTS
+    + """
+state = ObjectState(hvd.broadcast_object, hvd.rank, batch=0, sizes=[], hosts=[])
+
+class Hears:
+    heard = []
+    def on_hosts_updated(self, timestamp, res): self.heard.append(int(res))
+
+from horovod.common.elastic import notification_manager
+notification_manager.register_listener(Hears())
+
+@hvd.elastic.run
+def train(state):
+    state.sizes = state.sizes + [hvd.size()]
+    wanted = {2: "localhost:2\\n127.0.0.1:1\\n", 3: "127.0.0.1:1\\n"}.get(hvd.size())
+    if wanted and hvd.rank() == 0:
+        with open("next", "w") as file: file.write(wanted)
+        os.replace("next", "hosts")
+        while state._host_messages.empty(): time.sleep(0.01)  # poll
+        state._last_updated_timestamp = 0
+    hvd.allreduce(torch.ones(1), name="wait")
+    if hvd.size() > 1:
+        while True: state.commit()
+    return state.sizes
+
+sizes = train(state)
+tell(rank=hvd.rank(), sizes=sizes, host=os.environ["HOROVOD_HOSTNAME"], heard=Hears.heard)
+"""
+)
+
+
+@pytest.mark.watchdog(120)
+def test_hosts_come_and_go_as_the_script_says(job: Job) -> None:
+    needs_installed("torch")
+    hosts = job.directory / "hosts"
+    hosts.write_text("localhost:2\n")
+    script = job.directory / "discover.sh"
+    script.write_text("#!/bin/sh\ncat hosts\n")
+    os.chmod(script, 0o755)
+    told = _run(
+        job, WAITS, "-np", "2", "--min-num-proc", "1", "--max-num-proc", "4",
+        "--host-discovery-script", str(script), *QUICK,
+    )  # fmt: skip
+    assert told == [{"rank": 0, "sizes": [2, 3, 1], "host": "127.0.0.1", "heard": told[0]["heard"]}]
+    assert 1 in told[0]["heard"]
