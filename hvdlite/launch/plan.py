@@ -74,7 +74,10 @@ _STAYS = re.compile(
     r"|DBUS_SESSION_BUS_ADDRESS|DISPLAY|XAUTHORITY|TMUX.*|STY|TTY|_"
 )
 # A job that is started from within another one must not see the outer one's identity.
-_OUTER = ("HVDLITE_SECRET", "HVDLITE_SECRET_FD", "HVDLITE_RENDEZVOUS")
+_OUTER = {
+    "HVDLITE_SECRET", "HVDLITE_SECRET_FD", "HVDLITE_RENDEZVOUS", "HVDLITE_ELASTIC",
+    "HVDLITE_MEMBER", "HVDLITE_MEMBER_TOKEN", "HVDLITE_MEMBER_MEETS", "HVDLITE_SLOT",
+}  # fmt: skip
 
 
 def job_environment(environ: Mapping[str, str], knobs: Mapping[str, str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -233,3 +234,117 @@ def test_hosts_come_and_go_as_the_script_says(job: Job) -> None:
     )  # fmt: skip
     assert told == [{"rank": 0, "sizes": [2, 3, 1], "host": "127.0.0.1", "heard": told[0]["heard"]}]
     assert 1 in told[0]["heard"]
+
+
+# ---- horovod.run(fn, min_num_proc=...)
+
+RUN = """
+import horovod
+from horovod.common.exceptions import HorovodInternalError
+
+def train(dies):
+    import os, signal, horovod.torch as hvd
+    hvd.init()
+    state = hvd.elastic.TorchState(batch=0)
+
+    @hvd.elastic.run
+    def loop(state):
+        while state.batch < 6 or hvd.size() < 3:
+            if state.batch == 3 and int(os.environ["HVDLITE_MEMBER"]) in dies:
+                os.kill(os.getpid(), signal.SIGKILL)
+            hvd.barrier()
+            state.batch += 1
+            state.commit()
+        return hvd.rank(), hvd.size(), int(os.environ["HVDLITE_MEMBER"])
+    return loop(state)
+"""
+
+
+def _function(job: Job, program: str) -> list[dict[str, Any]]:
+    """Of a program that starts its ranks itself."""
+    job.launcher = ("-m", "hvdlite.compat")
+    done = job.run(job.script(TELL + program))
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    assert job.pids() == []
+    return [json.loads(x[5:]) for x in done.stdout.decode().splitlines() if x.startswith("told ")]
+
+
+@pytest.mark.watchdog(180)
+def test_a_function_returns_what_the_last_generations_first_ranks_return(job: Job) -> None:
+    needs_installed("torch")
+    call = "horovod.run(train, args=([1],), num_proc=3, min_num_proc=2, cooldown_range=[1, 1])"
+    (told,) = _function(job, RUN + f"\ntell(results={call})")
+    results = told["results"]
+    assert [(rank, size) for rank, size, _ in results] == [(0, 3), (1, 3)]
+    assert [member for *_, member in results] == [2, 3]
+
+
+@pytest.mark.watchdog(120)
+def test_an_elastic_function_needs_no_init_and_finds_its_hosts_by_a_script(job: Job) -> None:
+    program = """
+import horovod
+def place(): return int(os.environ["HOROVOD_RANK"]), os.environ["HOROVOD_HOSTNAME"]
+tell(results=sorted(horovod.run(
+    place, num_proc=2, min_num_proc=2, host_discovery_script="echo localhost", slots=2)))
+"""
+    (told,) = _function(job, program)
+    assert told["results"] == [[0, "localhost"], [1, "localhost"]]
+
+
+@pytest.mark.watchdog(180)
+def test_a_function_that_fails_on_every_member_raises_its_exception(job: Job) -> None:
+    needs_installed("torch")
+    program = """
+import horovod
+def train():
+    import horovod.torch as hvd
+    hvd.init()
+    def loop(state):
+        hvd.barrier()
+        if hvd.rank() == 1: raise ValueError("bad sample 77")
+        hvd.barrier()
+    hvd.elastic.run(loop)(hvd.elastic.TorchState(batch=0))
+try:
+    horovod.run(train, num_proc=2, min_num_proc=2, cooldown_range=(0.01, 0.01))
+except RuntimeError as error:
+    tell(error=str(error), cause=repr(error.__cause__))
+"""
+    (told,) = _function(job, program)
+    assert "That is the program's fault" in told["error"] and "in loop" in told["error"]
+    assert told["cause"] == "ValueError('bad sample 77')"
+
+
+@pytest.mark.watchdog(120)
+def test_a_rank_of_an_elastic_job_may_run_a_job_of_its_own(job: Job) -> None:
+    program = """
+import hvdlite
+inner = hvdlite.run(lambda: os.environ.get("HVDLITE_MEMBER"), num_proc=2)
+tell(inner=inner, member=os.environ["HVDLITE_MEMBER"])
+"""
+    told = _run(job, program, "-np", "1", "--min-np", "1")
+    assert told == [{"inner": [None, None], "member": "1"}]
+
+
+@pytest.mark.watchdog(120)
+def test_sigterm_takes_its_effect_once_the_ranks_of_a_function_have_left(job: Job) -> None:
+    needs_installed("torch")
+    program = """
+import horovod
+def train():
+    import horovod.torch as hvd
+    hvd.init()
+    def loop(state):
+        open(f"trains.{hvd.rank()}", "w").close()
+        while True:
+            hvd.barrier()
+            state.commit()
+    hvd.elastic.run(loop)(hvd.elastic.TorchState())
+horovod.run(train, num_proc=2, min_num_proc=1)
+"""
+    job.launcher = ("-m", "hvdlite.compat")
+    process = job.start(job.script(program))
+    job.wait_for_files(["trains.0", "trains.1"])
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == -signal.SIGTERM
+    assert job.pids() == []

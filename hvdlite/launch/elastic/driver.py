@@ -40,6 +40,8 @@ class ElasticVerdict(Verdict):
     """The job's end, as the machine or a signal has decided it."""
 
     end: events.End | None = None
+    ranks: tuple[int, ...] = ()  # the members of the last generation, by rank
+    stopped: int = 0  # the signal on which members leave at their next boundary
 
     def status(self) -> int:
         if self.interrupted:
@@ -133,7 +135,7 @@ class Driver(Watch):
             elif number == signal.SIGTERM and self._verdict.end is None:
                 if self._stopping:  # a second one does not wait for the boundary
                     self._interrupt(number)
-                self._stopping = True
+                self._stopping, self._verdict.stopped = True, number
                 self._handle([events.Stop(128 + number)])
             else:
                 self._interrupt(number)
@@ -254,6 +256,7 @@ class Driver(Watch):
 
     def _write(self, written: roll.Roll) -> None:
         ranks = {entry.member: rank for rank, entry in enumerate(written.members)}
+        self._verdict.ranks = written.numbers()
         for member, rank in ranks.items():
             if member in self._processes:
                 for stream in self._processes[member].streams.values():

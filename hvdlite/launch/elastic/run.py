@@ -17,10 +17,11 @@ def run(wish: Wish, command: Sequence[str], knobs: Mapping[str, str], options: j
     """Run the job to its end; returns the exit status. Main thread only."""
     verdict = ElasticVerdict({})
     this = job.of_the_command_line([], [], command, knobs, options, verdict)
-    return this.conclude(lambda: _supervise(this, wish, verdict))
+    return this.conclude(lambda: supervise(this, wish, verdict))
 
 
-def _supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
+def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
+    """Runs until nothing of the job is left. Raises OSError or ValueError if it cannot start."""
     with this.opened(PREFIX) as opened, contextlib.ExitStack() as stack:
         this.log(f"the store is at {join_address(*opened.store.address)}")
         shared = plan.without_mpi(plan.job_environment(os.environ, this.knobs))
@@ -44,4 +45,5 @@ def _supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         driver = Driver(wish.policy, around, opened.store, opened.watched, source)
         with contextlib.closing(driver):
             driver.loop(signals.wake, signals.caught)
+        signals.close()  # a signal that was held back takes its effect in the observer
         this.observer.end()
