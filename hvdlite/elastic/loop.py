@@ -11,7 +11,7 @@ from hvdlite.elastic import news
 from hvdlite.elastic.notifications import notification_manager
 from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
-from hvdlite.job import basics, membership
+from hvdlite.job import basics, membership, torch_environment
 from hvdlite.job.membership import Member, PutOut, Standing
 from hvdlite.rendezvous.roll import News
 
@@ -114,6 +114,7 @@ class _Loop:
         member, state = self._member, self._state
         while True:
             try:
+                torch_environment.renew(member)
                 self._settle(changed)
                 member.trains()
                 result = self._call()

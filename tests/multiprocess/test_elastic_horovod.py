@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from typing import Any
@@ -347,4 +348,140 @@ horovod.run(train, num_proc=2, min_num_proc=1)
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == -signal.SIGTERM
+    assert job.pids() == []
+
+
+# ---- --torch-env, --collapse and --monitor
+
+TORCH_ENV = """
+import torch.distributed as dist
+import hvdlite as hvd
+hvd.init()
+state = hvd.elastic.ObjectState(step=0)
+
+@hvd.elastic.run
+def train(state):
+    dist.init_process_group("gloo")
+    try:
+        place = dist.get_rank(), dist.get_world_size(), os.environ["LOCAL_RANK"]
+        assert place == (hvd.rank(), hvd.size(), str(hvd.local_rank())), place
+        while state.step < 6 or hvd.size() < 3:
+            if state.step == 3 and os.environ["HVDLITE_MEMBER"] == "1":
+                die()
+            ones = torch.ones(1)
+            dist.all_reduce(ones)
+            assert ones.item() == hvd.size()
+            state.step += 1
+            state.commit()
+    except RuntimeError as error:  # of torch, which hears of the death in its own way
+        hvd.barrier()
+        raise hvd.HorovodInternalError(str(error)) from error
+    finally:
+        dist.destroy_process_group()
+
+import torch
+train(state)
+tell(rank=hvd.rank(), run=os.environ["TORCHELASTIC_RUN_ID"].startswith("hvdlite-"),
+     member=os.environ["HVDLITE_MEMBER"], count=os.environ["TORCHELASTIC_RESTART_COUNT"])
+"""
+
+
+@pytest.mark.watchdog(180)
+def test_torchruns_variables_are_those_of_the_present_generation(job: Job) -> None:
+    needs_installed("torch")
+    told = _run(job, TORCH_ENV, "--torch-env", "-np", "3", "--min-np", "1", *QUICK)
+    assert sorted((line["rank"], line["member"]) for line in told) == [
+        (0, "2"), (1, "3"), (2, "4")
+    ]  # fmt: skip
+    assert {(line["run"], line["count"]) for line in told} == {(True, "2")}
+
+
+PRINTS = """
+import hvdlite as hvd, numpy as np
+hvd.init()
+state = hvd.elastic.ObjectState(step=0)
+
+@hvd.elastic.run
+def train(state):
+    print(f"generation {hvd.elastic.generation()} trains", flush=True)
+    while state.step < 4 or hvd.size() < 3:
+        if state.step == 2 and os.environ["HVDLITE_MEMBER"] == "1":
+            die()
+        hvd.barrier()
+        state.step += 1
+        state.commit()
+    hvd.barrier()
+
+train(state)
+print("the end", flush=True)
+"""
+
+
+def _with(job: Job, setting: str) -> None:
+    """The launcher, with other periods than a person likes."""
+    script = (
+        "import sys\nfrom hvdlite.launch import cli, collapse\n"
+        f"from hvdlite.launch.monitor import view\n{setting}\nsys.exit(cli.main())\n"
+    )
+    job.launcher = (job.script(script, "launcher.py"),)
+
+
+@pytest.mark.watchdog(120)
+def test_equal_lines_are_printed_once_with_the_ranks_of_their_generation(job: Job) -> None:
+    _with(job, "collapse.MOMENT_SECONDS = 600")
+    program = job.script(TELL + PRINTS)
+    done = job.run("--collapse", "-np", "3", "--min-np", "1", *QUICK, PYTHON, program)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().splitlines() == [
+        "[0-2]<stdout>:generation 1 trains",
+        "[0-1]<stdout>:generation 2 trains",
+        "[0-2]<stdout>:generation 3 trains",
+        "[0-2]<stdout>:the end",
+    ]
+
+
+SHOWN = """
+import hvdlite as hvd
+if os.environ["HVDLITE_MEMBER"] == "4":
+    while not os.path.exists("go"): time.sleep(0.01)  # poll
+hvd.init()
+state = hvd.elastic.ObjectState(step=0)
+
+@hvd.elastic.run
+def train(state):
+    while not os.path.exists("enough"):
+        if state.step == 2 and os.environ["HVDLITE_MEMBER"] == "1":
+            die()
+        hvd.barrier()
+        state.step += 1
+        state.commit()
+        time.sleep(0.01)  # poll
+
+train(state)
+"""
+
+
+@pytest.mark.watchdog(180)
+def test_the_monitor_shows_generation_members_and_empty_slots(job: Job) -> None:
+    _with(job, "view.Lines.seconds = 0.5")
+    program = job.script(TELL + SHOWN)
+    cooldown = ("--blacklist-cooldown-range", "10", "10")
+    process = job.start("--monitor", "-np", "3", "--min-np", "1", *cooldown, PYTHON, program)
+    assert process.stderr is not None
+    shown = [
+        r"generation 2; empty after a failure: localhost:0 for \d+ s; 2 ranks, .* operations/s",
+        r"generation 2; starting: member 4 on localhost; 2 ranks, ",
+        r"generation 3; 3 ranks, .* operations/s",
+    ]
+    lines: list[str] = []
+    for expected in shown:
+        while not lines or not re.search(expected, lines[-1]):
+            line = process.stderr.readline().decode()
+            assert line, lines
+            lines.append(line)
+        if "starting" in expected:
+            (job.directory / "go").touch()
+    (job.directory / "enough").touch()
+    _, err = process.communicate()
+    assert process.returncode == 0, err.decode()
     assert job.pids() == []

@@ -14,17 +14,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hvdlite.launch import job, output, plan
+from hvdlite.launch import job, plan
 from hvdlite.launch.console import Console
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.elastic.membership import Membership
 from hvdlite.launch.elastic.scout import Fixed, Scout
+from hvdlite.launch.elastic.situation import situation
+from hvdlite.launch.elastic.streams import Streams
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import local
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, StartFailed
 from hvdlite.launch.verdict import Verdict
-from hvdlite.launch.watch import Watch
+from hvdlite.launch.watch import JobObserver, Watch
 from hvdlite.rendezvous import roll
 from hvdlite.rendezvous.server import StoreServer
 from hvdlite.rendezvous.watched import Watched
@@ -65,7 +67,9 @@ class Surroundings:
     environment: Mapping[str, str]  # of all members
     secret: int | None  # a descriptor that members inherit
     grace_seconds: float
-    output_directory: str | None
+    streams: Streams
+    observer: JobObserver
+    torch_run: str  # for --torch-env: a name that no other job has
     verdict: ElasticVerdict
 
 
@@ -75,7 +79,6 @@ class Process:
 
     token: bytes
     group: local.Ranks
-    streams: Mapping[str, output.Stream]
 
 
 class Driver(Watch):
@@ -99,6 +102,7 @@ class Driver(Watch):
         self._waiting: list[events.Event] = []  # that came while actions were done
         self._busy = False
         self._machine = Membership(policy, time.monotonic(), random.random)
+        around.observer.ask(lambda: situation(self._machine, time.monotonic()))
         self.call(watched.fileno(), self._read_store)
         if source.fileno() >= 0:
             self.call(source.fileno(), self._read_source)
@@ -154,7 +158,10 @@ class Driver(Watch):
         if due is not None and due <= now:
             self._handle([])
             due = self._machine.due()
-        return None if due is None else max(0.0, due - time.monotonic())
+        pauses = [self._around.observer.tick()]
+        if due is not None:
+            pauses.append(max(0.0, due - time.monotonic()))
+        return min((pause for pause in pauses if pause is not None), default=None)
 
     # What is heard.
 
@@ -257,10 +264,8 @@ class Driver(Watch):
     def _write(self, written: roll.Roll) -> None:
         ranks = {entry.member: rank for rank, entry in enumerate(written.members)}
         self._verdict.ranks = written.numbers()
-        for member, rank in ranks.items():
-            if member in self._processes:
-                for stream in self._processes[member].streams.values():
-                    stream.rank = rank
+        self._around.streams.renumber(ranks)
+        self._store.delete("monitor")  # reports of the ranks that there were
         names = ", ".join(f"{member} is rank {rank}" for member, rank in ranks.items())
         self.log(f"generation {written.generation} has {len(ranks)} ranks: member {names}")
         data = roll.encode_roll(written.with_nonce(secrets.token_hex(roll.NONCE_DIGITS // 2)))
@@ -289,8 +294,11 @@ class Driver(Watch):
             "HVDLITE_MEMBER_TOKEN": token.hex(),
             "HVDLITE_MEMBER_MEETS": str(int(action.meets)),
         }
+        if around.torch_run:
+            own |= plan.torch_environment([slot], around.torch_run)[place.rank]
+            own["HVDLITE_TORCH_ENV"] = "1"
         try:
-            streams = self._open_streams(member, place.rank)
+            streams = around.streams.open(member, place.rank)
             group = local.start(
                 around.command,
                 around.environment,
@@ -302,20 +310,12 @@ class Driver(Watch):
             reason = f"cannot start a process: {error.strerror or error}"
             return self._handle([events.StartFailed(member, reason)])
         self.log(f"member {member} starts in slot {action.slot} of {action.host}")
-        self._processes[member] = Process(token, group, streams)
+        self._processes[member] = Process(token, group)
         self._verdict.hosts = {**self._verdict.hosts, member: action.host}
         for name, stream in streams.items():
             self.streams[member, name] = stream
         self.stderr[member] = streams["stderr"]
         self.add(action.host, group)
-
-    def _open_streams(self, member: int, rank: int) -> dict[str, output.Stream]:
-        console, directory = self._around.console, self._around.output_directory
-        found = {}
-        for name, sink in (("stdout", console.stdout), ("stderr", console.stderr)):
-            copy = output.open_copy(directory, member, 1, name) if directory else None
-            found[name] = output.Stream(rank, name, sink, copy)
-        return found
 
     def _kill(self, action: events.Kill) -> None:
         process = self._processes.get(action.member)
@@ -335,6 +335,7 @@ class Driver(Watch):
             if process.group.fileno() != descriptor:
                 continue
             self.finish(member)
+            self._around.streams.close(member)
             process.group.close()
             del self._processes[member]
 

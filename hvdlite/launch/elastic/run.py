@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from hvdlite.launch import direct, job, plan
 from hvdlite.launch.elastic.driver import PREFIX, Driver, ElasticVerdict, Surroundings
 from hvdlite.launch.elastic.scout import Fixed, Scout
+from hvdlite.launch.elastic.streams import Streams
 from hvdlite.launch.elastic.wish import Wish
 from hvdlite.rendezvous.addresses import join_address
 
@@ -28,6 +29,11 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         shared |= plan.meeting_environment(("127.0.0.1", opened.store.address[1]))
         shared |= direct.share_cores(this, shared, wish.policy.processes)
         shared |= {"HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"}
+        torch_run = ""
+        if this.options.torch_env:
+            torch_run = f"hvdlite-{opened.store.address[1]}"
+            host, port = direct.torch_meeting(shared, "localhost", this.far)
+            shared |= plan.torch_meeting(host or "127.0.0.1", port)
         descriptor, variables = direct.hand_over(opened.key, shared, stack)
         around = Surroundings(
             this.console,
@@ -36,7 +42,9 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
             {**shared, **variables},
             descriptor,
             this.options.grace_seconds,
-            this.options.output_directory,
+            Streams(this.console, this.options.output_directory, this.options.collapse),
+            this.observer,
+            torch_run,
             verdict,
         )
         assert opened.watched is not None

@@ -35,10 +35,6 @@ def understand(
         raise ValueError(
             f"hvdliterun itself starts the ranks of an elastic job (--gloo), and here {mode} does."
         )
-    for flag in ("torch_env", "collapse", "monitor"):
-        if getattr(arguments, flag):
-            name = flag.replace("_", "-")
-            raise ValueError(f"--{name} is not there yet for elastic jobs: leave it out.")
     slots = sum(host.slots for host in hosts)
     count = processes or slots or arguments.least
     if not count:
