@@ -49,9 +49,6 @@ _INSTEAD = {
     "the hosts, and hvd.elastic is what ranks use",
     "horovod.runner.driver": _START,
     "horovod._keras": "import horovod.keras or horovod.tensorflow.keras",
-    "horovod.tensorflow.elastic": _CHECKPOINTS,
-    "horovod.tensorflow.keras.elastic": _CHECKPOINTS,
-    "horovod.keras.elastic": _CHECKPOINTS,
 }
 
 

@@ -187,14 +187,15 @@ def _call_elastic(
     payload: bytes, request: cli.Request, wish: Wish, options: job.Options
 ) -> list[Any]:
     from hvdlite.launch.elastic import run as elastic
-    from hvdlite.launch.elastic.driver import ElasticVerdict
     from hvdlite.launch.elastic.function import ElasticDelivery
+    from hvdlite.launch.elastic.surroundings import ElasticVerdict
 
     verdict = ElasticVerdict({})
     results = ElasticDelivery(payload, verdict, wish.policy.least, request.command)
+    far = job.elsewhere(host.name for host in wish.hosts)
     with _console(options) as console:
         this = job.Job(
-            [], request.command, request.environment, options, [], console, verdict, results
+            [], request.command, request.environment, options, far, console, verdict, results
         )
         elastic.supervise(this, wish, verdict)
     return results.results

@@ -15,11 +15,12 @@ TIMEOUT = "HOROVOD_ELASTIC_TIMEOUT"
 
 @dataclass(frozen=True)
 class Wish:
-    """`script` names the hosts; without one `hosts` are all."""
+    """`script` or `hostfile` names the hosts; without one `hosts` are all."""
 
     policy: Policy
     hosts: Sequence[Host]
     script: str | None = None
+    hostfile: str | None = None
     slots_per_host: int = 1
 
 
@@ -28,9 +29,11 @@ def understand(
     hosts: Sequence[Host],
     processes: int | None,
     mode: str,
+    script: str | None,
     environ: Mapping[str, str],
 ) -> Wish:
-    """`hosts`: those that were named; none means this host. ValueError: a sentence."""
+    """`hosts`: those that were named; none means this host. `script` names others as time goes by.
+    ValueError: a sentence."""
     if mode != "gloo":
         raise ValueError(
             f"hvdliterun itself starts the ranks of an elastic job (--gloo), and here {mode} does."
@@ -54,12 +57,18 @@ def understand(
         "leave_seconds": arguments.leave_seconds,
         "reset_limit": arguments.reset_limit,
         "cooldown_range": arguments.cooldown and (low, high),
-        "failure_unit": arguments.failure_unit or _horovods_unit(arguments, hosts),
+        "failure_unit": arguments.failure_unit or _horovods_unit(arguments, hosts, script),
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     policy = Policy(count, least, arguments.most, **chosen)
     here = [Host("localhost", arguments.most or count)]
-    return Wish(policy, hosts or here, arguments.script, arguments.slots_per_host or 1)
+    return Wish(
+        policy,
+        hosts or here,
+        script,
+        hostfile=None if script or arguments.hosts else arguments.hostfile,
+        slots_per_host=arguments.slots_per_host or 1,
+    )
 
 
 def _timeout(environ: Mapping[str, str]) -> float | None:
@@ -70,7 +79,9 @@ def _timeout(environ: Mapping[str, str]) -> float | None:
         raise ValueError(f"{TIMEOUT}: {error}.") from None
 
 
-def _horovods_unit(arguments: argparse.Namespace, hosts: Sequence[Host]) -> str | None:
+def _horovods_unit(
+    arguments: argparse.Namespace, hosts: Sequence[Host], script: str | None
+) -> str | None:
     """A job on one host would end with its first failure. Horovod refuses to start it."""
-    several = len(hosts) > 1 or arguments.script is not None
+    several = len(hosts) > 1 or script is not None
     return "host" if arguments.horovodrun and several else None
