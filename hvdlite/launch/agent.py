@@ -79,7 +79,7 @@ def _run(order: Order) -> int:
         address, store = addresses.reach(offered, key, order.patience)
     except ConnectionError as error:
         raise ConnectionError(
-            f"{error} (it is looked for for half of --start-timeout, 10 s at most)"
+            f"{error} (the agent tries for half of --start-timeout, 10 s at most)"
         ) from error
     _ask_for_signs_of_life(store.socket, order.silence_seconds)
     os.write(1, agent_protocol.encode(agent_protocol.READY, join_address(*address).encode()))
@@ -89,7 +89,7 @@ def _run(order: Order) -> int:
         os.chdir(order.directory)
     except OSError as error:
         print(
-            f"cannot go to the launcher's working directory: {error}; going on in {os.getcwd()}",
+            f"cannot go to the launcher's working directory: {error}; ranks start in {os.getcwd()}",
             file=sys.stderr,
         )
     text = order.environment.get(secret.TEXT_VARIABLE)

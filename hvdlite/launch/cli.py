@@ -101,13 +101,13 @@ def understand(
         hosts = _with_slots(arguments, hosts, processes, notes, lambda: look(environ))
     if arguments.torch_env and mode != "gloo":
         raise ValueError(
-            f"--torch-env is for ranks that hvdliterun itself starts (--gloo), and here {mode} "
-            "does."
+            f"--torch-env is for ranks that hvdliterun itself starts (--gloo), but here {mode} "
+            "starts them."
         )
     if arguments.bind == "core" and mode != "gloo":
         raise ValueError(
-            f"--bind core is for ranks that hvdliterun itself starts (--gloo), and here {mode} "
-            f"does: {_BINDS[mode]}."
+            f"--bind core is for ranks that hvdliterun itself starts (--gloo), but here {mode} "
+            f"starts them: {_BINDS[mode]}."
         )
     if found is not None:
         notes.append(

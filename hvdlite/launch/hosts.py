@@ -143,7 +143,7 @@ def _from_slurm(
     if len(counts) != len(expanded):
         raise ValueError(
             f"SLURM_JOB_NODELIST={names} has {len(expanded)} nodes, but "
-            f"SLURM_TASKS_PER_NODE={tasks} speaks of {len(counts)}."
+            f"SLURM_TASKS_PER_NODE={tasks} has counts for {len(counts)}."
         )
     return Found(
         [Host(name, count) for name, count in zip(expanded, counts, strict=True)],

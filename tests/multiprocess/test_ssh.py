@@ -609,7 +609,7 @@ def test_a_host_key_that_is_not_known(far: FarJob) -> None:
     (far.hosts.config.parent / "known").write_text("")
     done = far.run("-H", "a:1", "touch", "started")
     assert done.returncode == 1
-    assert "its host key is not known here, or another one: run `ssh a` once by hand" in last_line(
+    assert "its host key is unknown here, or has changed: run `ssh a` once by hand" in last_line(
         done.stderr
     )
 
@@ -710,4 +710,4 @@ def test_a_folder_that_is_not_there_is_said(far: FarJob, tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert b"hvdliterun: host a: cannot go to the launcher's working directory: " in done.stderr
-    assert b"only here no more'; going on in /" in done.stderr
+    assert b"only here no more'; ranks start in /" in done.stderr

@@ -168,7 +168,7 @@ class Decoder:
             kind, rank, length = _HEADER.unpack_from(self._rest, position)
             if kind not in (READY, REFUSED, EVENT, STDOUT, STDERR) or length > MOST_BYTES:
                 raise ValueError(
-                    "the agent sent something that is no frame: "
+                    "the agent sent something that is not a frame: "
                     f"{self._rest[position : position + 40]!r}"
                 )
             start = position + _HEADER.size

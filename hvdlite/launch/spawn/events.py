@@ -102,7 +102,7 @@ def parse(line: str) -> Event:
         return Gone(*numbers)
     if word == "done":
         return AllGone(numbers[0], guardian_died=len(numbers) > 1)
-    raise ValueError(f"{line!r} is no event")
+    raise ValueError(f"{line!r} is not an event")
 
 
 def line(event: Event) -> str:
