@@ -59,8 +59,9 @@ class World:
         self.agents = Agents(loop, here, ["localhost"], contacts)
 
     def reach(self, host: str) -> Group:
-        group: Any = Group(host)
-        self.agents.settled(Outcome(host, group))
+        group = Group(host)
+        agent: Any = group
+        self.agents.settled(Outcome(host, agent))
         return group
 
     def gone(self, agent: Any) -> bool:
