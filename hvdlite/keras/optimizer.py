@@ -15,6 +15,7 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job.basics import is_initialized, size
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.compression import Compression
+from hvdlite.keras.elastic import gate
 from hvdlite.keras.flavour import KERAS, LEGACY
 
 
@@ -127,7 +128,9 @@ def _extend(optimizer: Any, mixin: type, options: Options, local_layers: Sequenc
         "__doc__": base.__doc__,
     }
     kind = type(
-        base.__name__, (mixin, base), {**body, "_hvd": options, "_hvd_local_layers": local_layers}
+        base.__name__,
+        (mixin, *gate.bases(), base),
+        {**body, "_hvd": options, "_hvd_local_layers": local_layers},
     )
     optimizer.__class__ = kind  # and not a copy: it may have slots already
 

@@ -148,7 +148,8 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
         "-hostfile",
         "--hostfile",
         metavar="FILE",
-        help="hosts, one per line: `name slots=4`, `name:4` or `name`",
+        help="hosts, one per line: `name slots=4`, `name:4` or `name`; an elastic job reads "
+        "it again when it has changed",
     )
     which.add_argument(
         "--host-discovery-script",

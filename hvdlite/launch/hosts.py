@@ -162,6 +162,20 @@ _OPERATORS_FILES = (
 _OPERATORS_SLOTS = ("OMPI_MCA_orte_set_default_slots", "I_MPI_PERHOST")
 
 
+_OPERATORS_SCRIPT = "/etc/mpi/discover_hosts.sh"
+
+
+def discovery_script(environ: Mapping[str, str], read: Reader) -> str | None:
+    """Returns the MPI Operator's script, which prints the pods of the moment."""
+    if environ.get("K_MPI_JOB_ROLE") != "launcher":
+        return None
+    try:
+        read(_OPERATORS_SCRIPT)
+    except OSError:
+        return None
+    return _OPERATORS_SCRIPT
+
+
 def _from_mpi_operator(
     environ: Mapping[str, str], read: Reader, slots_per_host: int | None
 ) -> Found | None:

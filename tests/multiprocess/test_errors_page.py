@@ -49,6 +49,8 @@ ROWS = _rows()
 
 # What no test can provoke here; that the words are in the code is checked for these as for all.
 NOT_PROVOKED = {
+    "host … was lost: …": "see test_ssh and test_elastic_networks",
+    "host … is put out of the job: …": "see test_elastic_networks",
     "some settings have to be equal on all ranks, but rank … has … and rank … "
     "has …": "see test_settings_that_must_be_equal_are_compared",
     "the ranks run different releases of hvdlite: …": "see "

@@ -64,4 +64,12 @@ MUTANTS = (
         "gradients of integers are sent",
         (_J + "gradients.integers_beside_floats_have_none",),
     ),
+    Mutant(
+        "J8",
+        "hvdlite/jax/elastic/trees.py",
+        "self._donates = self._donates or is_donated(self._seen)",
+        "self._donates = False",
+        "a step that donates leaves no state to go back to",
+        ("tests/unit/test_elastic_states_jax.py::test_a_failed_step_is_undone",),
+    ),
 )

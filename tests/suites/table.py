@@ -63,7 +63,7 @@ SUITES = (
     Suite(
         "programs", FROM_COMMIT, 150,
         ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py",
-         "multiprocess/test_gpu_*.py"),
+         "multiprocess/test_gpu_*.py", "multiprocess/test_elastic_frameworks.py"),
         cores=1.0, cleans_shm=True,
     ),
     Suite("processes", EVERYWHERE, 240, ("multiprocess/test_*.py",), cores=0.6, cleans_shm=True),

@@ -40,14 +40,15 @@ SNIPPETS = {
         "s.run(f)",
         ["differs 2 horovod.spark: only Horovod has it: .*; the ImportError is caught"],
     ),
-    "elastic": (
-        "import horovod.keras as hvd\n@hvd.elastic.run\ndef f(state): pass",
-        ["change 2 horovod.keras.elastic.run: only Horovod has it: take the elastic parts out"],
+    "elastic with Keras": (
+        "import horovod.keras as hvd\n@hvd.elastic.run\ndef f(state): pass", [],
+    ),
+    "elastic with TensorFlow": (
+        "from horovod.tensorflow.elastic import TensorFlowKerasState, TensorFlowState, run", [],
     ),
     "elastic with torch": (TORCH + "@hvd.elastic.run\ndef f(state): pass", []),
     "elastic by import": (
-        "from horovod.keras.elastic import KerasState",
-        ["change 1 horovod.keras.elastic.KerasState: only"],
+        "from horovod.keras.elastic import KerasState, UpdateBatchStateCallback", [],
     ),
     "ray": ("from horovod.ray import RayExecutor", ["change 1 horovod.ray.RayExecutor: only"]),
     "mxnet": (
