@@ -78,6 +78,7 @@ SUITES = (
     Suite("lint", (COMMIT,), 100, command=("scripts/lint", "--changed")),
     Suite("lint all", (ALL,), 300, command=("scripts/lint",)),
     Suite("package", FROM_COMMIT, 60, command=("scripts/package",)),
+    Suite("docs", (ALL,), 60, command=("scripts/docs",)),
     *(
         Suite(
             f"C++ {sanitizer}", (ALL,), 900, command=("scripts/cpp-tests", sanitizer), cores=2.0,
