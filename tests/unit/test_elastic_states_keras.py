@@ -136,6 +136,12 @@ except ValueError as error:
     assert "build it" in str(error)
 else:
     raise AssertionError("no error")
+try:
+    hvd.elastic.KerasState(keras.layers.Dense(2))
+except TypeError as error:
+    assert "got Dense" in str(error)
+else:
+    raise AssertionError("no error")
 model = made()
 model.layers[0].trainable = False
 model.compile(model.optimizer, model.loss, jit_compile=COMPILED)
