@@ -21,21 +21,13 @@ LENGTH = CURSOR.pop("length")
 STEP_SECONDS = 0.001
 
 
-def first_to(what: str) -> bool:
-    """Whether this process is the first that does it."""
-    try:
-        Path(what).touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
-
-
 class Events:
-    """The schedule's events as one member sees them."""
+    """The schedule's events as one member sees them: one in a generation."""
 
     def __init__(self) -> None:
         self._next = 0
         self._steps = -1  # of this generation
+        self._last = 0  # the generation of the event before the next one
 
     def begin_generation(self) -> None:
         Path(f"pid.{hvd.elastic.generation()}.{hvd.rank()}").write_text(str(os.getpid()))
@@ -43,6 +35,7 @@ class Events:
 
     def over(self) -> bool:
         while os.path.exists(f"event.{self._next}"):
+            self._last = int(Path(f"event.{self._next}").read_text())
             self._next += 1
         return self._next == len(SCHEDULE["events"])
 
@@ -51,7 +44,7 @@ class Events:
 
     def at(self, place: str) -> None:
         """Does what is due here."""
-        if self.over():
+        if self.over() or self._last == hvd.elastic.generation():
             return
         event = SCHEDULE["events"][self._next]
         due = hvd.size() == event["size"] and self._steps >= event["after"]
@@ -60,10 +53,16 @@ class Events:
             return
         others = event["ranks"][1:]
         names = [f"pid.{hvd.elastic.generation()}.{rank}" for rank in others]
-        if all(map(os.path.exists, names)) and first_to(f"event.{self._next}"):
+        if all(map(os.path.exists, names)):
             for number in range(event["crashes"]):
                 Path(f"crash.{self._next}.{number}").touch()
+            self._note()
             self._do(event, [int(Path(name).read_text()) for name in names])
+
+    def _note(self) -> None:
+        """The event happens now, in this generation: a file that is never seen empty."""
+        Path("event.new").write_text(str(hvd.elastic.generation()))
+        os.replace("event.new", f"event.{self._next}")
 
     def _do(self, event: dict[str, Any], pids: list[int]) -> None:
         if event["kind"] == "slots":
