@@ -19,8 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import elastic_report
@@ -30,7 +31,7 @@ from record import Record, end_in_order
 
 _HERE = Path(__file__).parent
 _WORKER = str(_HERE / "elastic_worker.py")
-_PATIENCE = 900.0
+_PACKAGES = ("hvdlite", "torch")
 Note = dict[str, Any]
 
 # By name: ranks, and what surrounds them.
@@ -60,7 +61,15 @@ class Runner:
     def __init__(self, fifo: bool) -> None:
         self._fifo = fifo
 
-    def run(self, command: Sequence[str], way: str, plan: Note, **environment: str) -> list[Note]:
+    def run(
+        self,
+        command: Sequence[str],
+        way: str,
+        plan: Note,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        patience: float = 900.0,
+        may_hang: bool = False,
+    ) -> list[Note]:
         """All that the ranks have noted, in order of time."""
         with tempfile.TemporaryDirectory(prefix="hvd-elastic-") as folder:
             Path(folder, "plan.json").write_text(json.dumps(plan))
@@ -73,21 +82,31 @@ class Runner:
                     start_new_session=True,
                     preexec_fn=self._first,
                 )
-                try:
-                    status = process.wait(_PATIENCE)
-                finally:
-                    if process.poll() is None:
-                        os.killpg(process.pid, signal.SIGTERM)
-                        process.wait(60)
-            if status:
+                hangs = self._wait(process, patience)
+            if process.returncode and not (hangs and may_hang):
                 said = Path(folder, "output").read_text(errors="replace")[-2000:]
-                raise SystemExit(f"{' '.join(command)} ended with status {status}:\n{said}")
+                raise SystemExit(
+                    f"{' '.join(command)} ended with status {process.returncode}:\n{said}"
+                )
             notes = [
                 json.loads(line)
                 for path in Path(folder).glob("notes.*")
                 for line in path.read_text().splitlines()
             ]
         return sorted(notes, key=lambda note: note["at"])
+
+    @staticmethod
+    def _wait(process: subprocess.Popen[bytes], patience: float) -> bool:
+        """Whether it had to be ended."""
+        try:
+            process.wait(patience)
+            return False
+        except subprocess.TimeoutExpired:
+            return True
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait(60)
 
     def _first(self) -> None:
         """The job goes before other programs."""
@@ -121,12 +140,14 @@ def measure(given: argparse.Namespace, runner: Runner) -> Note:
     plan = {"deaths": given.deaths, "steps": 20, **SMALL}
     for name, (ranks, environment) in JOBS.items():
         if given.jobs in name:
-            notes = run(hvdliterun(ranks), "hvdlite", plan | {"ranks": ranks}, **environment)
+            notes = run(hvdliterun(ranks), "hvdlite", plan | {"ranks": ranks}, environment)
             results["deaths"][name] = elastic_report.deaths(notes)
             results["growth"][name] = elastic_report.growths(notes)
             if given.torchrun and not environment:
-                less = plan | {"ranks": ranks, "deaths": given.torchrun}
-                notes = run(torchrun(ranks, given.torchrun), "torchrun", less)
+                command = torchrun(ranks, 5 * given.torchrun)
+                less = plan | {"ranks": ranks, "deaths": given.torchrun, "gloo_seconds": 30}
+                patience = 60.0 + 20 * given.torchrun
+                notes = run(command, "torchrun", less, patience=patience, may_hang=True)
                 results["deaths"][f"torchrun, {name}"] = elastic_report.deaths(notes)
     large = {"deaths": max(1, given.deaths // 4), "steps": 5, "ranks": 2, **LARGE}
     notes = run(hvdliterun(2), "hvdlite", large)
@@ -140,15 +161,16 @@ def measure(given: argparse.Namespace, runner: Runner) -> Note:
 
 
 def publish(results: Note, output: Path | None) -> None:
+    notes = (_HERE / "elastic_notes.md").read_text()
     if output is None:
-        results = results | {"machine": machine.features(), "versions": machine.versions()}
-        print(elastic_report.page(results))
+        results = results | {"machine": machine.features(), "versions": machine.versions(_PACKAGES)}
+        print(elastic_report.write(results, notes))
         return
-    record = Record(output, "elastic.json", ("hvdlite", "torch"))
+    record = Record(output, "elastic.json", _PACKAGES)
     record.results |= results
-    record.save()
     elastic_report.draw(record.results, output)
-    record.publish("elastic.md", elastic_report.page(record.results))
+    record.publish("elastic.md", elastic_report.write(record.results, notes))
+    record.publish("notes/elastic.md", elastic_report.targets_of(record.results, notes))
 
 
 if __name__ == "__main__":

@@ -8,23 +8,25 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from report import table, targets_page, time_text
+from report import for_users, table, targets_page, time_text
 
 Note = Mapping[str, Any]
 
 
-def deaths(notes: Sequence[Note]) -> dict[str, list[float]]:
+def deaths(notes: Sequence[Note]) -> dict[str, Any]:
     """Seconds from each death until all ranks of the next generation have done an operation, and
     a step; and what a step takes."""
     found: dict[str, list[float]] = {"operation": [], "first step": [], "step": []}
     for death in _of(notes, "death"):
         for what in ("operation", "first step"):
             later = [n for n in _of(notes, what) if n["generation"] > death["generation"]]
+            if not later:
+                continue
             next_one = min(n["generation"] for n in later)
             last = max(n["at"] for n in later if n["generation"] == next_one)
             found[what].append(last - death["at"])
     found["step"] = [n["took"] for n in _of(notes, "end")]
-    return found
+    return found | {"deaths": len(_of(notes, "death"))}
 
 
 def growths(notes: Sequence[Note]) -> list[float]:
@@ -46,19 +48,24 @@ def _of(notes: Sequence[Note], what: str) -> list[Note]:
     return [note for note in notes if note["what"] == what]
 
 
+def _number(found: Mapping[str, Any]) -> str:
+    missing = found["deaths"] - len(found["first step"])
+    return f"{found['deaths']}, {missing} for good" if missing else str(found["deaths"])
+
+
 def _times(seconds: Sequence[float]) -> str:
     return f"{time_text(median(seconds))} ({time_text(max(seconds))})" if seconds else "–"
 
 
-def page(results: Mapping[str, Any]) -> str:
+def write(results: Mapping[str, Any], notes: str) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     died = [
         [
             name,
-            str(len(found["operation"])),
+            _number(found),
             _times(found["operation"]),
             _times(found["first step"]),
-            time_text(median(found["step"])),
+            time_text(median(found["step"])) if found["step"] else "–",
         ]
         for name, found in results["deaths"].items()
     ]
@@ -77,6 +84,7 @@ def page(results: Mapping[str, Any]) -> str:
                 "This page shows what deaths and newcomers cost a job that trains with torch.\n"
                 f"`benchmarks/elastic` wrote it on {results['date']}, on "
                 f"{results['machine']['cores']} shared cores with these versions:\n{versions}.\n"
+                f"Jobs ran as {results['scheduling']}.\n"
                 "Each time is the median, and the maximum in brackets.",
                 "## A rank is killed",
                 "A rank ends itself by SIGKILL in the middle of the training of a 1 MB model.\n"
@@ -92,6 +100,7 @@ def page(results: Mapping[str, Any]) -> str:
                 "## What boundaries cost",
                 "With 2 ranks, where none dies.",
                 table(["", ""], costs),
+                for_users(notes),
             ]
         )
         + "\n"
@@ -133,7 +142,7 @@ def _yes(met: bool) -> str:
     return "yes" if met else "no"
 
 
-def targets(results: Mapping[str, Any], notes: str) -> str:
+def targets_of(results: Mapping[str, Any], notes: str) -> str:
     head = ["what", "wanted", "found", "met"]
     return targets_page("elastic training", head, verdicts(results), notes)
 
@@ -152,7 +161,8 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
             seconds = results["deaths"][name]["first step"]
             color = "#2c3e50" if "torchrun" in name else "#c0392b"
             axes.plot(seconds, [row] * len(seconds), "|", color=color, markersize=12)
-            axes.plot(median(seconds), row, "o", color=color)
+            if seconds:
+                axes.plot(median(seconds), row, "o", color=color)
         axes.set_yticks(range(len(names)), list(reversed(names)))
         axes.set_xscale("log")
         axes.set_xlabel("seconds from the death of a rank to the next step")

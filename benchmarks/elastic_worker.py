@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,8 @@ def _time_transfers(state: Any) -> None:
 def with_torchrun() -> None:
     import torch.distributed as dist
 
-    dist.init_process_group("gloo")
+    # Restarted ranks have been seen to wait for each other for good: torchrun then tries again.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=PLAN["gloo_seconds"]))
     model, optimizer = net()
     ddp = torch.nn.parallel.DistributedDataParallel(model)
     position = 0
