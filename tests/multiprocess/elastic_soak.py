@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ LENGTH = 1000
 FIRST, MOST = 3, 5  # slots
 HEARTBEAT_SECONDS = 2
 MOST_GROWTH_KIB = 16 << 10
+LOOKS = 50
 ENOUGH_GENERATIONS = 4  # of a member, for a look at its memory
 Note = dict[str, Any]
 
@@ -65,10 +67,12 @@ class Soak:
         self._chance = random.Random(seed)
         self._say = say
         self._slots = FIRST
-        self._launcher: list[tuple[int, int, int]] = []  # members, descriptors, threads
+        self._launcher: list[list[int]] = []  # descriptors and threads, at the start and at the end
         self._crashes = 0
         self._write_hosts()
         self._process = self._start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     # ---- the job
 
@@ -76,9 +80,17 @@ class Soak:
         return self._job.start(
             "-np", str(FIRST), "--min-np", "1", "--leave-seconds", PATIENT,
             "--blacklist-cooldown-range", "0.05", "0.1", "--host-discovery-script", "cat hosts",
-            "--output-filename", "output", sys.executable, PROGRAM, str(LENGTH),
+            "--verbose", sys.executable, PROGRAM, str(LENGTH),
             HVDLITE_HEARTBEAT_SECONDS=str(HEARTBEAT_SECONDS),
         )  # fmt: skip
+
+    def _read(self) -> None:
+        """What the launcher says, with times, so that its pipe is never full."""
+        assert self._process.stderr is not None
+        with (self._job.directory / "said").open("w") as said:
+            for line in self._process.stderr:
+                said.write(f"{time.monotonic():.3f} {line.decode()}")
+                said.flush()
 
     def _write_hosts(self) -> None:
         new = self._job.directory / "hosts.new"
@@ -92,7 +104,7 @@ class Soak:
 
     def _generation(self) -> Generation | None:
         """The latest one, once all its ranks have completed an operation."""
-        assert self._process.poll() is None, f"the job has ended: {self._process.communicate()}"
+        assert self._process.poll() is None, f"the job has ended: {self._said()}"
         notes = self._notes()
         if not notes:
             return None
@@ -114,6 +126,7 @@ class Soak:
     def go_on(self, seconds: float, pause: tuple[float, float]) -> None:
         deadline = time.monotonic() + seconds
         self._next(lambda g: g.size == FIRST, "the first generation")
+        self._look_at_the_launcher()
         while time.monotonic() < deadline:
             time.sleep(self._chance.uniform(*pause))
             generation = self._next(lambda g: True, "a generation")
@@ -124,7 +137,7 @@ class Soak:
         self._slots = FIRST
         self._write_hosts()
         self._next(lambda g: g.size == FIRST, "the last generation")
-        self._look_at_the_launcher(FIRST)
+        self._look_at_the_launcher()
         (self._job.directory / "enough").touch()
 
     def _victims(self, generation: Generation, number: int) -> list[int]:
@@ -168,18 +181,26 @@ class Soak:
         self._write_hosts()
         found = self._next(lambda g: g.size == new, f"{new} slots")
         self._say(f"slots: {generation.size} ranks, now {found.size}")
-        self._look_at_the_launcher(new)
 
-    def _look_at_the_launcher(self, size: int) -> None:
+    def _look_at_the_launcher(self) -> None:
+        """Descriptors and threads. It has some more while a newcomer or the hosts' script starts,
+        or while what has died is not reaped yet."""
         process = Path(f"/proc/{self._process.pid}")
-        found = [len(list((process / what).iterdir())) for what in ("fd", "task")]
-        self._launcher.append((size, found[0], found[1]))
+        looks = []
+        for _ in range(LOOKS):
+            looks.append([len(list((process / what).iterdir())) for what in ("fd", "task")])
+            time.sleep(0.01)
+        self._launcher.append(min(looks))
+
+    def _said(self) -> str:
+        return (self._job.directory / "said").read_text()[-3000:]
 
     # ---- what must be true
 
     def check(self) -> None:
-        out, err = self._process.communicate()
-        assert self._process.returncode == 0, err.decode()[-3000:]
+        self._process.wait()
+        self._reader.join()
+        assert self._process.returncode == 0, self._said()
         assert self._job.wait_until_gone(5.0) == []
         self._check_data()
         self._check_members()
@@ -214,10 +235,8 @@ class Soak:
         return (notes for notes in by_pid.values() if len(notes) >= ENOUGH_GENERATIONS)
 
     def _check_launcher(self) -> None:
-        *before, (size, descriptors, threads) = self._launcher
-        same = [look for look in before if look[0] == size]
-        for now, early in ((descriptors, [s[1] for s in same]), (threads, [s[2] for s in same])):
-            assert now <= max(early, default=now), self._launcher
+        first, last = self._launcher
+        assert last[0] <= first[0] and last[1] <= first[1], self._launcher
 
     def summary(self) -> str:
         head = f"{'':10} {'number':>6} {'p50':>8} {'p95':>8} {'max':>8}"
@@ -251,7 +270,7 @@ def main() -> None:
     finally:
         for process in job.started:
             process.send_signal(signal.SIGINT)
-            Path(folder, "stderr").write_bytes(process.communicate()[1])
+            process.wait()
     print(soak.summary())
     shutil.rmtree(folder)
 

@@ -22,7 +22,8 @@ DEATHS = {
     "        die()\n",
     "commit": "def prepare(state):\n"
     "    check = state.check_host_updates\n"
-    "    state.check_host_updates = lambda: die() if (MEMBER, state.steps) == (2, 5) else check()\n",
+    "    def dies(): die() if (MEMBER, state.steps) == (2, 5) else check()\n"
+    "    state.check_host_updates = dies\n",
     "init": "from hvdlite.job import membership\n"
     "arrive = membership.Member.arrive\n"
     "def dies(self):\n"

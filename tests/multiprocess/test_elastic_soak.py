@@ -8,7 +8,7 @@ from elastic_soak import Soak
 from launched import Job
 
 
-@pytest.mark.skipif(tier.TIER != "all", reason="the tier `all` runs it")
+@pytest.mark.full
 @pytest.mark.watchdog(120)
 def test_an_elastic_job_survives_all_that_happens_to_it(job: Job) -> None:
     said: list[str] = []

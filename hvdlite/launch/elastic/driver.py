@@ -332,6 +332,7 @@ class Driver(Watch):
             if process.group.fileno() != descriptor:
                 continue
             self.finish(member)
+            del self.stderr[member]
             process.group.close()
             del self._processes[member]
 
