@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import tier
 from elastic_faults import PYTHON, QUICKLY, generations, pid, program
 from launched import Job
 from waiting import wait_until
@@ -46,8 +47,8 @@ DEATHS = {
 }
 
 
-@pytest.mark.parametrize("end", ["step", "commit"])
-@pytest.mark.parametrize("where", DEATHS)
+@pytest.mark.parametrize("end", tier.one_of(["step", "commit"], "deaths end"))
+@pytest.mark.parametrize("where", tier.one_of(list(DEATHS), "deaths"))
 def test_survivors_go_on_wherever_a_rank_dies(job: Job, where: str, end: str) -> None:  # 3
     script = program(
         job, "def prepare(state): pass\n" + DEATHS[where], "prepare(state)", AGAIN_THREE, end
@@ -68,7 +69,7 @@ def happens(step):
 """
 
 
-@pytest.mark.parametrize("least", [1, 3])
+@pytest.mark.parametrize("least", tier.one_of([1, 3], "deaths of three"))
 def test_one_of_four_goes_on_or_waits_for_others(job: Job, least: int) -> None:  # 4
     """Race 4: the three die within a millisecond."""
     done_when = "hvd.size() == 4 and hvd.elastic.generation() > 1"
@@ -99,6 +100,7 @@ def _state(process: int) -> str:
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.costly
 def test_a_rank_that_is_frozen_for_a_moment_changes_nothing(job: Job) -> None:  # 10
     freezes = (
         "def happens(step):\n"
@@ -148,6 +150,7 @@ if MEMBER == 4:
 """
 
 
+@pytest.mark.costly
 def test_a_newcomer_that_reduces_before_run_has_an_error_of_its_own(job: Job) -> None:  # 21
     script = program(job, ASKS_TOO_EARLY, done=AGAIN_THREE)
     done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
@@ -211,6 +214,7 @@ def happens(step):
 """
 
 
+@pytest.mark.costly
 def test_a_rank_in_a_long_evaluation_is_waited_for_and_named(job: Job) -> None:  # 31
     script = program(
         job, EVALUATES, done=AGAIN_THREE, launcher="membership.TELL_OF_WAITING_SECONDS = 0.1"
@@ -231,6 +235,7 @@ def happens(step):
 """
 
 
+@pytest.mark.full
 def test_a_rank_that_never_comes_is_killed_and_replaced(job: Job) -> None:  # 31
     script = program(job, NEVER_COMES, done=AGAIN_THREE)
     stall = ("--stall-check-warning-time-seconds", "0.2")

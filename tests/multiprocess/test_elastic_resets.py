@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import tier
 from elastic_faults import PYTHON, QUICKLY, generations, pid, program
 from launched import Job, last_line
 from waiting import wait_until
@@ -32,6 +33,7 @@ def happens(step):
 """
 
 
+@pytest.mark.costly
 def test_a_survivor_that_dies_behind_its_report_is_not_waited_for(job: Job) -> None:  # race 5
     script = program(job, GATHERS, done="hvd.size() == 4 and hvd.elastic.generation() > 1")
     process = job.start("-np", "4", "--min-np", "1", *QUICKLY, PYTHON, script)
@@ -75,8 +77,8 @@ def prepare(state):
 """
 
 
-@pytest.mark.parametrize("end", ["step", "commit"])
-@pytest.mark.parametrize("moment", ["before", "between", "behind"])
+@pytest.mark.parametrize("end", tier.one_of(["step", "commit"], "hand-over's end"))
+@pytest.mark.parametrize("moment", tier.one_of(["before", "between", "behind"], "hand-over"))
 def test_a_source_may_die_while_it_hands_over(job: Job, moment: str, end: str) -> None:  # race 6
     before = f"MOMENT = {moment!r}\n{HANDS_OVER}"
     done_when = "hvd.size() == 3 and hvd.elastic.generation() > 3"
@@ -110,7 +112,7 @@ def happens(step):
 """
 
 
-@pytest.mark.parametrize("end", ["step", "commit"])
+@pytest.mark.parametrize("end", tier.one_of(["step", "commit"], "apart"))
 def test_survivors_that_are_a_step_apart_agree(job: Job, end: str) -> None:  # race 12
     script = program(job, APART.replace("END", end), done=AGAIN_THREE, end=end)
     done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
@@ -195,6 +197,7 @@ def members(rank):
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("most", [6, pytest.param(100, marks=pytest.mark.full)])
 @pytest.mark.watchdog(180)
 def test_forks_through_resets_do_no_harm(job: Job, most: int) -> None:  # race 17
@@ -229,7 +232,7 @@ PHASES = {
 }
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", tier.one_of(list(PHASES), "ctrl-c"))
 def test_ctrl_c_in_a_reset_ends_the_job(job: Job, phase: str) -> None:  # race 18
     before = "def prepare(state): pass\n" + PHASES[phase]
     script = program(job, before, "prepare(state)", done="False")
@@ -254,6 +257,7 @@ def happens(step):
 """
 
 
+@pytest.mark.costly
 def test_wall_clocks_decide_nothing(job: Job) -> None:  # race 19
     script = program(job, JUMPS + DIES, done=AGAIN_THREE, launcher=JUMPS)
     done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
@@ -263,6 +267,7 @@ def test_wall_clocks_decide_nothing(job: Job) -> None:  # race 19
     assert job.pids() == []
 
 
+@pytest.mark.costly
 def test_a_death_and_a_newcomer_at_one_boundary(job: Job, tmp_path: Path) -> None:  # race 9
     """Member 2 dies when the ranks have heard of a newcomer, before they agree on it."""
     hears = (
