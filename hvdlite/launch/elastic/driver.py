@@ -109,6 +109,7 @@ class Driver(Watch):
 
     def happened(self, descriptor: int, host: str, event: Event) -> None:
         if isinstance(event, Ended):
+            self._read_store()  # what it has said before its end: that its function has returned
             self.log(f"member {event.rank} ended with status {event.status}")
             words = self.stderr[event.rank].last_words.found()[0]
             line = words.decode("utf-8", "backslashreplace")
