@@ -119,6 +119,26 @@ def test_a_step_whose_reduction_fails_changes_nothing(monkeypatch: pytest.Monkey
     assert _equal(before, after) and state._standing().whole
 
 
+def test_buffers_are_put_back_into_those_that_a_step_has_assigned() -> None:
+    model, optimizer = _made()
+    state = hvd.elastic.TorchState(model, optimizer)
+    state.step()
+    model.add_module("later", torch.nn.BatchNorm1d(4))
+    _train(model, optimizer)
+    state.commit()  # the steps behind it keep the buffers of "later", too
+    state.step()
+    before = _numbers(model)
+    model[1].running_mean = torch.full((4,), 7.0)
+    _train(model, optimizer, update=False)
+    assert not _equal(before, _numbers(model))
+    state._settle(Part.KEEP, None, 3)
+    assert _equal(before, _numbers(model))
+    state.step()
+    model[1].running_mean.add_(1)
+    state._settle(Part.KEEP, None, 4)
+    assert _equal(before, _numbers(model))
+
+
 def test_a_model_that_is_assigned_takes_the_place_of_the_old_one() -> None:
     model, optimizer = _made()
     state = hvd.elastic.TorchState(model, optimizer)
