@@ -137,10 +137,6 @@ def test_spares_have_slots_beyond_the_ranks() -> None:
             "hvdliterun itself starts the ranks of an elastic job",
         ),
         (
-            ("-np", "2", "--min-np", "1", "--torch-env"),
-            "--torch-env is not there yet for elastic jobs",
-        ),
-        (
             ("-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "9", "1"),
             "MIN is more than MAX",
         ),
