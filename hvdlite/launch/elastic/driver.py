@@ -97,6 +97,7 @@ class Driver(Watch):
 
     def happened(self, descriptor: int, host: str, event: Event) -> None:
         if isinstance(event, Ended):
+            self._read_store()  # what it has said before its end: that its function has returned
             self.log(f"member {event.rank} ended with status {event.status}")
             words = self.stderr[event.rank].last_words.found()[0]
             line = words.decode("utf-8", "backslashreplace")
@@ -356,6 +357,7 @@ class Driver(Watch):
         self._around.streams.close(member)
         self._agents.close_one(member)
         self._processes.pop(member, None)
+        self.stderr.pop(member, None)
 
     def close(self) -> None:
         super().close()
