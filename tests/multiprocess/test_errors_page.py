@@ -61,7 +61,7 @@ NOT_PROVOKED = {
     "test_elastic_horovods_names",
     "this job is not elastic, and ends with its first rank that fails: …": "see "
     "test_elastic_horovods_names",
-    "the next generation waits for ….": "see test_elastic_rules",
+    "the next generation waits for ….": "see test_elastic_horovods_names",
     "hvdliterun: …. No member is left that has the state of the training.": "see test_elastic",
     "hvdliterun: …. That is the program's fault, or its data's: … members in a row have ended so "
     "at one position.": "see test_elastic",

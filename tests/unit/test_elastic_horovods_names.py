@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elastic_job import running
 from machine import within
 
 from hvdlite import compat
@@ -23,7 +24,7 @@ from hvdlite.elastic.horovod_names import (
 from hvdlite.elastic.notifications import Repeated
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt, MismatchError
 from hvdlite.launch import cli, task
-from hvdlite.launch.elastic.events import End
+from hvdlite.launch.elastic.events import End, Say
 from hvdlite.launch.elastic.function import ElasticDelivery
 from hvdlite.launch.elastic.surroundings import ElasticVerdict
 from hvdlite.launch.elastic.wish import Wish
@@ -391,3 +392,10 @@ def test_results_are_those_of_the_first_ranks_of_the_last_generation() -> None:
     assert _results((), all_four, 3) == ["a", "b", "c"]  # a function without init()
     with pytest.raises(RuntimeError, match="has returned on 1 ranks, and 2 results are wanted"):
         _results((1, 2), {2: "b"}, 2)
+
+
+def test_a_member_that_a_generation_waits_for_is_named() -> None:
+    job = running("a:2").report(1)
+    assert [said.text for said in job.hear(after=61.0).all(Say)] == [
+        "the next generation waits for member 2 on a."
+    ]
