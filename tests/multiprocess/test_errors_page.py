@@ -51,6 +51,26 @@ ROWS = _rows()
 NOT_PROVOKED = {
     "host … was lost: …": "see test_ssh and test_elastic_networks",
     "host … is put out of the job: …": "see test_elastic_networks",
+    "generation … has ended, because hvdliterun has lost …": "see test_elastic_ranks",
+    "hvdlite: the job goes on without this process (member …): generation … does not name "
+    "it.": "see test_elastic_ranks",
+    "hvdlite: this process leaves the job, as hvdliterun has asked it to.": "see test_elastic",
+    "This process has joined a job that trains already, and the other ranks take part in no "
+    "operation before the function under @hvd.elastic.run.": "see test_elastic_ranks",
+    "init(comm=..., rank=..., size=...) is not allowed in an elastic job": "see "
+    "test_elastic_horovods_names",
+    "this job is not elastic, and ends with its first rank that fails: …": "see "
+    "test_elastic_horovods_names",
+    "the next generation waits for ….": "see test_elastic_horovods_names",
+    "hvdliterun: …. No member is left that has the state of the training.": "see test_elastic",
+    "hvdliterun: …. That is the program's fault, or its data's: … members in a row have ended so "
+    "at one position.": "see test_elastic",
+    "Horovod was shutdown because number of resets during elastic job exceeded limit: …": "see "
+    "test_elastic",
+    "for … s there were only … of the … processes that the job needs; its hosts have … "
+    "slots.": "see test_elastic",
+    "the function has returned on … ranks, and … results are wanted (min_num_proc)": "see "
+    "test_elastic_horovods_names",
     "some settings have to be equal on all ranks, but rank … has … and rank … "
     "has …": "see test_settings_that_must_be_equal_are_compared",
     "the ranks run different releases of hvdlite: …": "see "

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from elastic_job import running
 from machine import within
 
 from hvdlite import compat
-from hvdlite.elastic import ObjectState, State
+from hvdlite.elastic import ObjectState, State, loop
 from hvdlite.elastic.horovod_names import (
     HostUpdateResult,
     WorkerNotificationManager,
@@ -21,7 +23,10 @@ from hvdlite.elastic.horovod_names import (
 )
 from hvdlite.elastic.notifications import Repeated
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt, MismatchError
-from hvdlite.launch import cli
+from hvdlite.launch import cli, task
+from hvdlite.launch.elastic.events import End, Say
+from hvdlite.launch.elastic.function import ElasticDelivery
+from hvdlite.launch.elastic.surroundings import ElasticVerdict
 from hvdlite.launch.elastic.wish import Wish
 from hvdlite.rendezvous.roll import Part
 
@@ -330,3 +335,67 @@ def test_what_a_reset_callback_changes_stays(part: Part, steps: bool) -> None:
     assert (state.rate, state.batch) == (0.2, 1)
     state._settle(Part.KEEP, None, 1)
     assert state.rate == 0.2
+
+
+# ---- sentences
+
+
+def test_init_of_an_elastic_job_takes_no_numbers() -> None:
+    from hvdlite.job.arrival import _arrive_as_member
+    from hvdlite.launch.environment import Asked
+
+    for comm, asked in (([0], Asked()), (None, Asked(rank=0, size=1))):
+        with pytest.raises(ValueError, match="is not allowed in an elastic job"):
+            _arrive_as_member(comm, asked)
+
+
+def test_run_says_once_that_a_job_of_several_ranks_is_not_elastic(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, value in (("is_initialized", True), ("size", 2), ("rank", 0)):
+        monkeypatch.setattr(loop.basics, name, lambda value=value: value)
+    loop.run(lambda state: None)(Own())
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "this job is not elastic, and ends with its first rank that fails"
+    ]
+
+
+class FakeStore:
+    """`results`: by member."""
+
+    def __init__(self, results: dict[int, object]) -> None:
+        self._values = {}
+        for member, result in results.items():
+            self._values[task.result_key(member)] = b"1"
+            self._values[f"{task.result_key(member)}/0"] = pickle.dumps(result)
+
+    def get(self, key: str, timeout: float | None = None) -> bytes:
+        if key not in self._values:
+            raise TimeoutError(key)
+        return self._values[key]
+
+    def delete(self, key: str) -> None:
+        pass
+
+
+def _results(ranks: tuple[int, ...], results: dict[int, object], least: int) -> list[Any]:
+    verdict = ElasticVerdict(dict.fromkeys(range(1, 5), "here"), end=End(0), ranks=ranks)
+    delivery = ElasticDelivery(b"", verdict, least, ["python"])
+    store: Any = FakeStore(results)
+    return delivery.collect(store)
+
+
+def test_results_are_those_of_the_first_ranks_of_the_last_generation() -> None:
+    all_four = {1: "a", 2: "b", 3: "c", 4: "d"}
+    assert _results((3, 1, 4), all_four, 2) == ["c", "a"]
+    assert _results((3, 4), {1: "a", 4: "d"}, 2) == ["d", "a"]  # 3 has died, 1 was done before
+    assert _results((), all_four, 3) == ["a", "b", "c"]  # a function without init()
+    with pytest.raises(RuntimeError, match="has returned on 1 ranks, and 2 results are wanted"):
+        _results((1, 2), {2: "b"}, 2)
+
+
+def test_a_member_that_a_generation_waits_for_is_named() -> None:
+    job = running("a:2").report(1)
+    assert [said.text for said in job.hear(after=61.0).all(Say)] == [
+        "the next generation waits for member 2 on a."
+    ]
