@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "J5",
         "hvdlite/jax/gradients.py",
-        "    if not process_set.included():\n        return list(gradients)\n",
+        "    if not options.takes_part():\n        return list(gradients)\n",
         "",
         "ranks outside the process set cannot train",
         (_J + "training.ranks_outside_the_process_set_train_alone",),

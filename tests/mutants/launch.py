@@ -232,8 +232,8 @@ MUTANTS = (
     Mutant(
         "H8",
         _PLAN,
-        '_OUTER = ("HVDLITE_SECRET", "HVDLITE_SECRET_FD", "HVDLITE_RENDEZVOUS")',
-        '_OUTER = ("HVDLITE_SECRET", "HVDLITE_RENDEZVOUS")',
+        '"HVDLITE_SECRET", "HVDLITE_SECRET_FD", "HVDLITE_RENDEZVOUS", ',
+        '"HVDLITE_SECRET", "HVDLITE_RENDEZVOUS", ',
         "a job within a job inherits the outer one's secret",
         (
             "tests/unit/test_launch_plan.py::test_a_job_within_a_job_does_not_inherit_the_outer_ones_secret",

@@ -135,6 +135,6 @@ def test_batch_systems_say_which_hosts_a_job_has(
 def test_what_a_batch_system_says_must_make_sense() -> None:
     with pytest.raises(ValueError, match="expected a count after every host"):
         from_environment({"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "a 2 b"}, FILES.__getitem__)
-    with pytest.raises(ValueError, match=r"has 2 nodes, but SLURM_TASKS_PER_NODE=1 speaks of 1"):
+    with pytest.raises(ValueError, match=r"SLURM_TASKS_PER_NODE=1 has counts for 1"):
         slurm = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_TASKS_PER_NODE": "1"}
         from_environment(slurm, FILES.__getitem__)
