@@ -37,6 +37,8 @@ FROM_COMMIT = (COMMIT, ALL)
 GTEST = "/usr/include/gtest/gtest.h"
 
 SUITES = (
+    # 2,000 random histories of an elastic job, and a million in the tier `all`: 16 minutes there.
+    Suite("elastic histories", EVERYWHERE, 10, ("unit/test_elastic_random.py",), limit=7200.0),
     Suite(
         "unit", EVERYWHERE, 60, ("unit/test_*.py", "architecture/test_*.py", "drop_in/test_*.py"),
     ),
