@@ -5,7 +5,6 @@ The script runs in a thread of its own, so it may hang. `discovery` decides what
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import os
 import signal
@@ -13,6 +12,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
+from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.elastic.discovery import MOST_BYTES, Answer, Answers
 from hvdlite.launch.hosts import Host
 
@@ -21,37 +21,24 @@ PERIOD_SECONDS = 1.0
 LIMIT_SECONDS = 30.0
 
 
-class Scout:
-    """Runs the script again and again until close(). `take()` gives what is new."""
+class Scout(Mailbox[Answer]):
+    """Runs the script again and again until close(). `take()` gives the answers that name other hosts
+    than before, or tell of trouble."""
 
     def __init__(self, script: str, slots_per_host: int) -> None:
+        super().__init__()
         self._script = script
         self._answers = Answers(slots_per_host)
-        self._found: collections.deque[Answer] = collections.deque()
-        self._news, self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._closing = threading.Event()
         self._running: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._run, name="hvd-discovery", daemon=True)
         self._thread.start()
 
-    def fileno(self) -> int:
-        return self._news
-
-    def take(self) -> list[Answer]:
-        """Answers that name other hosts than before, or tell of trouble, in their order."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._news, 4096)
-        found = []
-        while self._found:
-            found.append(self._found.popleft())
-        return found
-
     def close(self) -> None:
         self._closing.set()
         self._kill(self._running)
         self._thread.join()
-        os.close(self._news)
-        os.close(self._bell)
+        super().close()
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -59,8 +46,7 @@ class Scout:
             if self._closing.is_set():
                 return
             if answer.hosts is not None or answer.trouble:
-                self._found.append(answer)
-                os.write(self._bell, b"d")
+                self.put(answer)
             self._closing.wait(PERIOD_SECONDS)
 
     def _ask(self) -> Answer:
