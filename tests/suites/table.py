@@ -88,7 +88,7 @@ SUITES = (
         for sanitizer in ("thread", "address")
     ),
     Suite(
-        "fuzz", (ALL,), 400, command=("scripts/fuzz", "45"), cores=2.0,
+        "fuzz", (ALL,), 470, command=("scripts/fuzz", "45"), cores=2.0,
         needs="/usr/bin/clang++-14", package="clang-14 libclang-rt-14-dev",
     ),
     Suite(

@@ -22,8 +22,8 @@ LIMIT_SECONDS = 30.0
 
 
 class Scout(Mailbox[Answer]):
-    """Runs the script again and again until close(). `take()` gives the answers that name other hosts
-    than before, or tell of trouble."""
+    """Runs the script again and again until close(). `take()` gives the answers that name other
+    hosts than before, or tell of trouble."""
 
     def __init__(self, script: str, slots_per_host: int) -> None:
         super().__init__()
