@@ -13,7 +13,7 @@ import numpy as np
 from hvdlite.arrays.objects import broadcast_object
 from hvdlite.arrays.ops import allreduce
 from hvdlite.base.ops import Max
-from hvdlite.elastic import news
+from hvdlite.elastic import description, news
 from hvdlite.elastic.cursor import Cursor
 from hvdlite.elastic.handlers import (
     CursorHandler,
@@ -24,6 +24,7 @@ from hvdlite.elastic.handlers import (
 from hvdlite.elastic.marks import Marks, Pace
 from hvdlite.exceptions import HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
+from hvdlite.rendezvous.likeness import Pairs
 from hvdlite.rendezvous.roll import News, Part
 
 _REMOVED, _ADDED = 1, 2  # Horovod's HostUpdateResult
@@ -211,6 +212,13 @@ class ObjectState(State):
         self._keep()
         marks.whole = True
         marks.go_on()
+
+    def _described(self) -> tuple[Pairs, Pairs]:
+        """What the driver compares with the other members' states."""
+        whole = self._marks.whole
+        return description.alike(self._handlers), (
+            description.fingerprints(self._handlers) if whole else ()
+        )
 
     def _at_boundary(self) -> None:
         super()._at_boundary()

@@ -18,6 +18,7 @@ from hvdlite.launch import job, output, plan
 from hvdlite.launch.console import Console
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.crew import Policy
+from hvdlite.launch.elastic.inbox import Inbox
 from hvdlite.launch.elastic.membership import Membership
 from hvdlite.launch.elastic.scout import Fixed, Scout
 from hvdlite.launch.hosts import Host
@@ -30,9 +31,6 @@ from hvdlite.rendezvous.server import StoreServer
 from hvdlite.rendezvous.watched import Watched
 
 PREFIX = "elastic/"
-# Lines about reports that are refused: a member that sends rubbish must not fill the log.
-_MOST_REFUSALS = 5
-_TOKEN_BYTES = 32
 
 
 @dataclass
@@ -71,7 +69,6 @@ class Surroundings:
 class Process:
     """A member's process, and the guardian that watches it."""
 
-    token: bytes
     group: local.Ranks
     streams: Mapping[str, output.Stream]
 
@@ -92,7 +89,7 @@ class Driver(Watch):
         self._watched = watched
         self._source = source
         self._processes: dict[int, Process] = {}
-        self._refusals = 0
+        self._inbox = Inbox(around.console.say)
         self._stopping = False
         self._waiting: list[events.Event] = []  # that came while actions were done
         self._busy = False
@@ -179,34 +176,7 @@ class Driver(Watch):
         )
 
     def _read_store(self) -> None:
-        found = [self._event(key, value) for key, value in self._watched.take()]
-        self._handle([event for event in found if event is not None])
-
-    def _event(self, key: str, value: bytes) -> events.Event | None:
-        what, _, rest = key.partition("/")
-        words = rest.split("/")
-        if what not in ("report", "in", "trains", "done") or not all(map(str.isdecimal, words)):
-            return None
-        numbers = [int(word) for word in words]
-        if len(numbers) != (2 if what in ("report", "in") else 1):
-            return None
-        member = numbers[-1]
-        if what == "report":
-            return self._report(numbers[0], member, value)
-        if what == "in":
-            return events.Entered(member, numbers[0])
-        return events.Trains(member) if what == "trains" else events.Returned(member)
-
-    def _report(self, generation: int, member: int, value: bytes) -> events.Event | None:
-        try:
-            token = self._processes[member].token
-            return events.Reported(roll.decode_report(value, token, member, generation))
-        except (KeyError, roll.Refused) as error:
-            self._refusals += 1
-            if self._refusals <= _MOST_REFUSALS:
-                why = f"{error}" if isinstance(error, roll.Refused) else "there is no such member"
-                self._around.console.say(f"a report for member {member} is refused: {why}.")
-            return None
+        self._handle(self._inbox.read(self._watched.take(), time.monotonic()))
 
     def _handle(self, batch: Sequence[events.Event]) -> None:
         """What an action itself leads to is an event after those of this batch."""
@@ -278,12 +248,11 @@ class Driver(Watch):
             place.cross_rank,
             place.cross_size,
         )
-        token = secrets.token_bytes(_TOKEN_BYTES)
         own = {
             **plan.rank_environment(slot, several_hosts=place.local_size < place.size),
             "HVDLITE_MEMBER": str(member),
             "HVDLITE_SLOT": str(action.slot),
-            "HVDLITE_MEMBER_TOKEN": token.hex(),
+            "HVDLITE_MEMBER_TOKEN": self._inbox.new_token(member).hex(),
             "HVDLITE_MEMBER_MEETS": str(int(action.meets)),
         }
         try:
@@ -299,7 +268,7 @@ class Driver(Watch):
             reason = f"cannot start a process: {error.strerror or error}"
             return self._handle([events.StartFailed(member, reason)])
         self.log(f"member {member} starts in slot {action.slot} of {action.host}")
-        self._processes[member] = Process(token, group, streams)
+        self._processes[member] = Process(group, streams)
         self._verdict.hosts = {**self._verdict.hosts, member: action.host}
         for name, stream in streams.items():
             self.streams[member, name] = stream
