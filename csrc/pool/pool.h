@@ -34,7 +34,8 @@ class Pool {
   Status opened() EXCLUDES(mutex_);
   // See Segment::Expect; also for segments to come.
   void Expect(size_t bytes, int64_t gradients) EXCLUDES(mutex_);
-  // Blocks are handed out only where inside() != outside. Null: everywhere.
+  // Blocks are handed out only where inside() != outside. Null: everywhere. The value tells one
+  // backward pass from another.
   void Gate(int (*inside)(), int outside);
   // Whether blocks are handed out at all. They can be freed in any case.
   void Arm(bool on) { armed_.store(on, std::memory_order_release); }
@@ -67,6 +68,8 @@ class Pool {
   // Releases what can be. A place without a segment; kPlaces: none.
   size_t FreePlace() REQUIRES(mutex_);
   Segment* At(const void* memory) const;
+  // Whether this thread may have blocks, and for which pass.
+  bool IsInside(int* pass) const;
 
   const size_t segment_bytes_;
   Mutex mutex_;

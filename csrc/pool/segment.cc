@@ -119,24 +119,25 @@ bool Segment::Make(size_t bytes, uint32_t* page) {
   return true;
 }
 
-void* Segment::HandOut(Class* its, uint32_t page) {
+void* Segment::HandOut(Class* its, uint32_t page, int pass) {
   owner_[page].store(its->number | kLive, kRelaxed);
   its->hits.fetch_add(1, kRelaxed);
+  its->habit.Served(pass, page);
   live_.fetch_add(1, kRelaxed);
   return base_ + size_t{page} * PageBytes();
 }
 
-void* Segment::Take(size_t bytes) {
+void* Segment::Take(size_t bytes, int pass) {
   Class* const its = Find(bytes);
   if (its == nullptr) return nullptr;
   bool more = false;
   {
     MutexLock lock(its->mutex);
-    if (retired()) return nullptr;
+    if (retired() || !its->habit.Wants(pass)) return nullptr;
     if (!its->free.empty()) {
       const uint32_t page = its->free.back();
       its->free.pop_back();
-      return HandOut(its, page);
+      return HandOut(its, page, pass);
     }
     more = its->made < static_cast<size_t>(its->expected * kBlocksPerGradient);
     if (more) {
@@ -151,13 +152,13 @@ void* Segment::Take(size_t bytes) {
   errno = error;
   if (more) making_.fetch_sub(1);
   MutexLock lock(its->mutex);
-  if (made && !retired()) return HandOut(its, page);
+  if (made && !retired()) return HandOut(its, page, pass);
   if (more) --its->made;
   its->misses.fetch_add(1, kRelaxed);
   return nullptr;
 }
 
-bool Segment::Give(void* block) {
+bool Segment::Give(void* block, int pass) {
   const auto at = static_cast<size_t>(static_cast<char*>(block) - base_);
   std::atomic<uint16_t>& owner = owner_[at / PageBytes()];
   const uint16_t found = owner.load(kRelaxed);
@@ -166,9 +167,18 @@ bool Segment::Give(void* block) {
   MutexLock lock(its->mutex);
   if ((owner.load(kRelaxed) & kLive) == 0) return false;
   owner.store(its->number, kRelaxed);
-  its->free.push_back(static_cast<uint32_t>(at / PageBytes()));
+  const auto page = static_cast<uint32_t>(at / PageBytes());
+  its->free.push_back(page);
+  its->habit.Freed(pass, page);
   live_.fetch_sub(1, kRelaxed);
   return true;
+}
+
+void Segment::Missed(size_t bytes) {
+  Class* const its = Find(bytes);
+  if (its == nullptr) return;
+  MutexLock lock(its->mutex);
+  its->habit.Missed();
 }
 
 size_t Segment::SizeOf(const void* block) const {

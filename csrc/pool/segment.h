@@ -28,6 +28,7 @@
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "pool/habit.h"
 
 namespace hvdlite::pool {
 
@@ -57,10 +58,13 @@ class Segment {
   void Limit(size_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
 
   bool Serves(size_t bytes) const { return Find(bytes) != nullptr; }
-  // Of exactly this size; null: there is none.
-  void* Take(size_t bytes);
+  // Of exactly this size; null: there is none, or the request is one that its backward pass frees
+  // (habit.h). `pass`: the one that runs in this thread.
+  void* Take(size_t bytes, int pass = Habit::kNoPass);
   // False: no allocated block begins there.
-  bool Give(void* block);
+  bool Give(void* block, int pass = Habit::kNoPass);
+  // A gradient of this size lies elsewhere.
+  void Missed(size_t bytes);
   // The size of the block that begins there; 0: none does.
   size_t SizeOf(const void* block) const;
 
@@ -97,6 +101,7 @@ class Segment {
     int64_t expected GUARDED_BY(mutex) = 0;
     size_t made GUARDED_BY(mutex) = 0;
     std::vector<uint32_t> free GUARDED_BY(mutex);  // numbers of pages
+    Habit habit GUARDED_BY(mutex);
     std::atomic<uint64_t> hits{0}, misses{0};
   };
 
@@ -104,7 +109,7 @@ class Segment {
   static size_t Hash(size_t bytes) { return bytes * 0x9E3779B97F4A7C15ull >> 54; }
   Class* Find(size_t bytes) const;
   Class* FindOrAdd(size_t bytes) REQUIRES(classes_mutex_);
-  void* HandOut(Class* its, uint32_t page) REQUIRES(its->mutex);
+  void* HandOut(Class* its, uint32_t page, int pass) REQUIRES(its->mutex);
   // A new block's first page, populated; false: there is no memory, or none allowed.
   bool Make(size_t bytes, uint32_t* page);
   // Whether so many bytes more are within the limit; counts them if so.

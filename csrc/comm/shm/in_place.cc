@@ -86,6 +86,7 @@ class InPlace final : public Work {
       const bool in_place = piece.input == piece.output && piece.count > 0;
       mine[i] = in_place ? shared_.peers->OffsetOf(piece.output, BytesOf(piece)) : -1;
       lent_ |= mine[i] >= 0;
+      if (in_place && mine[i] < 0) shared_.peers->Missed(BytesOf(piece));
     }
     memcpy(region_->Slot(region_->me(), step_), mine, batch_.pieces.size() * sizeof(int64_t));
     region_->Post(Flag::kIn, step_ + 1);

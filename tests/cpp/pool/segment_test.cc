@@ -65,6 +65,25 @@ TEST(PoolSegment, small_sizes_are_not_served) {
   EXPECT_TRUE(segment->Serves(kSmallestBlock));
 }
 
+TEST(PoolSegment, a_request_that_its_pass_frees_is_left_to_the_c_library_from_the_third_pass_on) {
+  const auto segment = Make(2);
+  void* gradient = nullptr;
+  for (int pass = 1; pass <= 4; ++pass) {
+    void* const temporary = segment->Take(kSize, pass);
+    EXPECT_EQ(temporary == nullptr, pass > 2) << pass;
+    if (gradient != nullptr) segment->Give(gradient);
+    gradient = segment->Take(kSize, pass);
+    EXPECT_NE(gradient, nullptr) << pass;
+    if (temporary != nullptr) segment->Give(temporary, pass);
+  }
+  EXPECT_EQ(segment->stats().misses, 0u);
+  segment->Give(gradient);
+  segment->Missed(kSize);
+  void* const again = segment->Take(kSize, 5);
+  EXPECT_NE(again, nullptr);
+  segment->Give(again);
+}
+
 TEST(PoolSegment, the_block_freed_last_is_used_first) {
   const auto segment = Make();
   void* const one = segment->Take(kSize);
