@@ -22,6 +22,7 @@ from hvdlite.elastic.handlers import (
     has_state_dict,
 )
 from hvdlite.elastic.marks import Marks, Pace
+from hvdlite.elastic.randomness import OF_NUMPY, OF_PYTHON, Generator, RandomStates
 from hvdlite.exceptions import HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
 from hvdlite.rendezvous.likeness import Pairs
@@ -146,6 +147,7 @@ class ObjectState(State):
                 self._handlers[name] = handler
         self._attributes = tuple(name for name in kwargs if name not in self._handlers)
         self._pace = Pace()
+        self._random = RandomStates(self._generators())
         self._copy: dict[str, Any] = {}
         self._kept: dict[str, Any] = {}
         self._copies_always = False  # in step()
@@ -166,6 +168,7 @@ class ObjectState(State):
 
     def restore(self) -> None:
         """Goes back to the last copy."""
+        self._random.restore()
         self._set(self._copy)
         for handler in self._handlers.values():
             handler.restore()
@@ -231,6 +234,10 @@ class ObjectState(State):
             return CursorHandler(value)
         return StateDictHandler(value) if has_state_dict(value) else None
 
+    def _generators(self) -> Sequence[Generator]:
+        """Of the random numbers that a step draws."""
+        return OF_PYTHON, OF_NUMPY
+
     def _guard(self, handlers: Iterable[StateHandler]) -> None:
         """From now on, what these handlers guard tears the state before it changes."""
         if not all([handler.guard(self._marks.tear) for handler in handlers]):
@@ -246,6 +253,8 @@ class ObjectState(State):
     def _make_copy(self) -> None:
         for handler in self._handlers.values():
             handler.save()
+        if self._marks.steps:
+            self._random.save()
         self._copy = copy.deepcopy(self._values())
         self._marks.copied()
 
@@ -254,9 +263,11 @@ class ObjectState(State):
         if self._marks.steps:
             for handler in self._handlers.values():
                 handler.keep()
+            self._random.keep()
             self._kept = copy.deepcopy(self._values())
 
     def _put_back_kept(self) -> None:
+        self._random.put_back()
         self._set(self._kept)
         for handler in self._handlers.values():
             handler.put_back()

@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
+from hvdlite.rendezvous import fields
 from hvdlite.rendezvous import roll as documents
 from hvdlite.rendezvous.roll import (
     Accusation,
@@ -39,7 +40,7 @@ MEMBER, GENERATION = 7, 3
 REPORT = Report(
     MEMBER, GENERATION, position=1200, whole=True, copy=1100, broken=True,
     accused=(Accusation(4, Cause.SILENCE), Accusation(5, Cause.CLOSED)),
-    fingerprints=(("layer.weight", "a1"), ("größe", "b2")),
+    alike=(("layer.weight", "float32[3]"),), fingerprints=(("layer.weight", "a1"), ("größe", "b2")),
 )  # fmt: skip
 NEWS = News(
     9, GENERATION, broken=True, lost=(4,), ready=(8, 9), leaving=(Leaving(5, 29.5, "SIGTERM"),),
@@ -154,6 +155,9 @@ def changed(rng: random.Random, data: bytes) -> bytes:
 # Which lines of the decoder an input reaches.
 
 
+DECODERS = (documents.__file__, fields.__file__)
+
+
 class Paths:
     """Pairs of lines of the decoder, one behind the other, that any input has reached."""
 
@@ -173,14 +177,15 @@ class Paths:
         return self._new
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self._at if frame.f_code.co_filename == documents.__file__ else None
+        return self._at if frame.f_code.co_filename in DECODERS else None
 
     def _at(self, frame: FrameType, event: str, argument: Any) -> Any:
-        pair = self._line, frame.f_lineno
+        line = hash((frame.f_code.co_filename, frame.f_lineno))
+        pair = self._line, line
         if pair not in self.known:
             self.known.add(pair)
             self._new = True
-        self._line = frame.f_lineno
+        self._line = line
         return self._at
 
 

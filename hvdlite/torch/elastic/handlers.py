@@ -78,7 +78,7 @@ class OptimizerStateHandler(StateHandler):
         """Of what the optimizer knows of each parameter. With Adasum that is the rank's own."""
         if isinstance(self.value, DistributedAdasum):
             return {}
-        found = {}
+        found: dict[str, str] = {}
         parameters = [p for group in self.value.param_groups for p in group["params"]]
         for number, parameter in enumerate(parameters):
             known = self.value.state.get(parameter, {})
