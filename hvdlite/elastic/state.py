@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import queue
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +29,7 @@ from hvdlite.job import basics, membership
 from hvdlite.rendezvous.likeness import Pairs
 from hvdlite.rendezvous.roll import News, Part
 
+_log = logging.getLogger("hvdlite")
 _REMOVED, _ADDED = 1, 2  # Horovod's HostUpdateResult
 
 
@@ -251,12 +253,26 @@ class ObjectState(State):
         return {name: getattr(self, name) for name in self._attributes}
 
     def _make_copy(self) -> None:
-        for handler in self._handlers.values():
-            handler.save()
-        if self._marks.steps:
-            self._random.save()
-        self._copy = copy.deepcopy(self._values())
-        self._marks.copied()
+        """Without memory for a copy the job goes on, and cannot go back to one."""
+        try:
+            for handler in self._handlers.values():
+                handler.save()
+            if self._marks.steps:
+                self._random.save()
+            self._copy = copy.deepcopy(self._values())
+        except Exception as error:
+            if not self._is_out_of_memory(error):
+                raise
+            self._marks.copy = None  # what was there may be half of this one
+            _log.warning(
+                "there is no memory for a copy of the state, so the job cannot go back to this "
+                "commit if a step fails in the middle on all ranks: %s", error,
+            )  # fmt: skip
+        else:
+            self._marks.copied()
+
+    def _is_out_of_memory(self, error: Exception) -> bool:
+        return isinstance(error, MemoryError)
 
     def _keep(self) -> None:
         """Notes what a failed step would spoil, and what no optimizer's hook protects."""

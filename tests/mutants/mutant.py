@@ -13,6 +13,7 @@ LISTS = (
     "engine",
     "transport",
     "launch",
+    "elastic",
     "rendezvous",
     "torch",
     "tensorflow",

@@ -13,6 +13,7 @@ from elastic_job import Job, running
 from hvdlite import elastic
 from hvdlite.elastic import description
 from hvdlite.elastic.handlers import StateHandler
+from hvdlite.job.membership import Standing
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.inbox import Inbox
 from hvdlite.rendezvous import roll
@@ -190,3 +191,17 @@ def test_a_program_that_commits_keeps_its_random_numbers() -> None:
     first = random.random()
     state._settle(Part.RESTORE, None, 1)
     assert random.random() != first
+
+
+def test_without_memory_for_a_copy_the_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    class Big:
+        def __deepcopy__(self, memo: object) -> None:
+            raise MemoryError("no room")
+
+    state = elastic.ObjectState(lambda value: value, lambda: 0, epoch=0)
+    state.epoch = Big()
+    state.commit()
+    assert state._marks.standing() == Standing(1, False, None) and "no room" in caplog.text
+    state.epoch = 3
+    state.commit()
+    assert state._marks.copy == 2

@@ -63,3 +63,32 @@ def test_a_step_that_is_done_again_draws_the_same_random_numbers() -> None:
     first = torch.rand(3)
     state._settle(Part.KEEP, None, 1)
     assert torch.equal(torch.rand(3), first)
+
+
+def test_without_memory_for_a_copy_the_job_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = _state()
+    assert state._marks.copy is not None
+
+    def empty(*_: object, **__: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 B")
+
+    state.model = torch.nn.Linear(100, 100)  # the buffers of the copy are too small now
+    monkeypatch.setattr(torch, "empty", empty)
+    state.commit()
+    assert state._marks.copy is None and "no memory for a copy of the state" in caplog.text
+    monkeypatch.undo()
+    state.commit()
+    assert state._marks.copy == state._marks.position
+
+
+def test_another_error_in_a_copy_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = _state()
+
+    def save() -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(state._handlers["model"], "save", save)
+    with pytest.raises(RuntimeError, match="a bug"):
+        state.commit()

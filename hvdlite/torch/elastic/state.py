@@ -80,6 +80,12 @@ class TorchState(ObjectState):
     def _generators(self) -> Sequence[Generator]:
         return [*super()._generators(), Generator(_random_states, _set_random_states)]
 
+    def _is_out_of_memory(self, error: Exception) -> bool:
+        """On the host torch raises RuntimeError, and says so."""
+        words = ("out of memory", "can't allocate memory", "not enough memory")
+        torchs = isinstance(error, RuntimeError) and any(said in str(error) for said in words)
+        return torchs or super()._is_out_of_memory(error)
+
     def _handler_of(self, value: Any) -> StateHandler | None:
         found = next((handler for kind, handler in _registry if isinstance(value, kind)), None)
         return found(value) if found else super()._handler_of(value)

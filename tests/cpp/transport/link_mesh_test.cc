@@ -218,6 +218,7 @@ TEST(LinkMesh, AddressesThatLeadElsewhereCostLittle) {
   ConnectAll(&hosts, peers);
   EXPECT_LT(MonotonicNow() - begin, kPatience / 3);
   ExpectLinksLeadWhereTheySay(&hosts);
+  for (const Host& host : hosts) EXPECT_EQ(host.listener->parked(), 0u) << "one meant for another";
 }
 
 // Throws bytes at a door until told to stop.
