@@ -14,6 +14,10 @@ from hvdlite.rendezvous.server import StoreServer
 
 PROGRAM = """
 def count():
+    # The thread in which init() has waited is gone for Python before it is gone for the kernel.
+    end = time.monotonic() + within(5)
+    while len(os.listdir("/proc/self/task")) > before + 2 and time.monotonic() < end:
+        time.sleep(0.002)  # poll
     tasks = os.listdir("/proc/self/task")
     names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in tasks]
     links = []

@@ -110,8 +110,6 @@ class SamplerStateHandler(StateDictHandler):
 def _form(value: Any) -> str:
     if not isinstance(value, torch.Tensor):
         return type(value).__name__
-    if torch.nn.parameter.is_lazy(value):
-        return "a tensor without a shape yet"
     return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 
@@ -119,11 +117,7 @@ def _is_replicated(parameter: torch.Tensor) -> bool:
     """Whether all ranks update it to the same bits. On a GPU, sparse gradients are added in any
     order."""
     sparse = parameter.grad is not None and parameter.grad.layout != torch.strided
-    return (
-        parameter.layout == torch.strided
-        and not torch.nn.parameter.is_lazy(parameter)
-        and (not sparse)
-    )
+    return parameter.layout == torch.strided and not sparse
 
 
 def _fingerprint(name: str, value: torch.Tensor) -> tuple[str, str]:
