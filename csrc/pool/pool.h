@@ -27,6 +27,9 @@ class Pool {
   explicit Pool(size_t segment_bytes) : segment_bytes_(segment_bytes) {}
   Pool(const Pool&) = delete;
 
+  // This process allocates gradients.
+  void Want() { wanted_.store(true, std::memory_order_relaxed); }
+  bool wanted() const { return wanted_.load(std::memory_order_relaxed); }
   // The segment for a job: the one in use, or a new one if that has been retired. `limit`: see
   // Segment::Limit. kUnsupported says why there is none.
   Status Open(size_t limit, Segment** segment) EXCLUDES(mutex_);
@@ -81,6 +84,7 @@ class Pool {
   std::atomic<Segment*> current_{nullptr};
   std::atomic<int (*)()> inside_{nullptr};
   std::atomic<int> outside_{0};
+  std::atomic<bool> wanted_{false};
   std::atomic<bool> armed_{false};
   std::atomic<bool> disowned_{false};
   std::atomic<bool> reported_{false};

@@ -32,6 +32,7 @@ import random, torch, torch.nn as nn, hvdlite.torch as torch_hvd
 from hvdlite.adapter import pool
 from hvdlite.core import engine
 torch.set_num_threads(1)
+end_after(600)  # the machine may be busy
 SEED, FATE, MODEL = int(os.environ["SEED"]), os.environ["FATE"], os.environ["MODEL"]
 common, own = random.Random(SEED), random.Random(SEED * 31 + RANK)
 def model():
@@ -112,12 +113,12 @@ else:
             tell(fate=FATE, steps=steps)
             os.kill(os.getpid(), signal.SIGKILL if FATE == "killed" else signal.SIGSTOP)
         threading.Thread(target=meet_it, daemon=True).start()
-    until_it_fails(train, 40)
+    until_it_fails(train, 200)
     mine = [g for side in (inside, outside) for g in side.grads() if g is not None]
     then = [g.clone() for g in mine]
     flag(f"failed.{RANK}")
     if RANK != 1:
-        wait_flag("resumed", 60)
+        wait_flag("resumed", 200)
         assert all(torch.equal(a, b) for a, b in zip(mine, then)), "a wrong byte"
         for g in mine: g.add_(1.0)
         assert all(torch.equal(a, b.add_(1.0)) for a, b in zip(mine, then)), "a wrong byte"
@@ -135,7 +136,8 @@ end_after(4 * int(os.environ["STEPS"]))
 for step in range(int(os.environ["STEPS"])):
     inside.step([x])
     if step in (int(os.environ["STEPS"]) // 10, int(os.environ["STEPS"]) - 1):
-        tell(kib=resident(), blocks=engine.pool_stats().bytes, descriptors=len(os.listdir("/proc/self/fd")))
+        tell(kib=resident(), blocks=engine.pool_stats().bytes,
+             descriptors=len(os.listdir("/proc/self/fd")))
 assert hvd.metrics()["carried_by"].get("shm in place", {}).get("allreduce", 0) > 0
 """
 
@@ -148,7 +150,7 @@ def one_job(seed: int) -> tuple[str, int]:
     # Two ranks on one host at least: alone, a rank has no one to share with.
     hosts = ["a"] * size if size < 4 or decide.random() < 0.5 else ["a", "a", "b", "b"]
     environment = {
-        "HVDLITE_GRADIENT_POOL": "1",
+        "HVDLITE_GRADIENT_POOL": "1",  # says why if it is off
         "OMP_NUM_THREADS": "1",
         "SEED": str(seed),
         "FATE": fate,
@@ -161,12 +163,12 @@ def one_job(seed: int) -> tuple[str, int]:
         ranks.start(_MODELS + _TRAINING, **environment)
         others = [rank for rank in range(size) if rank != 1]
         if fate != "ends":
-            ranks.wait_for_flags(*(f"failed.{rank}" for rank in others), seconds=90)
+            ranks.wait_for_flags(*(f"failed.{rank}" for rank in others), seconds=300)
             if fate == "stopped":
                 ranks.kill(1, signal.SIGCONT)
-            ranks.processes[1].wait(90)
+            ranks.processes[1].wait(1500)
             (Path(folder) / "resumed").touch()
-        codes = ranks.wait(120)
+        codes = ranks.wait(300)
         expected = {rank: 0 for rank in (range(size) if fate == "ends" else others)}
         assert expected.items() <= codes.items(), f"{codes}\n{ranks.outputs()}"
         if fate != "ends":

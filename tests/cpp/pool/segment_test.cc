@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "pool/elsewhere.h"
 #include "pool/memory.h"
 #include "testing/watchdog.h"
 
@@ -26,23 +27,6 @@ std::unique_ptr<Segment> Make(int64_t gradients = 1, size_t bytes = kRoom) {
   segment->Limit(bytes);
   return segment;
 }
-
-// The same file as another process sees it.
-class Elsewhere {
- public:
-  explicit Elsewhere(const Segment& segment)
-      : bytes_(segment.bytes()),
-        base_(static_cast<char*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                                      MAP_SHARED | MAP_NORESERVE, segment.fd(), 0))) {}
-  ~Elsewhere() { munmap(base_, bytes_); }
-  char& at(const Segment& segment, const void* block) {
-    return base_[static_cast<const char*>(block) - segment.base()];
-  }
-
- private:
-  const size_t bytes_;
-  char* const base_;
-};
 
 TEST(PoolSegment, serves_exactly_the_expected_sizes_on_whole_pages) {
   const auto segment = Make();
@@ -78,7 +62,8 @@ TEST(PoolSegment, a_request_that_its_pass_frees_is_left_to_the_c_library_from_th
   }
   EXPECT_EQ(segment->stats().misses, 0u);
   segment->Give(gradient);
-  segment->Missed(kSize);
+  const std::vector<char> elsewhere(kSize);
+  EXPECT_EQ(segment->Lend(elsewhere.data(), kSize), -1);
   void* const again = segment->Take(kSize, 5);
   EXPECT_NE(again, nullptr);
   segment->Give(again);
