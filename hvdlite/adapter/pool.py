@@ -107,12 +107,9 @@ class Pool:
         before = engine.pool_stats().live
         gradient, other = self.framework.compute(_TRIED)
         if not contains(self.framework.address(gradient)):
-            return (
-                "a gradient was allocated elsewhere; does this version of the framework "
-                "allocate in another way?"
-            )
+            return "this version of the framework allocated a gradient elsewhere"
         if contains(self.framework.address(other)):
-            return "a tensor that is no gradient was allocated there"
+            return "a tensor that is not a gradient was allocated there"
         del gradient, other
         return "" if engine.pool_stats().live == before else "a gradient there was not freed"
 

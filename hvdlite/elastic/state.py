@@ -26,6 +26,7 @@ from hvdlite.elastic.marks import Marks, Pace
 from hvdlite.elastic.randomness import OF_NUMPY, OF_PYTHON, Generator, RandomStates
 from hvdlite.exceptions import HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
+from hvdlite.job.membership import Standing
 from hvdlite.rendezvous.likeness import Pairs
 from hvdlite.rendezvous.roll import News, Part
 
@@ -174,6 +175,7 @@ class ObjectState(State):
         self._set(self._copy)
         for handler in self._handlers.values():
             handler.restore()
+        self._take_over()
         self._marks.tear()
 
     def sync(self) -> None:
@@ -224,6 +226,12 @@ class ObjectState(State):
         return description.alike(self._handlers), (
             description.fingerprints(self._handlers) if whole else ()
         )
+
+    def _standing(self) -> Standing:
+        """For a report, when a generation has ended."""
+        if any(handler.is_torn() for handler in self._handlers.values()):
+            self._marks.tear()
+        return self._marks.standing()
 
     def _at_boundary(self) -> None:
         super()._at_boundary()
@@ -287,6 +295,7 @@ class ObjectState(State):
         self._set(self._kept)
         for handler in self._handlers.values():
             handler.put_back()
+        self._take_over()
 
     def _receive(self, root: int) -> None:
         """All ranks call this. `root` sends what it has."""
@@ -296,6 +305,12 @@ class ObjectState(State):
             self._set(received)
         for handler in self._handlers.values():
             handler.sync(root) if root else handler.sync()
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """A handler may have another value now, such as new arrays."""
+        for name, handler in self._handlers.items():
+            object.__setattr__(self, name, handler.value)
 
 
 def _agreed(values: list[int]) -> list[int]:

@@ -232,11 +232,11 @@ optimizer = distributed(linear())
         ('change(allocator="no_such_allocator")', "has no no_such_allocator"),
         (
             "change(compute=lambda size: (torch.ones(size // 4),) * 2)",
-            "a gradient was allocated elsewhere",
+            "allocated a gradient elsewhere",
         ),
         (
             "change(compute=lambda size: (gradient(),) * 2)",
-            "a tensor that is no gradient was allocated there",
+            "a tensor that is not a gradient was allocated there",
         ),
         (
             "change(compute=lambda size: (kept.append(gradient()) or kept[0], torch.ones(1)))",

@@ -21,6 +21,7 @@ LISTS = (
     "jax",
     "package",
     "pool",
+    "elastic",
 )
 CPP = "C++ "
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from hvdlite.adapter.containers import mapped
+
 
 class Copy:
     """A copy of what state_dict() returns."""
@@ -16,27 +18,17 @@ class Copy:
 
     def take(self, value: Any) -> None:
         with torch.no_grad():
-            self.kept = _copied(value, self.kept)
+            self.kept = mapped(value, _copied, self.kept)
 
     def fresh(self) -> Any:
         """A copy of the copy, for an object that keeps the tensors that it loads."""
         with torch.no_grad():
-            return _copied(self.kept, None)
+            return mapped(self.kept, _copied)
 
 
 def _copied(value: Any, own: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return _tensor(value.detach(), own)
-    if isinstance(value, dict):
-        inside = own if isinstance(own, dict) else {}
-        return {key: _copied(item, inside.get(key)) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_copied(item, None) for item in value))
-    if type(value) in (list, tuple):
-        before: Any = own
-        if not isinstance(own, (list, tuple)) or len(own) != len(value):
-            before = [None] * len(value)
-        return type(value)(_copied(item, one) for item, one in zip(value, before, strict=True))
     return copy.deepcopy(value)
 
 
