@@ -13,7 +13,6 @@ LISTS = (
     "engine",
     "transport",
     "launch",
-    "elastic",
     "rendezvous",
     "torch",
     "tensorflow",
