@@ -21,6 +21,7 @@ QUICK_PROCESSES = 3
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "costly: a commit's run takes it by turns")
+    config.addinivalue_line("markers", "full: the tier `all` alone runs it")
     if path := os.environ.get(VARIABLE):
         config.pluginmanager.register(Reporter(path))
 
@@ -43,6 +44,8 @@ def _named(config: pytest.Config) -> bool:
 
 
 def _taken(item: pytest.Item) -> bool:
+    if item.get_closest_marker("full"):
+        return False
     turns = 1
     if tier.TIER == "quick" and "multiprocess" in item.path.parts:
         turns = QUICK_PROCESSES

@@ -16,7 +16,7 @@ import torch
 
 from hvdlite.adapter.containers import mapped
 from hvdlite.arrays.objects import broadcast_object
-from hvdlite.job.basics import rank
+from hvdlite.core.engine import is_root
 from hvdlite.torch.ops import OPS
 
 
@@ -47,9 +47,10 @@ def broadcast_optimizer_state(
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
     tensors: list[torch.Tensor] = []
-    described = _describe(optimizer, tensors) if rank() == root_rank else None
+    sends = is_root(root_rank)
+    described = _describe(optimizer, tensors) if sends else None
     described = broadcast_object(described, root_rank, "broadcast_optimizer_state")
-    if rank() != root_rank:
+    if not sends:
         tensors = _rebuild(optimizer, described)
     names = [f"broadcast_optimizer_state.{i}" for i in range(len(tensors))]
     OPS.broadcast_all(tensors, names, root_rank, in_place=True)

@@ -68,6 +68,7 @@ SUITES = (
          "multiprocess/test_gpu_*.py", "multiprocess/test_elastic_frameworks.py"),
         cores=1.0, cleans_shm=True,
     ),
+    Suite("elastic", EVERYWHERE, 120, ("multiprocess/test_elastic*.py",), cores=1.0),
     Suite("processes", EVERYWHERE, 240, ("multiprocess/test_*.py",), cores=0.6, cleans_shm=True),
     Suite(
         "C++ build", FROM_COMMIT, 300, command=("scripts/cpp-tests", "--build", "plain"), cores=2.0,

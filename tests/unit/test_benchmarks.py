@@ -24,6 +24,7 @@ MODULES = (
     "over_mpi_report",
     "training_report",
     "graphs_report",
+    "elastic_report",
 )
 
 
@@ -137,16 +138,24 @@ def test_the_committed_page_belongs_to_the_committed_results() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "figures"), [("torch", "torch"), ("graphs", "graphs"), ("mpi", "over-mpi")]
+    ("page", "figures"),
+    [("torch", "torch"), ("graphs", "graphs"), ("mpi", "over-mpi"), ("elastic", "elastic")],
 )
 def test_the_other_committed_pages_belong_to_the_committed_results(page: str, figures: str) -> None:
+    import elastic_report
     import graphs_report
     import over_mpi_report
     import training_report
 
-    writer = {"torch": training_report, "graphs": graphs_report, "mpi": over_mpi_report}[page]
+    writers = {
+        "torch": training_report,
+        "graphs": graphs_report,
+        "mpi": over_mpi_report,
+        "elastic": elastic_report,
+    }
+    writer = writers[page]
     found = json.loads((PAGES / "data" / f"{figures}.json").read_text())
-    name = {"torch": "training", "graphs": "graphs", "mpi": "over_mpi"}[page]
+    name = {"torch": "training", "mpi": "over_mpi"}.get(page, page)
     notes = (FOLDER / f"{name}_notes.md").read_text()
     assert (PAGES / f"{page}.md").read_text() == writer.write(found, notes)
     assert (PAGES / "notes" / f"{page}.md").read_text() == writer.targets_of(found, notes)
@@ -198,7 +207,45 @@ def test_over_mpi_each_target_is_judged_for_itself(
     assert (page.count("| met |"), page.count("**missed**")) == (met, 3 - met), page
 
 
+def note(what: str, at: float, generation: int, pid: int, size: int = 2, **more: float) -> Any:
+    place = {"generation": generation, "pid": pid, "size": size}
+    return {"what": what, "at": at, **place, **more}
+
+
+def test_a_death_is_over_with_the_last_rank_of_the_next_generation() -> None:
+    import elastic_report
+
+    notes = [
+        note("operation", 1.0, 1, 7),
+        note("first step", 1.1, 1, 7),
+        note("death", 2.0, 1, 8),
+        note("end", 2.01, 1, 7, last=1.9, took=0.1),
+        note("operation", 2.05, 2, 7, size=1),
+        note("operation", 2.07, 2, 9, size=1),
+        note("first step", 2.25, 2, 7, size=1),
+        note("end", 5.0, 2, 7, size=1, last=4.9, took=0.2),
+        note("operation", 5.0, 3, 7),
+        note("first step", 5.4, 3, 7),
+    ]
+    found = elastic_report.deaths(notes)
+    assert found["operation"] == pytest.approx([0.07])
+    assert found["first step"] == pytest.approx([0.25])
+    assert elastic_report.growths(notes) == pytest.approx([5.4 - 4.9 - 0.2])
+
+
 # --- it runs
+
+
+@pytest.mark.costly
+def test_the_benchmark_of_elastic_jobs_runs(tmp_path: Path) -> None:
+    command = [sys.executable, str(FOLDER / "elastic.py"), "--deaths", "1", "--jobs", "2 ranks"]
+    command += ["--torchrun", "0", "--output", str(tmp_path)]
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "data" / "elastic.json").read_text())
+    assert len(found["deaths"]["2 ranks"]["first step"]) == 1
+    assert found["transfers"] and found["commit"] and found["step"]
+    assert "The slot is filled again" in (tmp_path / "elastic.md").read_text()
 
 
 def test_quick_runs_with_the_peers_that_are_installed(tmp_path: Path) -> None:

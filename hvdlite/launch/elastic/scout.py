@@ -18,8 +18,8 @@ from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.elastic.discovery import MOST_BYTES, Answer, Answers
 from hvdlite.launch.hosts import Host, parse_hostfile
 
-# Read each time, so that a test may shorten it.
-PERIOD_SECONDS = 1.0
+# Read each time, so that a test may shorten it. The name is that of horovod.runner.elastic.driver.
+DISCOVER_HOSTS_FREQUENCY_SECS = 1.0
 LIMIT_SECONDS = 30.0
 
 
@@ -51,7 +51,7 @@ class Lookout(Mailbox[Answer]):
                 return
             if answer.hosts is not None or answer.trouble:
                 self.put(answer)
-            self._closing.wait(PERIOD_SECONDS)
+            self._closing.wait(DISCOVER_HOSTS_FREQUENCY_SECS)
 
 
 class Scout(Lookout):

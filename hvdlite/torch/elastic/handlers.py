@@ -11,6 +11,7 @@ from hvdlite.elastic.description import SAMPLE, checksum
 from hvdlite.elastic.handlers import StateDictHandler, StateHandler
 from hvdlite.torch import functions
 from hvdlite.torch.adasum import DistributedAdasum
+from hvdlite.torch.elastic.buffers import BufferCopies
 from hvdlite.torch.elastic.copies import Copy
 from hvdlite.torch.optimizer_state import broadcast_optimizer_state
 
@@ -21,10 +22,11 @@ class ModelStateHandler(StateHandler):
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model)
         self._copy = Copy()
-        self._buffers = Copy()
+        self._buffers = BufferCopies(model)
 
     def save(self) -> None:
         self._copy.take(self.value.state_dict())
+        self._buffers.find()
 
     def restore(self) -> None:
         self.value.load_state_dict(self._copy.kept)
@@ -44,14 +46,14 @@ class ModelStateHandler(StateHandler):
         )
 
     def keep(self) -> None:
-        self._buffers.take(dict(self.value.named_buffers()))
+        self._buffers.take()
 
     def put_back(self) -> None:
-        buffers = dict(self.value.named_buffers())
-        with torch.no_grad():
-            for name, kept in (self._buffers.kept or {}).items():
-                if name in buffers:
-                    buffers[name].copy_(kept)
+        self._buffers.put_back()
+
+    def set_value(self, value: torch.nn.Module) -> None:
+        self._buffers = BufferCopies(value)
+        super().set_value(value)
 
 
 class OptimizerStateHandler(StateHandler):

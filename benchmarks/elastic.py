@@ -1,0 +1,177 @@
+"""What deaths and newcomers cost a job that trains, and what its boundaries cost.
+
+    benchmarks/elastic [--deaths 20] [--torchrun 5] [--output docs/benchmarks]
+
+Ranks end themselves by SIGKILL in the middle of the training. torchrun restarts the same program,
+which then reads its last checkpoint. Jobs run at nice -18 where that is permitted, or as SCHED_FIFO
+with `--fifo`, for a machine that others use, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import elastic_report
+import launch
+import machine
+from record import Record, end_in_order
+
+_HERE = Path(__file__).parent
+_WORKER = str(_HERE / "elastic_worker.py")
+_PACKAGES = ("hvdlite", "torch")
+Note = dict[str, Any]
+
+# By name: ranks, and what surrounds them.
+JOBS: dict[str, tuple[int, dict[str, str]]] = {
+    "2 ranks": (2, {}),
+    "3 ranks": (3, {}),
+    "4 ranks": (4, {}),
+    "4 ranks over TCP": (4, {"HVDLITE_CPU_OPERATIONS": "net"}),
+}
+SMALL = {"width": 256, "layers": 4}  # 1 MB
+LARGE = {"width": 2524, "layers": 4}  # 102 MB
+NORMS = {"norms": 52, "features": 598}  # 156 buffers of 243 KiB
+
+
+def hvdliterun(ranks: int) -> list[str]:
+    cooldown = ("--blacklist-cooldown-range", "0.05", "0.1")
+    return [launch.HVDLITERUN, "-np", str(ranks), "--min-np", "1", *cooldown, sys.executable]
+
+
+def torchrun(ranks: int, restarts: int) -> list[str]:
+    folder = Path(sys.executable).parent
+    count = ("--nproc-per-node", str(ranks), "--max-restarts", str(restarts))
+    return [str(folder / "torchrun"), "--standalone", *count]
+
+
+class Runner:
+    def __init__(self, fifo: bool) -> None:
+        self._fifo = fifo
+
+    def run(
+        self,
+        command: Sequence[str],
+        way: str,
+        plan: Note,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        patience: float = 900.0,
+        may_hang: bool = False,
+    ) -> list[Note]:
+        """All that the ranks have noted, in order of time."""
+        with tempfile.TemporaryDirectory(prefix="hvd-elastic-") as folder:
+            Path(folder, "plan.json").write_text(json.dumps(plan))
+            with Path(folder, "output").open("wb") as output:
+                process = subprocess.Popen(
+                    [*command, _WORKER, way, f"{folder}/plan.json"],
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+                    start_new_session=True,
+                    preexec_fn=self._first,
+                )
+                hangs = self._wait(process, patience)
+            if process.returncode and not (hangs and may_hang):
+                said = Path(folder, "output").read_text(errors="replace")[-2000:]
+                raise SystemExit(
+                    f"{' '.join(command)} ended with status {process.returncode}:\n{said}"
+                )
+            notes = [
+                json.loads(line)
+                for path in Path(folder).glob("notes.*")
+                for line in path.read_text().splitlines()
+            ]
+        return sorted(notes, key=lambda note: note["at"])
+
+    @staticmethod
+    def _wait(process: subprocess.Popen[bytes], patience: float) -> bool:
+        """Whether it had to be ended."""
+        try:
+            process.wait(patience)
+            return False
+        except subprocess.TimeoutExpired:
+            return True
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait(60)
+
+    def _first(self) -> None:
+        """The job goes before other programs."""
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, -18)
+            if self._fifo:
+                # A job that hangs must not keep the machine.
+                resource.setrlimit(resource.RLIMIT_RTTIME, (10_000_000, 10_000_000))
+                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--deaths", type=int, default=20, help="of each job (default 20)")
+    parser.add_argument("--torchrun", type=int, default=5, help="restarts of torchrun (default 5)")
+    parser.add_argument("--jobs", default="", help="only those whose name has this in it")
+    parser.add_argument("--output", type=Path, help="a folder for the page and its figures")
+    parser.add_argument("--fifo", action="store_true", help="as SCHED_FIFO")
+    given = parser.parse_args()
+    end_in_order()
+    results = measure(given, Runner(given.fifo))
+    publish(results, given.output)
+
+
+def measure(given: argparse.Namespace, runner: Runner) -> Note:
+    run = runner.run
+    results: Note = {"deaths": {}, "growth": {}, "date": time.strftime("%d %B %Y")}
+    results["scheduling"] = "SCHED_FIFO" if given.fifo else "nice -18"
+    plan = {"deaths": given.deaths, "steps": 20, **SMALL}
+    for name, (ranks, environment) in JOBS.items():
+        if given.jobs in name:
+            notes = run(hvdliterun(ranks), "hvdlite", plan | {"ranks": ranks}, environment)
+            results["deaths"][name] = elastic_report.deaths(notes)
+            results["growth"][name] = elastic_report.growths(notes)
+            if given.torchrun and not environment:
+                command = torchrun(ranks, 5 * given.torchrun)
+                less = plan | {"ranks": ranks, "deaths": given.torchrun, "gloo_seconds": 30}
+                patience = 60.0 + 20 * given.torchrun
+                notes = run(command, "torchrun", less, patience=patience, may_hang=True)
+                results["deaths"][f"torchrun, {name}"] = elastic_report.deaths(notes)
+    large = {"deaths": max(1, given.deaths // 4), "steps": 5, "ranks": 2, **LARGE}
+    notes = run(hvdliterun(2), "hvdlite", large)
+    results["growth"]["2 ranks, 102 MB"] = elastic_report.growths(notes)
+    results["transfers"] = [n["bytes"] / n["seconds"] for n in notes if n["what"] == "transfer"]
+    costs = {"commits": 20, "step_turns": 2000, **NORMS, **LARGE}
+    notes = run(hvdliterun(2), "costs", costs)
+    for what in ("commit", "step"):
+        results[what] = [n["seconds"] for n in notes if n["what"] == what]
+    return results
+
+
+def publish(results: Note, output: Path | None) -> None:
+    notes = (_HERE / "elastic_notes.md").read_text()
+    if output is None:
+        results = results | {"machine": machine.features(), "versions": machine.versions(_PACKAGES)}
+        print(elastic_report.write(results, notes))
+        return
+    record = Record(output, "elastic.json", _PACKAGES)
+    record.results |= results
+    elastic_report.draw(record.results, output)
+    record.publish("elastic.md", elastic_report.write(record.results, notes))
+    record.publish("notes/elastic.md", elastic_report.targets_of(record.results, notes))
+
+
+if __name__ == "__main__":
+    main()

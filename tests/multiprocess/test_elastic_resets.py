@@ -1,0 +1,292 @@
+"""What happens while an elastic job goes from one generation to the next: the design's races."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import tier
+from elastic_faults import PYTHON, QUICKLY, generations, pid, program
+from launched import Job, last_line
+from waiting import wait_until
+
+AGAIN_THREE = "hvd.size() == 3 and hvd.elastic.generation() > 1"
+# Each report leaves a file; member 1 is in code of its own while the others report.
+GATHERS = """
+from hvdlite.job import membership
+write = membership.Member._write
+def writes(self, report):
+    write(self, report)
+    flag(f"reported.{report.generation}")
+membership.Member._write = writes
+def happens(step):
+    if step == 5 and hvd.elastic.generation() == 1:
+        if MEMBER == 1:
+            flag("evaluates")
+            wait_for("evaluated")
+        if MEMBER == 4:
+            wait_for("evaluates.1")
+            die()
+"""
+
+
+@pytest.mark.costly
+def test_a_survivor_that_dies_behind_its_report_is_not_waited_for(job: Job) -> None:  # race 5
+    script = program(job, GATHERS, done="hvd.size() == 4 and hvd.elastic.generation() > 1")
+    process = job.start("-np", "4", "--min-np", "1", *QUICKLY, PYTHON, script)
+    job.wait_for_files(["reported.2.2", "reported.2.3"])
+    os.kill(pid(job, "reported.2.2"), signal.SIGKILL)
+    (job.directory / "evaluated").touch()
+    _, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert generations(job, 2) == [(1, 4)]
+    assert [size for _, size in generations(job, 1)][-1] == 4
+    assert job.pids() == []
+
+
+# Member 1, the source, dies while the newcomer receives: before the first byte, between the
+# attributes and what has a state_dict(), and behind the last byte.
+HANDS_OVER = """
+def happens(step):
+    if (MEMBER, step) == (3, 5): die()
+class Part:
+    def __init__(self): self.number = 0
+    def state_dict(self): return {"number": self.number}
+    def load_state_dict(self, state): self.number = state["number"]
+def prepare(state):
+    state.part = Part()
+    receive = state._receive
+    def at(moment):
+        if MEMBER == 1 and hvd.size() == 3 and hvd.elastic.generation() > 1 and moment == MOMENT:
+            die()
+    def receives(root):
+        at("before")
+        receive(root)
+        at("behind")
+    state._receive = receives
+    handler = state._handler_of(state.part)
+    state._handlers["part"] = handler
+    sync = handler.sync
+    def syncs(root_rank=0):
+        at("between")
+        sync(root_rank)
+    handler.sync = syncs
+"""
+
+
+@pytest.mark.parametrize("end", tier.one_of(["step", "commit"], "hand-over's end"))
+@pytest.mark.parametrize("moment", tier.one_of(["before", "between", "behind"], "hand-over"))
+def test_a_source_may_die_while_it_hands_over(job: Job, moment: str, end: str) -> None:  # race 6
+    before = f"MOMENT = {moment!r}\n{HANDS_OVER}"
+    done_when = "hvd.size() == 3 and hvd.elastic.generation() > 3"
+    script = program(job, before, "prepare(state)", done_when, end)
+    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
+    assert done.returncode == 0, done.stderr.decode()
+    assert generations(job, 1)[:2] == [(1, 3), (2, 2)]
+    assert done.stdout.count(b" of 3, step ") == 3 and b"member 1 is" not in done.stdout
+    assert job.pids() == []
+
+
+# Member 2 submits the gradient of step 5 and does not take it until its generation has ended;
+# member 1 completes the step, and member 3 dies behind it.
+APART = """
+def happens(step):
+    if step != 5 or hvd.elastic.generation() > 1: return
+    handle = hvd.allreduce_async(np.ones(3), name="gradient")
+    if MEMBER == 2:
+        wait_for("completed.1", "completed.3")
+    found = hvd.synchronize(handle)
+    flag("completed")
+    if MEMBER == 3:
+        wait_for("completed.1")
+        die()
+    if MEMBER == 2:
+        wait_for("ends.1")
+    state.weights = state.weights + found
+    state.steps += 1
+    flag("ends")
+    state.END()
+"""
+
+
+@pytest.mark.parametrize("end", tier.one_of(["step", "commit"], "apart"))
+def test_survivors_that_are_a_step_apart_agree(job: Job, end: str) -> None:  # race 12
+    script = program(job, APART.replace("END", end), done=AGAIN_THREE, end=end)
+    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.count(b" of 3, step ") == 3
+    assert job.pids() == []
+
+
+LOADER = """
+import json, os, signal, sys
+import torch
+import hvdlite.torch as hvd
+MEMBER = int(os.environ["HVDLITE_MEMBER"])
+LENGTH = 240
+class Samples(torch.utils.data.Dataset):
+    def __len__(self): return LENGTH
+    def __getitem__(self, index): return index
+def starts(number):
+    open(f"worker.{MEMBER}.{os.getpid()}", "w").close()
+hvd.init()
+torch.set_num_threads(1)
+model = torch.nn.Linear(1, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1e-3),
+                                     named_parameters=model.named_parameters())
+cursor = hvd.elastic.Cursor(LENGTH, batch_size=4, tail="carry")
+loader = torch.utils.data.DataLoader(
+    Samples(), batch_sampler=cursor.batches(), num_workers=4, prefetch_factor=8,
+    persistent_workers=True, worker_init_fn=starts)
+state = hvd.elastic.TorchState(model, optimizer, cursor=cursor, steps=0,
+                               counts=torch.zeros(LENGTH, dtype=torch.int64))
+
+@hvd.elastic.run
+def train(state):
+    while hvd.elastic.generation() < 3 or hvd.size() < 3 or cursor.epoch < 4:
+        for indices in cursor.track(loader):
+            if (MEMBER, state.steps) == (2, 7): os.kill(os.getpid(), signal.SIGKILL)
+            mine = torch.zeros(LENGTH, dtype=torch.int64)
+            mine[indices] += 1
+            optimizer.zero_grad()
+            model(torch.ones(1, 1)).sum().backward()
+            counts = hvd.allreduce(mine, op=hvd.Sum, name="counts")
+            optimizer.step()
+            state.counts = state.counts + counts
+            state.steps += 1
+            state.step()
+
+train(state)
+print(json.dumps([cursor.epoch, cursor.sample, state.counts.tolist()]))
+"""
+
+
+def test_loaders_with_workers_deal_each_sample_once(job: Job) -> None:  # 34, race 13
+    process = job.start("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, job.script(LOADER))
+    wait_until(lambda: len(list(job.directory.glob("worker.2.*"))) >= 4, 60)
+    out, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+    said = [json.loads(line.partition(":")[2]) for line in out.decode().splitlines()]
+    epoch, sample, counts = said[0]
+    assert said == [said[0]] * 3
+    assert sorted(counts) == [epoch] * (240 - sample) + [epoch + 1] * sample
+    workers = [int(path.name.split(".")[2]) for path in job.directory.glob("worker.2.*")]
+    assert workers and not any(os.path.exists(f"/proc/{worker}") for worker in workers)
+    assert job.pids() == []
+
+
+# A thread of every member forks as data loaders do, and rank 1 dies in each full generation.
+FORKS = """
+def forks():
+    while True:
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+threading.Thread(target=forks, daemon=True).start()
+def happens(step):
+    generation = hvd.elastic.generation()
+    if hvd.size() == 3 and hvd.rank() == 1 and generation < MOST:
+        if os.path.exists(f"trains.{generation}.3.{members(0)}"): die()
+def members(rank):
+    from hvdlite.job import membership
+    return membership.member().roll.numbers()[rank]
+"""
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("most", [6, pytest.param(100, marks=pytest.mark.full)])
+@pytest.mark.watchdog(180)
+def test_forks_through_resets_do_no_harm(job: Job, most: int) -> None:  # race 17
+    done_when = f"hvd.size() == 3 and hvd.elastic.generation() >= {most}"
+    script = program(job, f"MOST = {most}\n{FORKS}", done=done_when)
+    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    assert done.stdout.count(b" of 3, step ") == 3
+    assert job.pids() == []
+
+
+# Member 2 dies, and member 1 stays in the phase.
+PHASES = {
+    "gathering": "def happens(step):\n"
+    "    if step == 5 and MEMBER == 1: wait_to_be_killed('stays')\n"
+    "    if step == 5 and MEMBER == 2: die()\n",
+    "forming": "from hvdlite.job import membership\n"
+    "arrive = membership.Member.arrive\n"
+    "def arrives(self):\n"
+    "    found = arrive(self)\n"
+    "    return wait_to_be_killed('stays') if MEMBER == 1 and self.generation == 2 else found\n"
+    "membership.Member.arrive = arrives\n"
+    "def happens(step):\n"
+    "    if step == 5 and MEMBER == 2: die()\n",
+    "receiving": "def happens(step):\n"
+    "    if step == 5 and MEMBER == 2: die()\n"
+    "def prepare(state):\n"
+    "    if MEMBER == 4: state._receive = lambda *_: wait_to_be_killed('stays')\n",
+    "warming": "if MEMBER == 4: wait_to_be_killed('stays')\n"
+    "def happens(step):\n"
+    "    if step == 5 and MEMBER == 2: die()\n",
+}
+
+
+@pytest.mark.parametrize("phase", tier.one_of(list(PHASES), "ctrl-c"))
+def test_ctrl_c_in_a_reset_ends_the_job(job: Job, phase: str) -> None:  # race 18
+    before = "def prepare(state): pass\n" + PHASES[phase]
+    script = program(job, before, "prepare(state)", done="False")
+    process = job.start("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
+    wait_until(lambda: list(job.directory.glob("stays.[14]")))
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130, err.decode()
+    assert last_line(err) == "hvdliterun: ended by SIGINT; all ranks were ended."
+    assert job.pids() == []
+
+
+# By up to a year, forwards and backwards, in the launcher and in the ranks.
+JUMPS = """
+import random, time
+real = time.time
+time.time = lambda: real() + random.uniform(-3e7, 3e7)
+"""
+DIES = """
+def happens(step):
+    if (MEMBER, step) == (2, 5): die()
+"""
+
+
+@pytest.mark.costly
+def test_wall_clocks_decide_nothing(job: Job) -> None:  # race 19
+    script = program(job, JUMPS + DIES, done=AGAIN_THREE, launcher=JUMPS)
+    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
+    assert done.returncode == 0, done.stderr.decode()
+    for member in (1, 3):
+        assert [size for _, size in generations(job, member)] == [3, 2, 3]
+    assert job.pids() == []
+
+
+@pytest.mark.costly
+def test_a_death_and_a_newcomer_at_one_boundary(job: Job, tmp_path: Path) -> None:  # race 9
+    """Member 2 dies when the ranks have heard of a newcomer, before they agree on it."""
+    hears = (
+        "from hvdlite.elastic import news\n"
+        "def happens(step):\n"
+        "    latest = news.latest()\n"
+        "    if MEMBER == 2 and latest is not None and latest.ready: die()\n"
+    )
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost:3\n")
+    script = program(job, hears, done="hvd.size() == 4")
+    process = job.start(
+        "-np", "3", "--min-np", "1", *QUICKLY, "--host-discovery-script", f"cat {hosts}", PYTHON,
+        script,
+    )  # fmt: skip
+    job.wait_for_files(["trains.1.3.1"])
+    hosts.with_name("new").write_text("localhost:4\n")
+    os.replace(hosts.with_name("new"), hosts)
+    _, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert generations(job, 1)[-1][1] == 4
+    assert job.pids() == []
