@@ -70,9 +70,8 @@ Links Connect(int rank, const Doors& doors, bool checked, unsigned megabytes) {
   for (size_t i = 0; i < doors.size(); ++i)
     peers.push_back({static_cast<int>(i), {doors[i]->endpoint()}});
   std::vector<std::unique_ptr<transport::tcp::Link>> made;
-  const Status status =
-      ConnectMesh(checked ? 1 : 0, 0, rank, peers, doors[static_cast<size_t>(rank)].get(), {},
-                  Deadline::After(30 * kSecond), &made);
+  const Status status = ConnectMesh(checked ? 1 : 0, peers, doors[static_cast<size_t>(rank)].get(),
+                                    Deadline::After(30 * kSecond), &made);
   if (!status.ok()) Die(status);
   Links links;
   for (auto& link : made) {
@@ -175,9 +174,10 @@ int Main(int argc, char** argv) {
   const auto megabytes = static_cast<unsigned>(std::stoul(argument(6, "0")));
 
   Doors doors(static_cast<size_t>(ranks));
-  for (auto& door : doors) {
+  for (size_t i = 0; i < doors.size(); ++i) {
+    const transport::tcp::LinkIdentity me{static_cast<uint32_t>(i)};
     const Status status =
-        transport::tcp::LinkListener::Open({"127.0.0.1", 0}, 64, {}, nullptr, &door);
+        transport::tcp::LinkListener::Open({"127.0.0.1", 0}, 64, me, nullptr, &doors[i]);
     if (!status.ok()) Die(status);
   }
   std::vector<pid_t> children;

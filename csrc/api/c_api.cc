@@ -103,6 +103,13 @@ void hvdlite_abort(const char* why) {
   }
 }
 
+void hvdlite_end_generation(int32_t number, const char* why) {
+  Status ignored;
+  const auto engine = Runtime::Get().engine(&ignored);
+  if (engine != nullptr && static_cast<int64_t>(engine->generation()) == number)
+    engine->Abort(Status::PeerLost(engine->rank(), why));
+}
+
 hvdlite_code hvdlite_where(hvdlite_place* place) {
   Status status;
   const auto engine = Runtime::Get().engine(&status);

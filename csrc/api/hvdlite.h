@@ -121,6 +121,13 @@ typedef struct {
  * the last one. */
 HVDLITE_API const char* hvdlite_mpi_handle_name(int32_t i);
 
+/* A generation of an elastic job: a fixed set of ranks. */
+typedef struct {
+  int32_t number;    /* at least 1 */
+  const char* nonce; /* of the roll that names the members; the generation's secret depends on it */
+  int32_t slot;      /* of this process on its host; local ranks are in the order of slots */
+} hvdlite_generation;
+
 typedef struct {
   int32_t rank;
   int32_t size;
@@ -136,6 +143,7 @@ typedef struct {
   int32_t set_count;
   const hvdlite_mpi* mpi; /* NULL: the job does not use MPI */
   const char* release; /* hvdlite's version, which must be equal on all ranks; NULL: not compared */
+  const hvdlite_generation* generation; /* NULL: the job is not elastic */
 } hvdlite_init_options;
 
 /* Connects with the other ranks. Blocks until all have joined or the start timeout has passed. */
@@ -149,6 +157,9 @@ HVDLITE_API hvdlite_code hvdlite_shutdown(double timeout_seconds);
 HVDLITE_API hvdlite_code hvdlite_health(void);
 /* Ends the job on all ranks because this rank has failed. All ranks report `why`. */
 HVDLITE_API void hvdlite_abort(const char* why);
+/* Ends this generation of an elastic job on all ranks. Does nothing if this rank is in another one,
+ * so news that come late do not harm. */
+HVDLITE_API void hvdlite_end_generation(int32_t number, const char* why);
 HVDLITE_API int32_t hvdlite_is_initialized(void);
 
 typedef struct {

@@ -84,6 +84,7 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   if (options.size > 1) {
     HVDLITE_RETURN_IF_ERROR(ConnectStore(options.store, engine_options.secret, deadline, &store));
   }
+  EnterGeneration(options.generation, &engine_options);
   std::unique_ptr<Engine> engine;
   Status started;
   if (store != nullptr) {

@@ -57,6 +57,11 @@ Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
     return Status::InvalidArgument("rank " + std::to_string(in.rank) + " of " +
                                    std::to_string(in.size) + " is not possible");
   }
+  const hvdlite_generation* const generation = in.generation;
+  if (generation != nullptr &&
+      (generation->number < 1 || generation->slot < 0 || generation->nonce == nullptr)) {
+    return Status::InvalidArgument("a generation has a number, a nonce and a slot");
+  }
   out->rank = in.rank;
   out->size = in.size;
   out->store_prefix = in.store_prefix ? in.store_prefix : "";
@@ -77,6 +82,13 @@ Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
     HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseSecret(in.secret, &out->secret));
   }
   return Status::Ok();
+}
+
+void EnterGeneration(const hvdlite_generation* in, EngineOptions* out) {
+  if (in == nullptr) return;
+  out->generation = static_cast<uint32_t>(in->number);
+  out->slot = in->slot;
+  out->secret = transport::tcp::SecretOfGeneration(out->secret, out->generation, in->nonce);
 }
 
 engine::Completion ToCompletion(const hvdlite_completion& asked) {

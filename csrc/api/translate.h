@@ -7,6 +7,8 @@
 namespace hvdlite::api {
 
 Status ReadOptions(const hvdlite_init_options& in, engine::EngineOptions* out);
+// From now on the secret is that of the generation, if the job is elastic.
+void EnterGeneration(const hvdlite_generation* in, engine::EngineOptions* out);
 
 // Converts everything but the name. Checks what this rank alone can check.
 Status Describe(engine::Engine* engine, const hvdlite_operation& operation,

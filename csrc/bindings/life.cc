@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bindings/bindings.h"
@@ -18,7 +19,8 @@ void Init(int rank, int size, const std::optional<std::string>& store,
           const std::string& store_prefix, const std::optional<std::string>& secret,
           const std::map<std::string, std::string>& knobs,
           const std::vector<std::vector<int32_t>>& process_sets, const std::string& release,
-          const std::optional<py::dict>& mpi) {
+          const std::optional<py::dict>& mpi,
+          const std::optional<std::tuple<int32_t, std::string, int32_t>>& generation) {
   std::vector<const char*> pairs;
   for (const auto& [field, value] : knobs) {
     pairs.push_back(field.c_str());
@@ -31,7 +33,13 @@ void Init(int rank, int size, const std::optional<std::string>& store,
   }
   std::optional<Mpi> there;
   if (mpi) there.emplace(*mpi);
+  hvdlite_generation number_nonce_slot{};
+  if (generation) {
+    number_nonce_slot = {std::get<0>(*generation), std::get<1>(*generation).c_str(),
+                         std::get<2>(*generation)};
+  }
   hvdlite_init_options options{};
+  options.generation = generation ? &number_nonce_slot : nullptr;
   options.mpi = there ? &there->as_c() : nullptr;
   options.rank = rank;
   options.size = size;
@@ -87,7 +95,7 @@ std::vector<std::string> MpiNames() {
 void BindLife(py::module_& module) {
   module.def("init", &Init, py::arg("rank"), py::arg("size"), py::arg("store"),
              py::arg("store_prefix"), py::arg("secret"), py::arg("knobs"), py::arg("process_sets"),
-             py::arg("release"), py::arg("mpi") = py::none());
+             py::arg("release"), py::arg("mpi") = py::none(), py::arg("generation") = py::none());
   module.def("mpi_names", &MpiNames,
              "The names of the MPI handles whose values init(mpi=...) needs.");
   module.def(
@@ -105,6 +113,13 @@ void BindLife(py::module_& module) {
     const Unlocked unlocked;
     hvdlite_abort(why.c_str());
   });
+  module.def(
+      "end_generation",
+      [](int32_t number, const std::string& why) {
+        const Unlocked unlocked;
+        hvdlite_end_generation(number, why.c_str());
+      },
+      "Ends this generation of an elastic job on all ranks; another one is not touched.");
   module.def("threads_inside", &Unlocked::ThreadsInside,
              "The number of threads in a call without the interpreter lock.");
   module.def("is_initialized", [] { return hvdlite_is_initialized() != 0; });

@@ -76,6 +76,7 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   const std::string prefix = options.store_prefix;
   Member me;
   me.rank = options.rank;
+  me.slot = options.slot;
   me.host_id = rendezvous::HostId(options.config->host_id);
   // Uses sockets inside the host, too, as if each rank had a host of its own.
   if (options.config->cpu_operations == "net") me.host_id += "#rank" + std::to_string(options.rank);

@@ -59,11 +59,13 @@ struct Group {
 struct WorldOptions {
   int rank = 0;
   int size = 1;
-  std::string store_prefix;  // keys of this incarnation begin with it
-  transport::tcp::Secret secret{};
-  const Config* config = nullptr;  // borrowed
-  const Logger* log = nullptr;     // borrowed
-  std::string release;             // of hvdlite
+  std::string store_prefix;         // keys of this incarnation begin with it
+  uint32_t generation = 0;          // of an elastic job; 0: the job is not elastic
+  int slot = 0;                     // on this host, in an elastic job
+  transport::tcp::Secret secret{};  // of the generation
+  const Config* config = nullptr;   // borrowed
+  const Logger* log = nullptr;      // borrowed
+  std::string release;              // of hvdlite
   mpi::Access mpi;
   pool::Segment* gradients = nullptr;  // of this process; null: it has none. Borrowed
 };

@@ -10,17 +10,12 @@
 #include "transport/checked.h"
 
 namespace hvdlite::comm {
-namespace {
 
 using transport::Transport;
 using transport::tcp::Link;
+using transport::tcp::LinkIdentity;
 using transport::tcp::LinkListener;
 using transport::tcp::MeshPeer;
-
-// Links of different incarnations cannot meet: each incarnation opens a listener of its own.
-constexpr uint32_t kGeneration = 1;
-
-}  // namespace
 
 Status World::TellAddresses(rendezvous::Member* me) {
   return rendezvous::AddressesToTell(
@@ -36,9 +31,10 @@ Status World::OpenDoor(rendezvous::Store* store, Deadline deadline) {
       roster_.members[static_cast<size_t>(roster_.hosts[other_host].ranks[0])];
   std::string address;
   HVDLITE_RETURN_IF_ERROR(rendezvous::ChooseAddress(stranger, me, &address));
-  HVDLITE_RETURN_IF_ERROR(LinkListener::Open({address, 0}, std::max(options_.size, 64),
-                                             options_.secret, options_.log, &listener_));
-  listener_->Be(kGeneration, static_cast<uint32_t>(options_.rank));
+  const LinkIdentity identity{static_cast<uint32_t>(options_.rank), options_.generation,
+                              options_.secret};
+  HVDLITE_RETURN_IF_ERROR(LinkListener::Open({address, 0}, std::max(options_.size, 64), identity,
+                                             options_.log, &listener_));
   const std::string key = options_.store_prefix + "door";
   HVDLITE_RETURN_IF_ERROR(
       store->Set(key + "/" + std::to_string(options_.rank), listener_->endpoint().ToString()));
@@ -65,8 +61,7 @@ Status World::Mesh(uint32_t group, const std::vector<int>& ranks, const Until& u
                    std::vector<std::unique_ptr<Link>>* links) {
   std::vector<MeshPeer> peers;
   for (int rank : ranks) peers.push_back({rank, {doors_[static_cast<size_t>(rank)]}});
-  return transport::tcp::ConnectMesh(group, kGeneration, options_.rank, peers, listener_.get(),
-                                     options_.secret, until, links);
+  return transport::tcp::ConnectMesh(group, peers, listener_.get(), until, links);
 }
 
 std::unique_ptr<Transport> World::WithChecks(std::unique_ptr<Link> link) const {

@@ -87,6 +87,8 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.rank = options_.rank;
   world.size = options_.size;
   world.store_prefix = options_.store_prefix;
+  world.generation = options_.generation;
+  world.slot = options_.slot;
   world.secret = options_.secret;
   world.config = &options_.config;
   world.log = &log_;
@@ -210,10 +212,17 @@ void Engine::FailNow(Status status) {
   world_->segment().SetAbort(status);
   // The host's first failure is the cause.
   if (world_->segment().aborted()) status = world_->segment().abort_status();
-  log_.Error("the job has failed: " + status.message());
+  SayWhyItEnds(status);
   for (const ProcessSetPtr& set : sets_.mine()) set->agreement->SpreadAbort(status);
   Finish(status);
   world_->bells().RingEveryone();
+}
+
+// A failure ends a job. Of an elastic job it ends a generation, and the program goes on in another.
+void Engine::SayWhyItEnds(const Status& why) const {
+  if (options_.generation == 0) return log_.Error("the job has failed: " + why.message());
+  log_.Warning("generation " + std::to_string(options_.generation) +
+               " has ended: " + why.message());
 }
 
 void Engine::Finish(const Status& reason) {

@@ -32,7 +32,9 @@ struct EngineOptions {
   int rank = 0;
   int size = 1;
   std::string store_prefix;
-  transport::tcp::Secret secret{};
+  uint32_t generation = 0;          // of an elastic job; 0: the job is not elastic
+  int slot = 0;                     // on this host, in an elastic job
+  transport::tcp::Secret secret{};  // of the generation
   Config config;
   std::string release;                 // of hvdlite; equal on all ranks
   comm::mpi::Access mpi;               // this rank's MPI, if the user asked for it
@@ -50,6 +52,7 @@ class Engine final : private Turn::Worker {
 
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
+  uint32_t generation() const { return options_.generation; }  // 0: the job is not elastic
   // The parts that do not change once the engine has started: the roster, the GPUs, the use of MPI.
   comm::World& world() { return *world_; }
   // Only for those members that any thread may call.
@@ -94,6 +97,7 @@ class Engine final : private Turn::Worker {
   void LinkFailed(ProcessSet* set, Status status) REQUIRES(turn_);
   // Fails the job and tells the other ranks.
   void FailNow(Status status) REQUIRES(turn_);
+  void SayWhyItEnds(const Status& why) const;
   // Ends everything outstanding, and everything submitted later, with `reason`.
   void Finish(const Status& reason) REQUIRES(turn_);
 

@@ -7,7 +7,7 @@ namespace {
 
 // Version, rank, pid, port, host id and, from version 4 on, the release have the same place in all
 // versions, so that a rank of another release can be named.
-constexpr uint8_t kVersion = 4;
+constexpr uint8_t kVersion = 5;
 constexpr uint8_t kFirstWithRelease = 4;
 constexpr size_t kMaxRelease = 64;
 // These are generous for names and numbers, and small enough that a forged member costs nothing.
@@ -22,6 +22,7 @@ Status Check(const Member& member) {
                                    " is invalid: " + why);
   };
   if (member.rank < 0) return bad("the rank is negative");
+  if (member.slot < 0) return bad("the slot is negative");
   if (member.host_id.empty() || member.host_id.size() > kMaxHostId)
     return bad("the host id has to have 1 to 1024 bytes");
   if (member.release.size() > kMaxRelease) return bad("the release has more than 64 bytes");
@@ -64,6 +65,7 @@ Status EncodeMember(const Member& member, std::string* bytes) {
   *bytes += member.host_id;
   AppendInteger(bytes, static_cast<uint8_t>(member.release.size()));
   *bytes += member.release;
+  AppendInteger(bytes, static_cast<int32_t>(member.slot));
   AppendInteger(bytes, static_cast<uint8_t>(member.addresses.size()));
   for (const std::string& address : member.addresses) {
     AppendInteger(bytes, static_cast<uint8_t>(address.size()));
@@ -94,7 +96,9 @@ Status DecodeMember(std::string_view bytes, Member* member) {
                                    ", and this rank knows version " + std::to_string(kVersion) +
                                    ". Install the same release on all hosts");
   }
-  if (!has_head || !reader.TakeInteger(&count)) return cut();
+  int32_t slot = 0;
+  if (!has_head || !reader.TakeInteger(&slot) || !reader.TakeInteger(&count)) return cut();
+  read.slot = slot;
   for (int i = 0; i < count; ++i) {
     uint8_t address_bytes = 0;
     std::string address;

@@ -47,11 +47,13 @@ Status MakeRoster(std::vector<Member> members, Roster* roster) {
   for (const Member& member : members) {
     const auto [entry, is_new] = index.emplace(member.host_id, static_cast<int>(made.hosts.size()));
     if (is_new) made.hosts.push_back(Host{member.host_id, {}});
-    Host& host = made.hosts[static_cast<size_t>(entry->second)];
-    Place& place = made.places[static_cast<size_t>(member.rank)];
-    place.host = entry->second;
-    place.local_rank = static_cast<int>(host.ranks.size());
-    host.ranks.push_back(member.rank);
+    made.places[static_cast<size_t>(member.rank)].host = entry->second;
+    made.hosts[static_cast<size_t>(entry->second)].ranks.push_back(member.rank);
+  }
+  const auto slot = [&](int rank) { return members[static_cast<size_t>(rank)].slot; };
+  for (Host& host : made.hosts) {
+    std::stable_sort(host.ranks.begin(), host.ranks.end(),
+                     [&](int a, int b) { return slot(a) < slot(b); });
   }
   // Hosts are the outer loop, so that cross ranks follow the order of hosts even if ranks are
   // distributed round-robin.
@@ -60,6 +62,7 @@ Status MakeRoster(std::vector<Member> members, Roster* roster) {
     cross_size.resize(std::max(cross_size.size(), host.ranks.size()), 0);
     for (size_t local = 0; local < host.ranks.size(); ++local) {
       Place& place = made.places[static_cast<size_t>(host.ranks[local])];
+      place.local_rank = static_cast<int>(local);
       place.local_size = static_cast<int>(host.ranks.size());
       place.cross_rank = cross_size[local]++;
     }

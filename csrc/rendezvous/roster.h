@@ -17,6 +17,7 @@ namespace hvdlite::rendezvous {
 // A rank's description of itself for the others.
 struct Member {
   int rank = -1;
+  int slot = 0;         // of its host, in an elastic job
   std::string host_id;  // equal for ranks that may share memory (host_id.h)
   // where it listens, best first: "10.0.0.5/24", "fe80::1%eth0/64"
   std::vector<std::string> addresses;
@@ -43,7 +44,7 @@ Status CompareReleases(const std::vector<Member>& members);
 
 struct Host {
   std::string id;
-  std::vector<int> ranks;  // ascending; position = local rank
+  std::vector<int> ranks;  // by slot, then ascending; position = local rank
 };
 
 // The place of one rank. "Cross" refers to the ranks with the same local rank on the other hosts,

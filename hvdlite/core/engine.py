@@ -12,10 +12,10 @@ from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
-    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "is_root", "local_size",
-    "members_of", "new_handle", "poll", "pool_arm", "pool_expect", "pool_offset", "pool_patch",
-    "pool_stats", "pool_want", "rank", "ranks_of", "run", "run_all", "run_now", "submit",
-    "submit_group", "synchronize", "takes_gpus", "wait_all", "warm_up", "warms_up",
+    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "end_generation", "is_root",
+    "local_size", "members_of", "new_handle", "poll", "pool_arm", "pool_expect", "pool_offset",
+    "pool_patch", "pool_stats", "pool_want", "rank", "ranks_of", "run", "run_all", "run_now",
+    "submit", "submit_group", "synchronize", "takes_gpus", "wait_all", "warm_up", "warms_up",
 ]  # fmt: skip
 
 rank = _core.rank
@@ -33,6 +33,9 @@ DeviceArray = _core.DeviceArray
 
 #: Ends the job on all ranks: abort(why).
 abort = _core.abort
+
+#: Ends one generation of an elastic job on all ranks: end_generation(number, why).
+end_generation = _core.end_generation
 
 # : Waits for all native handles of a list, whatever becomes of some, then raises the first one's
 # error. For results in their : outputs. The list is emptied of those that are over.

@@ -57,6 +57,17 @@ class StateHandler:
     def reset(self) -> None:
         """The job goes on with other ranks."""
 
+    # ---- for the driver, which compares the members'
+
+    def form(self) -> dict[str, str]:
+        """What has to be equal on all ranks before sync(): tensors with their types and shapes."""
+        return {}
+
+    def fingerprints(self) -> dict[str, str]:
+        """By tensor, a checksum of a sample. Only tensors that training keeps equal on all ranks,
+        and that no failed step has changed while the state is whole."""
+        return {}
+
 
 class StateDictHandler(StateHandler):
     """Of what has a state_dict() of a few objects: samplers, schedules, scalers."""
@@ -93,6 +104,9 @@ class CursorHandler(StateDictHandler):
 
     def reset(self) -> None:
         self.value.reset()
+
+    def form(self) -> dict[str, str]:
+        return {"length": str(self.value.state_dict()["length"])}
 
 
 def has_state_dict(value: Any) -> bool:

@@ -152,6 +152,8 @@ class _Loop:
     def _next_generation(self) -> None:
         """Ends when this process is in it. Raises PutOut if it is in none any more."""
         self._member.standing = self._standing()
+        if not self._foreign:
+            self._member.alike, self._member.fingerprints = self._state._described()
         self._reset()
 
     def _standing(self) -> Standing:

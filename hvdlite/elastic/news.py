@@ -27,7 +27,7 @@ class Reader:
         member: Member,
         first: int,
         tell: Callable[[News], None],
-        abort: Callable[[str], None] = engine.abort,
+        abort: Callable[[int, str], None] = engine.end_generation,
     ) -> None:
         self.latest: News | None = None
         self.heard = 0.0  # when
@@ -145,4 +145,4 @@ def _why(news: News, member: Member) -> str:
     numbers = member.roll.numbers() if member.roll else ()
     lost = [f"member {m} (rank {numbers.index(m)})" for m in news.lost if m in numbers]
     who = ", ".join(lost) or "a member"
-    return f"generation {news.generation} has ended, because hvdliterun has lost {who}"
+    return f"hvdliterun has lost {who}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import queue
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from hvdlite.arrays.objects import broadcast_object
 from hvdlite.arrays.ops import allreduce
 from hvdlite.base.ops import Max
-from hvdlite.elastic import news, notices
+from hvdlite.elastic import description, news, notices
 from hvdlite.elastic.cursor import Cursor
 from hvdlite.elastic.handlers import (
     CursorHandler,
@@ -23,10 +24,14 @@ from hvdlite.elastic.handlers import (
 )
 from hvdlite.elastic.marks import Marks, Pace
 from hvdlite.elastic.notifications import HostUpdateResult, Repeated
+from hvdlite.elastic.randomness import OF_NUMPY, OF_PYTHON, Generator, RandomStates
 from hvdlite.exceptions import HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
 from hvdlite.job.membership import Standing
+from hvdlite.rendezvous.likeness import Pairs
 from hvdlite.rendezvous.roll import Part
+
+_log = logging.getLogger("hvdlite")
 
 
 class State:
@@ -158,6 +163,7 @@ class ObjectState(State):
                 self._handlers[name] = handler
         self._attributes = tuple(name for name in kwargs if name not in self._handlers)
         self._pace = Pace()
+        self._random = RandomStates(self._generators())
         self._copy: dict[str, Any] = {}
         self._kept: dict[str, Any] = {}
         self._copies_always = False  # in step()
@@ -178,6 +184,7 @@ class ObjectState(State):
 
     def restore(self) -> None:
         """Goes back to the last copy."""
+        self._random.restore()
         self._set(self._copy)
         for handler in self._handlers.values():
             handler.restore()
@@ -232,6 +239,13 @@ class ObjectState(State):
         marks.whole = True
         marks.go_on()
 
+    def _described(self) -> tuple[Pairs, Pairs]:
+        """What the driver compares with the other members' states."""
+        whole = self._marks.whole
+        return description.alike(self._handlers), (
+            description.fingerprints(self._handlers) if whole else ()
+        )
+
     def _standing(self) -> Standing:
         """For a report, when a generation has ended."""
         if any(handler.is_torn() for handler in self._handlers.values()):
@@ -249,6 +263,10 @@ class ObjectState(State):
             return CursorHandler(value)
         return StateDictHandler(value) if has_state_dict(value) else None
 
+    def _generators(self) -> Sequence[Generator]:
+        """Of the random numbers that a step draws."""
+        return OF_PYTHON, OF_NUMPY
+
     def _guard(self, handlers: Iterable[StateHandler]) -> None:
         """From now on, what these handlers guard tears the state before it changes."""
         if not all([handler.guard(self._marks.tear) for handler in handlers]):
@@ -262,19 +280,37 @@ class ObjectState(State):
         return {name: getattr(self, name) for name in self._attributes}
 
     def _make_copy(self) -> None:
-        for handler in self._handlers.values():
-            handler.save()
-        self._copy = copy.deepcopy(self._values())
-        self._marks.copied()
+        """Without memory for a copy the job goes on, and cannot go back to one."""
+        try:
+            for handler in self._handlers.values():
+                handler.save()
+            if self._marks.steps:
+                self._random.save()
+            self._copy = copy.deepcopy(self._values())
+        except Exception as error:
+            if not self._is_out_of_memory(error):
+                raise
+            self._marks.copy = None  # what was there may be half of this one
+            _log.warning(
+                "there is no memory for a copy of the state, so the job cannot go back to this "
+                "commit if a step fails in the middle on all ranks: %s", error,
+            )  # fmt: skip
+        else:
+            self._marks.copied()
+
+    def _is_out_of_memory(self, error: Exception) -> bool:
+        return isinstance(error, MemoryError)
 
     def _keep(self) -> None:
         """Notes what a failed step would spoil, and what no optimizer's hook protects."""
         if self._marks.steps:
             for handler in self._handlers.values():
                 handler.keep()
+            self._random.keep()
             self._kept = copy.deepcopy(self._values())
 
     def _put_back_kept(self) -> None:
+        self._random.put_back()
         self._set(self._kept)
         for handler in self._handlers.values():
             handler.put_back()

@@ -147,6 +147,7 @@ def _bring_up(arrived: Arrival, texts: dict[str, str]) -> None:
             process_sets=[],
             release=hvdlite.__version__,
             mpi=arrived.mpi,
+            generation=None if arrived.member is None else arrived.member.proof,
         )
     )
 
@@ -155,7 +156,7 @@ def _begin_generation(member: Member) -> None:
     global _told
     _told = member.place
     if member.generation:
-        member.entered(_core.abort)
+        member.entered(_core.end_generation)
     else:
         engine.warm_up(True)
 

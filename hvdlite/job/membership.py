@@ -22,6 +22,7 @@ from typing import Protocol
 
 from hvdlite.launch import environment
 from hvdlite.rendezvous import StoreClient
+from hvdlite.rendezvous.likeness import Pairs
 from hvdlite.rendezvous.roll import (
     Accusation,
     Cause,
@@ -94,6 +95,8 @@ class Member:
         self.in_run = False
         self.standing = Standing()
         self.failure = Failure()
+        self.alike: Pairs = ()  # settings and tensors that have to be equal on all members
+        self.fingerprints: Pairs = ()  # of the tensors, if the state is whole
         self._token = token
         self._meets = meets
         self._store = connect()
@@ -107,6 +110,13 @@ class Member:
     def generation(self) -> int:
         """0 while the process warms up."""
         return self._generation
+
+    @property
+    def proof(self) -> tuple[int, str, int] | None:
+        """What the core proves to the others of the generation; None while the process warms up."""
+        if not self._generation or self.roll is None:
+            return None
+        return self._generation, self.roll.nonce, self.slot
 
     @property
     def entry(self) -> Entry:
@@ -147,21 +157,21 @@ class Member:
             self.place = places[self.number]
         return roll
 
-    def entered(self, abort: Callable[[str], None]) -> None:
+    def entered(self, abort: Callable[[int, str], None]) -> None:
         """The engine is up. It is aborted if its generation has ended meanwhile."""
         self._store.set(f"elastic/in/{self._generation}/{self.number}", b"")
         self.failure = Failure()
         with self._lock:
             if self._broken >= self._generation:
-                abort(self._why)
+                abort(self._generation, self._why)
 
-    def end(self, generation: int, why: str, abort: Callable[[str], None]) -> None:
+    def end(self, generation: int, why: str, abort: Callable[[int, str], None]) -> None:
         """The driver says that this generation has ended. Called by the thread that reads news."""
         with self._lock:
             if generation > self._broken:
                 self._broken, self._why = generation, why
             if generation == self._generation:
-                abort(why)
+                abort(generation, why)
 
     def has_failed(self, lost: int | None, sentence: str) -> None:
         """An operation, or the meeting, has failed with this error."""
@@ -198,7 +208,7 @@ class Member:
         if self.in_run and self._meets:
             self._store.delete(key)  # the answer that sent it to warm up
         if self.in_run or meets:
-            self._write(Report(self.number, 0, newcomer=True, meets=meets))
+            self._write(Report(self.number, 0, newcomer=True, meets=meets, alike=self.alike))
             return int(self._store.get(key))
         return _ALONE
 
@@ -211,11 +221,13 @@ class Member:
                 meets=not self.in_run,
                 broken=self.failure.broken,
                 accused=self._accused(),
+                alike=self.alike,
             )
         standing = self.standing
         return Report(
             self.number, generation, standing.position, standing.whole, standing.copy,
-            broken=self.failure.broken, accused=self._accused(),
+            broken=self.failure.broken, accused=self._accused(), alike=self.alike,
+            fingerprints=self.fingerprints,
         )  # fmt: skip
 
     def _accused(self) -> tuple[Accusation, ...]:

@@ -13,24 +13,24 @@ A decoder raises Refused and no other exception, whatever the bytes are.
 from __future__ import annotations
 
 import hmac
-import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
-MOST_BYTES = 1 << 20
-MOST_MEMBERS = 1 << 16
+from hvdlite import __version__
+from hvdlite.rendezvous import fields as checked
+from hvdlite.rendezvous.fields import MOST_BYTES, Fields, Refused, encoded
+
+__all__ = ["MOST_BYTES", "Refused"]
+
 NONCE_DIGITS = 32
-_MOST_NUMBER = 1 << 53
-_MOST_SECONDS = 1e9
-_MOST_TEXT = 1000
-_LABEL = b"hvdlite report 1\n"
+_LABEL = b"hvdlite report 2\n"
 
 
-class Refused(ValueError):
-    """The bytes are no such document, or not of the member that they name."""
+class OtherRelease(Refused):
+    """The member runs another release of hvdlite than this process."""
 
 
 class Part(str, Enum):
@@ -69,7 +69,10 @@ class Report:
     leaves: bool = False
     broken: bool = False  # its generation has ended by an error, not at a boundary
     accused: tuple[Accusation, ...] = ()
+    # Settings, tensors and their shapes: what has to be equal on all members (`likeness`).
+    alike: tuple[tuple[str, str], ...] = ()
     fingerprints: tuple[tuple[str, str], ...] = ()  # tensor, checksum; those that fit into 1 MiB
+    release: str = __version__  # of hvdlite
 
 
 @dataclass(frozen=True)
@@ -168,33 +171,38 @@ def places(ranks: Sequence[tuple[int, str, int]]) -> dict[int, Place]:
 # Encoding. Every document has all fields of its class, and no other.
 
 
-def _encoded(fields: Mapping[str, Any]) -> bytes:
-    data = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-    if len(data) > MOST_BYTES:
-        raise Refused(f"{len(data)} bytes are more than the {MOST_BYTES} that are allowed")
-    return data
-
-
 def _report_fields(report: Report) -> dict[str, Any]:
     return {
         **vars(report),
         "accused": [{"member": a.member, "cause": a.cause.value} for a in report.accused],
+        "alike": [list(pair) for pair in report.alike],
         "fingerprints": [list(pair) for pair in report.fingerprints],
     }
 
 
-def _seal(report: Report, token: bytes) -> str:
-    """Proves that the member itself has written the report."""
-    return hmac.digest(token, _LABEL + _encoded(_report_fields(report)), "sha256").hex()
+def _seal(fields: Mapping[str, Any], token: bytes) -> str:
+    """Proves that the member itself has written the report with these fields."""
+    return hmac.digest(token, _LABEL + encoded(fields), "sha256").hex()
+
+
+def _check_seal(fields: Mapping[str, Any], seal: str, token: bytes, member: int) -> None:
+    if not hmac.compare_digest(_seal(fields, token).encode(), seal.encode()):
+        raise Refused(f"the report for member {member} is not sealed with its token")
 
 
 def encode_report(report: Report, token: bytes) -> bytes:
-    return _encoded({**_report_fields(report), "seal": _seal(report, token)})
+    fields = _report_fields(report)
+    return encoded({**fields, "seal": _seal(fields, token)})
 
 
 def decode_report(data: bytes, token: bytes, member: int, generation: int) -> Report:
-    """The report that was found below the key of this member and generation."""
-    fields = _Fields(data, {*Report.__dataclass_fields__, "seal"})
+    """The report that was found below the key of this member and generation.
+
+    Raises OtherRelease if it is sealed, but has the fields of another release.
+    """
+    found = checked.parsed(data)
+    _check_release(found, token, member)
+    fields = Fields(found, {*Report.__dataclass_fields__, "seal"})
     report = Report(
         member=fields.number("member"),
         generation=fields.number("generation"),
@@ -206,27 +214,39 @@ def decode_report(data: bytes, token: bytes, member: int, generation: int) -> Re
         leaves=fields.flag("leaves"),
         broken=fields.flag("broken"),
         accused=fields.items("accused", _accusation),
-        fingerprints=fields.items("fingerprints", _fingerprint),
+        alike=fields.items("alike", _pair),
+        fingerprints=fields.items("fingerprints", _pair),
+        release=fields.text("release"),
     )
-    if not hmac.compare_digest(_seal(report, token).encode(), fields.text("seal").encode()):
-        raise Refused(f"the report for member {member} is not sealed with its token")
+    _check_seal(_report_fields(report), fields.text("seal"), token, member)
     if (report.member, report.generation) != (member, generation):
         raise Refused(f"a report of member {report.member} lies where member {member}'s belongs")
     return report
 
 
+def _check_release(found: Any, token: bytes, member: int) -> None:
+    release = found.get("release") if isinstance(found, dict) else None
+    if not isinstance(release, str) or release == __version__:
+        return
+    fields = {name: value for name, value in found.items() if name != "seal"}
+    _check_seal(fields, checked.text(found.get("seal")), token, member)
+    raise OtherRelease(
+        f"it runs hvdlite {checked.text(release)}, and hvdliterun runs hvdlite {__version__}"
+    )
+
+
 def encode_news(news: News) -> bytes:
-    return _encoded({**vars(news), "leaving": [vars(leaving) for leaving in news.leaving]})
+    return encoded({**vars(news), "leaving": [vars(leaving) for leaving in news.leaving]})
 
 
 def decode_news(data: bytes) -> News:
-    fields = _Fields(data, set(News.__dataclass_fields__))
+    fields = Fields(data, set(News.__dataclass_fields__))
     return News(
         number=fields.number("number"),
         generation=fields.number("generation"),
         broken=fields.flag("broken"),
-        lost=fields.items("lost", _number),
-        ready=fields.items("ready", _number),
+        lost=fields.items("lost", checked.number),
+        ready=fields.items("ready", checked.number),
         leaving=fields.items("leaving", _leaving),
         stop=fields.flag("stop"),
     )
@@ -234,13 +254,13 @@ def decode_news(data: bytes) -> News:
 
 def encode_roll(roll: Roll) -> bytes:
     members = [{**vars(entry), "part": entry.part.value} for entry in roll.members]
-    data = _encoded({**vars(roll), "members": members})
+    data = encoded({**vars(roll), "members": members})
     decode_roll(data)  # or no member could read it
     return data
 
 
 def decode_roll(data: bytes) -> Roll:
-    fields = _Fields(data, set(Roll.__dataclass_fields__))
+    fields = Fields(data, set(Roll.__dataclass_fields__))
     roll = Roll(
         generation=fields.number("generation"),
         members=fields.items("members", _entry),
@@ -268,126 +288,28 @@ def _check_roll(roll: Roll) -> None:
         raise Refused(f"a roll's nonce has {NONCE_DIGITS} hexadecimal digits")
 
 
-# Decoding. A value of another type is refused, not converted.
-
-_Item = TypeVar("_Item")
-
-
-class _Fields:
-    """The fields of one JSON object."""
-
-    def __init__(self, source: bytes | Mapping[str, Any], names: set[str]) -> None:
-        found = _parsed(source) if isinstance(source, bytes) else source
-        if not isinstance(found, dict) or found.keys() != names:
-            raise Refused(f"expected an object with the fields {', '.join(sorted(names))}")
-        self._found = found
-
-    def number(self, name: str) -> int:
-        return _number(self._found[name])
-
-    def number_or_none(self, name: str) -> int | None:
-        return None if self._found[name] is None else self.number(name)
-
-    def flag(self, name: str) -> bool:
-        value = self._found[name]
-        if not isinstance(value, bool):
-            raise Refused(f"{name} is neither true nor false")
-        return value
-
-    def text(self, name: str) -> str:
-        return _text(self._found[name])
-
-    def seconds(self, name: str) -> float:
-        value = self._found[name]
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Refused(f"{name} is not a number of seconds")
-        if not 0 <= value <= _MOST_SECONDS:  # nor is NaN between them
-            raise Refused(f"{name} is not a number of seconds")
-        return float(value)
-
-    def items(self, name: str, read: Callable[[Any], _Item]) -> tuple[_Item, ...]:
-        value = self._found[name]
-        if not isinstance(value, list) or len(value) > MOST_MEMBERS:
-            raise Refused(f"{name} is not a list of at most {MOST_MEMBERS} items")
-        return tuple(read(item) for item in value)
-
-
-def _parsed(data: bytes) -> Any:
-    if len(data) > MOST_BYTES:
-        raise Refused(f"{len(data)} bytes are more than the {MOST_BYTES} that are allowed")
-    try:
-        text = data.decode("ascii")
-        return json.loads(text, object_pairs_hook=_object, parse_int=_parsed_int)
-    except Refused:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise Refused(f"it is not JSON: {type(error).__name__}") from None
-
-
-def _parsed_int(digits: str) -> int:
-    """Python before 3.10.7 takes long for a long number."""
-    if len(digits) > len(str(_MOST_NUMBER)):
-        raise Refused(f"expected numbers below {_MOST_NUMBER}")
-    return int(digits)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise Refused("an object has a field twice")
-    return found
-
-
-def _number(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST_NUMBER:
-        raise Refused(f"expected a number from 0 to {_MOST_NUMBER - 1}")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _MOST_TEXT or not value.isprintable():
-        raise Refused(f"expected printable text of at most {_MOST_TEXT} characters")
-    return value
-
-
 def _accusation(value: Any) -> Accusation:
-    fields = _Fields(_mapping(value), {"member", "cause"})
-    return Accusation(fields.number("member"), _one_of(Cause, fields.text("cause")))
+    fields = Fields(checked.mapping(value), {"member", "cause"})
+    return Accusation(fields.number("member"), checked.one_of(Cause, fields.text("cause")))
 
 
-def _fingerprint(value: Any) -> tuple[str, str]:
+def _pair(value: Any) -> tuple[str, str]:
     if not isinstance(value, list) or len(value) != 2:
-        raise Refused("a fingerprint is a tensor's name and a checksum")
-    return _text(value[0]), _text(value[1])
+        raise Refused("expected a name and what it has")
+    return checked.text(value[0]), checked.text(value[1])
 
 
 def _leaving(value: Any) -> Leaving:
-    fields = _Fields(_mapping(value), set(Leaving.__dataclass_fields__))
+    fields = Fields(checked.mapping(value), set(Leaving.__dataclass_fields__))
     return Leaving(fields.number("member"), fields.seconds("seconds"), fields.text("reason"))
 
 
 def _entry(value: Any) -> Entry:
-    fields = _Fields(_mapping(value), set(Entry.__dataclass_fields__))
+    fields = Fields(checked.mapping(value), set(Entry.__dataclass_fields__))
     return Entry(
         member=fields.number("member"),
         host=fields.text("host"),
         slot=fields.number("slot"),
-        part=_one_of(Part, fields.text("part")),
+        part=checked.one_of(Part, fields.text("part")),
         newcomer=fields.flag("newcomer"),
     )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise Refused("expected an object")
-    return value
-
-
-_Choice = TypeVar("_Choice", bound=Enum)
-
-
-def _one_of(kind: type[_Choice], value: str) -> _Choice:
-    try:
-        return kind(value)
-    except ValueError:
-        raise Refused(f"{value!r} is not one of {[each.value for each in kind]}") from None

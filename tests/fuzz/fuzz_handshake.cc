@@ -39,9 +39,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     handshake = std::make_unique<ClientHandshake>(secret, purpose, Deadline::Never(), "fuzzer");
   }
   if (good_start) {
+    const std::string nonce(32, 'n');
+    const std::string generation(purpose == Purpose::kLink ? 4 : 0, '\0');
     const std::string start =
-        as_server ? "hvdlite1" + std::string(1, static_cast<char>(purpose)) + std::string(32, 'n')
-                  : "hvdlite1" + std::string(32, 'n');
+        as_server ? "hvdlite1" + std::string(1, static_cast<char>(purpose)) + nonce + generation
+                  : "hvdlite1" + nonce + generation;
     if (send(theirs.get(), start.data(), start.size(), MSG_NOSIGNAL) < 0) std::abort();
   }
   auto progress = handshake->Advance(ours.get());

@@ -34,6 +34,9 @@ state = hvd.elastic.ObjectState(hvd.broadcast_object, hvd.rank, step=0, weights=
 @hvd.elastic.run
 def train(state):
     open(f"trains.{{MEMBER}}.{{hvd.size()}}", "w").close()
+    core = hvd._core
+    assert (core.local_rank(), core.local_size(), core.cross_rank(), core.cross_size()) == (
+        hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size())
     while state.step < {steps} or not {done}:
         happens(state.step)
         state.weights = state.weights + hvd.allreduce(np.ones(3), name="gradient")

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bare_ranks import Ranks
 from elastic_members import Members
 from machine import within
 
 from hvdlite.rendezvous.roll import Part
-from hvdlite.rendezvous.server import StoreServer
 
 # Each step adds exactly 1 to all weights, whatever the number of ranks is: a step that is lost or
 # done twice is seen at once. Member 2 waits for its death in step 5 of the first generation.
@@ -305,31 +303,3 @@ def test_a_member_that_the_roll_does_not_name_ends_with_a_sentence(tmp_path: Pat
         assert members.processes[1].wait(within(20)) == 0
         assert "the job goes on without this process (member 1)" in members.outputs()
         members.kill(0)
-
-
-def test_a_job_that_is_not_elastic_has_no_key_and_no_thread_of_it(tmp_path: Path) -> None:
-    watched = []
-
-    def watched_store(secret: bytes) -> StoreServer:
-        server = StoreServer(secret)
-        watched.append(server.watch(""))
-        return server
-
-    with Ranks(tmp_path, 2, make_store=watched_store) as ranks:
-        ranks.start(
-            """
-hvd.init()
-assert "hvdlite.job.membership" not in sys.modules and "hvdlite.elastic" not in sys.modules
-state = hvd.elastic.ObjectState(number=RANK)
-known = {"MainThread", "hvdlite-where"}
-def train(state):
-    state.commit()
-    assert {thread.name for thread in threading.enumerate()} <= known
-    return state.number
-tell(end=hvd.elastic.run(train)(state))
-"""
-        )
-        ranks.end_well()
-        assert [ranks.last(rank)["end"] for rank in (0, 1)] == [0, 0]
-        keys = [key for key, _ in watched[0].take()]
-        assert keys and all(key.startswith("init/") for key in keys), keys

@@ -5,6 +5,8 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _UNIT = "tests/unit/test_elastic_"
+_INBOX = _UNIT + "inbox.py::"
+_LIKENESS = _UNIT + "likeness.py::"
 
 MUTANTS = (
     Mutant(
@@ -123,8 +125,8 @@ MUTANTS = (
     Mutant(
         "L14",
         "hvdlite/rendezvous/roll.py",
-        "hmac.compare_digest(_seal(report, token).encode(), ",
-        "hmac.compare_digest(fields.text('seal').encode(), ",
+        "hmac.compare_digest(_seal(fields, token).encode(), ",
+        "hmac.compare_digest(seal.encode(), ",
         "a member can report for another one",
         (_UNIT + "documents.py::test_a_report_of_another_token_is_refused",),
     ),
@@ -213,5 +215,29 @@ MUTANTS = (
         "        self._since = now\n",
         "newcomers that keep coming are never told of",
         (_UNIT + "rules.py::test_newcomers_of_two_seconds_are_told_together",),
+    ),
+    Mutant(
+        "L25",
+        "hvdlite/launch/elastic/inbox.py",
+        "                if self._quota.allows(now):\n",
+        "                if True:\n",
+        "a member fills the log",
+        (_INBOX + "test_a_flood_is_told_in_a_few_lines_and_a_count",),
+    ),
+    Mutant(
+        "L26",
+        "hvdlite/rendezvous/likeness.py",
+        "        if theirs[name] != form:",
+        "        if False:",
+        "a newcomer with other tensors ends the job",
+        (_LIKENESS + "test_a_newcomer_with_other_tensors_is_refused_by_name_and_the_others_go_on",),
+    ),
+    Mutant(
+        "L27",
+        "hvdlite/elastic/state.py",
+        "        self._random.put_back()\n",
+        "",
+        "a step that is done again draws other random numbers",
+        (_LIKENESS + "test_a_step_that_is_done_again_draws_the_same_random_numbers",),
     ),
 )

@@ -11,8 +11,8 @@ MUTANTS = (
     Mutant(
         "C4",
         "csrc/transport/tcp/handshake.cc",
-        "if (in_[kMagic.size()] != static_cast<uint8_t>(purpose_)) {",
-        "if (in_[kMagic.size()] > 1) {",
+        "if (received <= kMagic.size() || purpose == static_cast<uint8_t>(purpose_)) return",
+        "if (received <= kMagic.size() || purpose <= 1) return",
         "a connection for the store is served as a link",
         ("C++ Handshake.AnotherPurposeIsRefused",),
     ),
@@ -47,10 +47,10 @@ MUTANTS = (
     Mutant(
         "T4",
         "csrc/transport/tcp/link_listener.cc",
-        "return hello.generation == generation_ && hello.to == rank_;",
-        "return hello.to == rank_;",
-        "a connection of an earlier generation is taken for one of this",
-        ("C++ LinkMesh.AConnectionOfAnEarlierGenerationIsDropped",),
+        "if (hello.to != me_.rank) return",
+        "if (false) return",
+        "a connection for another rank is kept open",
+        ("C++ LinkMesh.AddressesThatLeadElsewhereCostLittle",),
     ),
     Mutant(
         "T5",

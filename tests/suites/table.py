@@ -37,6 +37,8 @@ FROM_COMMIT = (COMMIT, ALL)
 GTEST = "/usr/include/gtest/gtest.h"
 
 SUITES = (
+    # 2,000 random histories of an elastic job, and a million in the tier `all`: 16 minutes there.
+    Suite("elastic histories", EVERYWHERE, 10, ("unit/test_elastic_random.py",), limit=7200.0),
     Suite(
         "unit", EVERYWHERE, 60, ("unit/test_*.py", "architecture/test_*.py", "drop_in/test_*.py"),
     ),
@@ -88,7 +90,7 @@ SUITES = (
         for sanitizer in ("thread", "address")
     ),
     Suite(
-        "fuzz", (ALL,), 400, command=("scripts/fuzz", "45"), cores=2.0,
+        "fuzz", (ALL,), 470, command=("scripts/fuzz", "45"), cores=2.0,
         needs="/usr/bin/clang++-14", package="clang-14 libclang-rt-14-dev",
     ),
     Suite(

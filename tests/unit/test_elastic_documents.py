@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from elastic_histories import histories, seeded
+from fuzz import documents as fuzz_target
 
-from hvdlite.rendezvous import roll as documents
 from hvdlite.rendezvous.roll import (
     MOST_BYTES,
     Accusation,
@@ -230,56 +229,14 @@ def test_what_is_too_long_cannot_be_written() -> None:
         encode_report(replace(REPORT, fingerprints=many * 2), TOKEN)
 
 
-# Random bytes.
-
-HOSTILE = (None, True, -1, 0, 1 << 62, 1e308, "", "\ud800", "x" * 2000, [], {}, [[[]]], {"a": 1})
+# Random bytes: scripts/fuzz tries them for longer.
 
 
-def _mutated(rng: random.Random, data: bytes) -> bytes:
-    """Bytes changed, left out, doubled or exchanged with others of the document."""
-    found = bytearray(data)
-    for _ in range(rng.randint(1, 4)):
-        at, length = rng.randrange(len(found) + 1), rng.randint(0, 8)
-        piece = rng.choice([b"", rng.randbytes(length), bytes(found[at : at + length]) * 2])
-        to = rng.randrange(len(found) + 1)
-        found[to : to + rng.randint(0, length)] = piece
-    return bytes(found)
-
-
-def _with_another_value(rng: random.Random, data: bytes) -> bytes:
-    """JSON in which some value is another one."""
-    document = json.loads(data)
-    at: Any = document
-    while True:
-        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
-        if not keys:
-            return json.dumps(document).encode()
-        key = rng.choice(keys)
-        if isinstance(at[key], dict | list) and at[key] and rng.random() < 0.8:
-            at = at[key]
-            continue
-        at[key] = rng.choice(HOSTILE)
-        return json.dumps(document).encode()
-
-
-@pytest.mark.parametrize("kind", WRITTEN)
-def test_any_bytes_are_a_document_or_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seal of a report is taken away, so that all that it protects is read, too."""
-    monkeypatch.setattr(documents.hmac, "compare_digest", lambda *_: True)
-    rng = seeded(f"random bytes for a {kind}")
-    data, read = WRITTEN[kind]
-    refused = 0
-    for _ in range(histories(3000, 300_000)):
-        way = rng.random()
-        if way < 0.1:
-            tried = rng.randbytes(rng.randint(0, 200))
-        else:
-            tried = (_mutated if way < 0.5 else _with_another_value)(rng, data)
-        try:
-            read(tried)
-        except Refused:
-            refused += 1
-    assert refused > 100
+@pytest.mark.parametrize("kind", fuzz_target.TARGETS)
+def test_any_bytes_are_a_document_or_refused(kind: str) -> None:
+    runs = histories(3000, 300_000)
+    result = fuzz_target.fuzz(kind, seeded(f"random bytes for a {kind}"), [], iter([True] * runs))
+    assert result.runs == runs and 100 < result.refused < runs and result.paths > 100
 
 
 # The numbers of ranks.

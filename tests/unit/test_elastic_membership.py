@@ -57,6 +57,18 @@ class FakeStore:
             self.changed.notify_all()
 
 
+class Ended(list[tuple[int, str]]):
+    """Stands for the core: which generations were ended, and why."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = threading.Event()
+
+    def __call__(self, generation: int, why: str) -> None:
+        self.append((generation, why))
+        self.heard.set()
+
+
 def _member(store: FakeStore, number: int = 5, meets: bool = True) -> Member:
     return Member(number, 1, TOKEN, Place(1, 2, 1, 2, 0, 1), meets, lambda: store)
 
@@ -147,42 +159,35 @@ def test_one_that_the_roll_does_not_name_is_put_out() -> None:
 
 def test_only_news_about_the_present_generation_abort_its_engine() -> None:
     member = _in_generation(FakeStore(), 3, 4, 5)
-    aborted: list[str] = []
-    member.end(2, "old", aborted.append)
-    assert aborted == []
-    member.end(3, "now", aborted.append)
-    assert aborted == ["now"]
+    ended = Ended()
+    member.end(2, "old", ended)
+    assert ended == []
+    member.end(3, "now", ended)
+    assert ended == [(3, "now")]
 
 
 def test_an_engine_that_comes_up_in_an_ended_generation_is_aborted() -> None:
     member = _in_generation(FakeStore(), 3, 4, 5)
-    early: list[str] = []
-    member.end(3, "member 4 died", early.append)
-    late: list[str] = []
-    member.entered(late.append)
-    assert early == late == ["member 4 died"]
+    early, late = Ended(), Ended()
+    member.end(3, "member 4 died", early)
+    member.entered(late)
+    assert early == late == [(3, "member 4 died")]
 
 
 def test_the_reader_aborts_and_tells_and_ends() -> None:
     store = FakeStore()
     member = _in_generation(store, 3, 4, 5)
     told: list[News] = []
-    aborted: list[str] = []
-    heard = threading.Event()
-
-    def abort(why: str) -> None:
-        aborted.append(why)
-        heard.set()
-
-    reader = Reader(member, 2, told.append, abort)
+    ended = Ended()
+    reader = Reader(member, 2, told.append, ended)
     store.set("elastic/news/1", b"is answered by the roll already")
     store.set("elastic/news/2", encode_news(News(2, 3, ready=(9,))))
     store.set("elastic/news/3", encode_news(News(3, 3, broken=True, lost=(4,))))
-    assert heard.wait(within(10))
+    assert ended.heard.wait(within(10))
     reader.stop()
     assert [news.number for news in told] == [2]
     assert reader.latest is not None and reader.latest.number == 3
-    assert "hvdliterun has lost member 4 (rank 0)" in aborted[0]
+    assert ended == [(3, "hvdliterun has lost member 4 (rank 0)")]
     assert not any(thread.name == "hvdlite-news" for thread in threading.enumerate())
 
 

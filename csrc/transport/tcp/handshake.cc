@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kMagic = "hvdlite1";
 constexpr std::string_view kServerLabel = "hvdlite server";
 constexpr std::string_view kClientLabel = "hvdlite client";
+constexpr std::string_view kGenerationLabel = "hvdlite generation ";
 
 int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -39,9 +40,38 @@ Status ParseSecret(std::string_view hex, Secret* secret) {
       std::to_string(hex.size()) + " characters)");
 }
 
+Secret SecretOfGeneration(const Secret& job, uint32_t generation, std::string_view nonce) {
+  std::string message(kGenerationLabel);
+  message.append(std::to_string(generation)).append(" ").append(nonce);
+  return HmacSha256({reinterpret_cast<const char*>(job.data()), job.size()}, message);
+}
+
 void Handshake::Send(const void* data, size_t bytes) {
   std::memcpy(out_.data() + out_bytes_, data, bytes);
   out_bytes_ += bytes;
+}
+
+void Handshake::SendGeneration() {
+  GenerationBytes bytes;
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(generation_ >> (8 * i));
+  Send(bytes.data(), generation_bytes());
+}
+
+Status Handshake::CheckGeneration(size_t at) const {
+  if (generation_bytes() == 0) return Status::Ok();
+  uint32_t theirs = 0;
+  for (size_t i = 0; i < sizeof(GenerationBytes); ++i)
+    theirs |= static_cast<uint32_t>(in_[at + i]) << (8 * i);
+  if (theirs == generation_) return Status::Ok();
+  return Status::Io(who_ + " is in generation " + std::to_string(theirs) +
+                    " of its job, but this rank is in generation " + std::to_string(generation_) +
+                    ": the earlier one is a process that has been left behind");
+}
+
+Status Handshake::CheckBegin(size_t received) const {
+  if (std::memcmp(in_.data(), kMagic.data(), std::min(received, kMagic.size())) == 0)
+    return Status::Ok();
+  return Status::Io(who_ + " does not speak hvdlite's protocol, version 1");
 }
 
 Digest Handshake::Proof(std::string_view label, const Nonce& client, const Nonce& server) const {
@@ -63,7 +93,7 @@ Handshake::Progress Handshake::Advance(int fd) {
   return progress_;
 }
 
-// Bounded: there are three turns, each of at most 72 bytes in each direction.
+// Bounded: there are three turns, each of at most 76 bytes in each direction.
 Status Handshake::Move(int fd) {
   while (true) {
     while (sent_ < out_bytes_) {
@@ -90,12 +120,7 @@ Status Handshake::Move(int fd) {
       }
       if (n < 0) break;
       received_ += static_cast<size_t>(n);
-      // The first bytes that either side reads are the magic. A browser or a port scanner is
-      // disconnected at its first wrong byte.
-      if (turn_ == 1 &&
-          std::memcmp(in_.data(), kMagic.data(), std::min(received_, kMagic.size())) != 0) {
-        return Status::Io(who_ + " does not speak hvdlite's protocol, version 1");
-      }
+      if (turn_ == 1) HVDLITE_RETURN_IF_ERROR(CheckBegin(received_));
     }
     if (sent_ < out_bytes_ || received_ < in_bytes_) {
       if (!deadline_.Passed()) return Status::Ok();
@@ -104,7 +129,12 @@ Status Handshake::Move(int fd) {
                              " of step " + std::to_string(turn_));
     }
     out_bytes_ = sent_ = in_bytes_ = received_ = 0;
-    HVDLITE_RETURN_IF_ERROR(Turn(turn_++));
+    const Status turned = Turn(turn_++);
+    if (!turned.ok() && out_bytes_ > 0) {
+      [[maybe_unused]] const ssize_t n =
+          send(fd, out_.data(), out_bytes_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    HVDLITE_RETURN_IF_ERROR(turned);
     if (out_bytes_ == 0 && in_bytes_ == 0) {
       progress_ = Progress::kDone;
       return Status::Ok();
@@ -113,28 +143,34 @@ Status Handshake::Move(int fd) {
 }
 
 ServerHandshake::ServerHandshake(const Secret& secret, Purpose purpose, Deadline deadline,
-                                 std::string who)
-    : Handshake(secret, purpose, Deadline::After(deadline.Left(kHandshakeSpan)), std::move(who)) {}
+                                 std::string who, uint32_t generation)
+    : Handshake(secret, purpose, Deadline::After(deadline.Left(kHandshakeSpan)), std::move(who),
+                generation) {}
+
+Status ServerHandshake::CheckBegin(size_t received) const {
+  HVDLITE_RETURN_IF_ERROR(Handshake::CheckBegin(received));
+  const uint8_t purpose = in_[kMagic.size()];
+  if (received <= kMagic.size() || purpose == static_cast<uint8_t>(purpose_)) return Status::Ok();
+  return Status::Io(who_ + " wants a connection for purpose " + std::to_string(purpose) +
+                    ", this port serves purpose " + std::to_string(static_cast<int>(purpose_)) +
+                    " (0: store, 1: link)");
+}
 
 Status ServerHandshake::Turn(int turn) {
   if (turn == 0) {
-    Expect(kHelloBytes);
+    Expect(kHelloBytes + generation_bytes());
     return Status::Ok();
   }
   if (turn == 1) {
-    if (in_[kMagic.size()] != static_cast<uint8_t>(purpose_)) {
-      return Status::Io(who_ + " wants a connection for purpose " +
-                        std::to_string(in_[kMagic.size()]) + ", this port serves purpose " +
-                        std::to_string(static_cast<int>(purpose_)) + " (0: store, 1: link)");
-    }
     std::copy_n(in_.data() + kMagic.size() + 1, client_nonce_.size(), client_nonce_.data());
     HVDLITE_RETURN_IF_ERROR(RandomBytes(server_nonce_.data(), server_nonce_.size()));
     Send(kMagic.data(), kMagic.size());
     Send(server_nonce_.data(), server_nonce_.size());
+    SendGeneration();
     const Digest proof = Proof(kServerLabel, client_nonce_, server_nonce_);
     Send(proof.data(), proof.size());
     Expect(kProofBytes);
-    return Status::Ok();
+    return CheckGeneration(kHelloBytes);
   }
   if (turn == 2) {
     const Digest proof = Proof(kClientLabel, client_nonce_, server_nonce_);
@@ -145,8 +181,8 @@ Status ServerHandshake::Turn(int turn) {
 }
 
 ClientHandshake::ClientHandshake(const Secret& secret, Purpose purpose, Deadline deadline,
-                                 std::string who)
-    : Handshake(secret, purpose, deadline, std::move(who)) {}
+                                 std::string who, uint32_t generation)
+    : Handshake(secret, purpose, deadline, std::move(who), generation) {}
 
 Status ClientHandshake::Turn(int turn) {
   if (turn == 0) {
@@ -155,14 +191,17 @@ Status ClientHandshake::Turn(int turn) {
     Send(kMagic.data(), kMagic.size());
     Send(&purpose, 1);
     Send(client_nonce_.data(), client_nonce_.size());
-    Expect(kAnswerBytes);
+    SendGeneration();
+    Expect(kAnswerBytes + generation_bytes());
     return Status::Ok();
   }
   if (turn == 1) {
     Nonce server_nonce;
+    const size_t behind_nonce = kMagic.size() + server_nonce.size();
     std::copy_n(in_.data() + kMagic.size(), server_nonce.size(), server_nonce.data());
+    HVDLITE_RETURN_IF_ERROR(CheckGeneration(behind_nonce));
     const Digest theirs = Proof(kServerLabel, client_nonce_, server_nonce);
-    if (!EqualInConstantTime(theirs.data(), in_.data() + kMagic.size() + server_nonce.size(),
+    if (!EqualInConstantTime(theirs.data(), in_.data() + behind_nonce + generation_bytes(),
                              theirs.size())) {
       return Status::Io(who_ +
                         " does not know this job's secret: another job may be listening there");

@@ -10,9 +10,9 @@
 
 namespace hvdlite::transport::tcp {
 
-LinkDial::LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const Secret& secret,
+LinkDial::LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const LinkIdentity& me,
                    Deadline deadline)
-    : hello_(hello), secret_(secret), deadline_(deadline) {
+    : hello_(hello), me_(me), deadline_(deadline) {
   const Nanos now = MonotonicNow();
   for (Endpoint& candidate : candidates) {
     Attempt attempt;
@@ -54,8 +54,9 @@ Status LinkDial::Advance(Attempt* attempt, bool* won) {
     HVDLITE_RETURN_IF_ERROR(Connected(attempt, &ready));
     if (!ready) return Status::Ok();
     attempt->handshake = std::make_unique<ClientHandshake>(
-        secret_, Purpose::kLink, deadline_,
-        "rank " + std::to_string(hello_.to) + " at " + attempt->candidate.ToString());
+        me_.secret, Purpose::kLink, deadline_,
+        "rank " + std::to_string(hello_.to) + " at " + attempt->candidate.ToString(),
+        me_.generation);
     attempt->stage = Stage::kShakingHands;
   }
   if (attempt->stage == Stage::kShakingHands) {
@@ -128,8 +129,7 @@ Status LinkDial::AwaitWelcome(Attempt* attempt, bool* won) const {
                          kLinkWelcomeBytes - attempt->moved, MSG_DONTWAIT);
   if (n == 0) {
     return Status::Io("the process that listens at " + attempt->candidate.ToString() +
-                      " belongs to this job but is not rank " + std::to_string(hello_.to) +
-                      " of generation " + std::to_string(hello_.generation));
+                      " belongs to this job but is not rank " + std::to_string(hello_.to));
   }
   if (n < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return Status::Ok();

@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "transport/tcp/handshake.h"
 #include "transport/tcp/link_hello.h"
+#include "transport/tcp/link_listener.h"
 #include "transport/tcp/socket.h"
 
 namespace hvdlite::transport::tcp {
@@ -33,7 +34,7 @@ class LinkDial {
   static constexpr Nanos kFirstPause = 20 * kMillisecond;
   static constexpr Nanos kLongestPause = kSecond;
 
-  LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const Secret& secret,
+  LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const LinkIdentity& me,
            Deadline deadline);
 
   // Returns true when connected. Then Take() the connection.
@@ -66,7 +67,7 @@ class LinkDial {
   Status AwaitWelcome(Attempt* attempt, bool* won) const;
 
   const LinkHello hello_;
-  const Secret secret_;
+  const LinkIdentity me_;
   const Deadline deadline_;
   std::vector<Attempt> attempts_;
   Fd won_;

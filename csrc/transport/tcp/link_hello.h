@@ -1,7 +1,7 @@
 // The messages that the two ends of a new link exchange after the handshake
 // (docs/how-it-works/wire.md, "Links"). All fields are u32, little-endian.
 //
-//   client  LinkHello, 32 bytes: which link this is
+//   client  LinkHello, 24 bytes: which link this is
 //   server  LinkWelcome, 8 bytes: sent when the connection is claimed; all later bytes belong to
 //           collectives
 //
@@ -17,14 +17,13 @@
 
 namespace hvdlite::transport::tcp {
 
-constexpr size_t kLinkHelloBytes = 32;
+constexpr size_t kLinkHelloBytes = 24;
 constexpr size_t kLinkWelcomeBytes = 8;
-constexpr uint32_t kLinkProtocol = 2;
+constexpr uint32_t kLinkProtocol = 3;
 
 struct LinkHello {
-  uint32_t group = 0;       // the process set
-  uint32_t generation = 0;  // the incarnation of the job; ranks may change from one to the next
-  uint32_t from = 0;        // global ranks
+  uint32_t group = 0;  // the process set
+  uint32_t from = 0;   // global ranks
   uint32_t to = 0;
   uint32_t stream = 0;  // 0; more than one stream per link is not in use
 
@@ -46,23 +45,22 @@ std::array<uint32_t, kBytes / 4> GetU32s(const std::array<uint8_t, kBytes>& from
 
 inline std::array<uint8_t, kLinkHelloBytes> Encode(const LinkHello& hello) {
   std::array<uint8_t, kLinkHelloBytes> bytes{};
-  PutU32s<kLinkHelloBytes>(
-      {kLinkProtocol, hello.group, hello.generation, hello.from, hello.to, hello.stream, 0, 0},
-      &bytes);
+  PutU32s<kLinkHelloBytes>({kLinkProtocol, hello.group, hello.from, hello.to, hello.stream, 0},
+                           &bytes);
   return bytes;
 }
 
 // Returns false for anything but a hello of this protocol.
 inline bool Decode(const std::array<uint8_t, kLinkHelloBytes>& bytes, LinkHello* hello) {
   const auto values = GetU32s<kLinkHelloBytes>(bytes);
-  *hello = {values[1], values[2], values[3], values[4], values[5]};
-  return values[0] == kLinkProtocol && values[6] == 0 && values[7] == 0;
+  *hello = {values[1], values[2], values[3], values[4]};
+  return values[0] == kLinkProtocol && values[5] == 0;
 }
 
 // Tells the client which rank it has reached.
 inline std::array<uint8_t, kLinkWelcomeBytes> EncodeWelcome(const LinkHello& hello) {
   std::array<uint8_t, kLinkWelcomeBytes> bytes{};
-  PutU32s<kLinkWelcomeBytes>({hello.to, hello.generation}, &bytes);
+  PutU32s<kLinkWelcomeBytes>({hello.to, hello.from}, &bytes);
   return bytes;
 }
 

@@ -17,12 +17,12 @@ constexpr size_t kStandingMost = 256;
 
 }  // namespace
 
-Status LinkListener::Open(const Endpoint& at, int backlog, const Secret& secret, const Logger* log,
-                          std::unique_ptr<LinkListener>* listener) {
+Status LinkListener::Open(const Endpoint& at, int backlog, const LinkIdentity& me,
+                          const Logger* log, std::unique_ptr<LinkListener>* listener) {
   Fd fd;
   Endpoint bound;
   HVDLITE_RETURN_IF_ERROR(Listen(at, backlog, &fd, &bound));
-  listener->reset(new LinkListener(std::move(fd), std::move(bound), secret, log));
+  listener->reset(new LinkListener(std::move(fd), std::move(bound), me, log));
   return Status::Ok();
 }
 
@@ -34,8 +34,8 @@ Status LinkListener::Turn() {
     if (!guest.fd.valid()) break;
     if (standing_.size() == kStandingMost) standing_.pop_front();
     guest.who = "a process at " + peer.ToString();
-    guest.handshake =
-        std::make_unique<ServerHandshake>(secret_, Purpose::kLink, Deadline::Never(), guest.who);
+    guest.handshake = std::make_unique<ServerHandshake>(
+        me_.secret, Purpose::kLink, Deadline::Never(), guest.who, me_.generation);
     standing_.push_back(std::move(guest));
   }
   for (Guest& guest : standing_) {
@@ -81,29 +81,14 @@ Status LinkListener::Park(Guest* guest) {
   if (!Decode(guest->hello, &hello)) {
     return Status::Io(guest->who + " speaks another version of the link protocol");
   }
-  const std::string link = "rank " + std::to_string(hello.from) + " of generation " +
-                           std::to_string(hello.generation) + " wanted rank " +
-                           std::to_string(hello.to);
-  if (!Wanted(hello)) return Status::Io(link + ", but this is another rank");
+  const std::string link =
+      "rank " + std::to_string(hello.from) + " wanted rank " + std::to_string(hello.to);
+  if (hello.to != me_.rank) return Status::Io(link + ", but this is another rank");
   if (claimed_.contains(hello)) return Status::Io(link + " a second time");
   // The newer connection is the one that the client still holds.
   parked_[hello] = std::move(guest->fd);
   guest->gone = true;
   return Status::Ok();
-}
-
-bool LinkListener::Wanted(const LinkHello& hello) const {
-  if (!known_ || hello.generation > generation_) return true;
-  return hello.generation == generation_ && hello.to == rank_;
-}
-
-void LinkListener::Be(uint32_t generation, uint32_t rank) {
-  if (known_ && generation == generation_ && rank == rank_) return;
-  known_ = true;
-  generation_ = generation;
-  rank_ = rank;
-  claimed_.clear();
-  std::erase_if(parked_, [this](const auto& entry) { return !Wanted(entry.first); });
 }
 
 Fd LinkListener::TryClaim(const LinkHello& hello) {
@@ -112,7 +97,7 @@ Fd LinkListener::TryClaim(const LinkHello& hello) {
   Fd fd = std::move(found->second);
   parked_.erase(found);
   const auto welcome = EncodeWelcome(hello);
-  // The socket has sent 72 bytes so far, so this fits unless the client is gone. The client then
+  // The socket has sent 76 bytes so far, so this fits unless the client is gone. The client then
   // connects again.
   const ssize_t n = send(fd.get(), welcome.data(), welcome.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (n != static_cast<ssize_t>(welcome.size())) return Fd();

@@ -1,6 +1,6 @@
 // LinkListener: accepts the links of higher ranks. Open for the life of the engine.
 //
-//   accept ─► handshake (the job's secret) ─► hello (32 bytes) ─► parked ─► claimed by ConnectMesh
+//   accept ─► handshake (secret, generation) ─► hello (24 bytes) ─► parked ─► claimed
 //
 // Nothing here blocks, and no connection delays another. A connection with garbage, a wrong secret,
 // a replay or silence is closed, after kHandshakeSpan at the latest, with one log line. Between two
@@ -25,23 +25,27 @@
 
 namespace hvdlite::transport::tcp {
 
+// This rank, as its links prove it.
+struct LinkIdentity {
+  uint32_t rank = 0;
+  uint32_t generation = 0;  // 0: of a job that is not elastic
+  Secret secret{};
+};
+
 class LinkListener {
  public:
   // Port 0 chooses a free one: see endpoint(). `backlog`: at least the number of ranks. `log` may
   // be null; borrowed.
-  static Status Open(const Endpoint& at, int backlog, const Secret& secret, const Logger* log,
+  static Status Open(const Endpoint& at, int backlog, const LinkIdentity& me, const Logger* log,
                      std::unique_ptr<LinkListener>* listener);
 
   const Endpoint& endpoint() const { return endpoint_; }
+  const LinkIdentity& me() const { return me_; }
 
   // Accepts connections, advances all handshakes, reads hellos, closes connections that are late.
   Status Turn();
   void AddPollFds(std::vector<pollfd>* fds) const;
 
-  // Sets this process to be `rank` of `generation`. Connections meant for another rank of this
-  // generation, or for an earlier generation, are closed. Connections for a later generation stay
-  // parked.
-  void Be(uint32_t generation, uint32_t rank);
   // Returns the parked connection of this hello and welcomes the client. Returns an invalid Fd if
   // it has not arrived.
   Fd TryClaim(const LinkHello& hello);
@@ -59,23 +63,19 @@ class LinkListener {
     bool gone = false;
   };
 
-  LinkListener(Fd fd, Endpoint endpoint, const Secret& secret, const Logger* log)
-      : fd_(std::move(fd)), endpoint_(std::move(endpoint)), secret_(secret), log_(log) {}
+  LinkListener(Fd fd, Endpoint endpoint, const LinkIdentity& me, const Logger* log)
+      : fd_(std::move(fd)), endpoint_(std::move(endpoint)), me_(me), log_(log) {}
   Status Advance(Guest* guest);
   Status ReadHello(Guest* guest);
   Status Park(Guest* guest);
-  bool Wanted(const LinkHello& hello) const;
 
   const Fd fd_;
   const Endpoint endpoint_;
-  const Secret secret_;
+  const LinkIdentity me_;
   const Logger* const log_;
-  bool known_ = false;  // Be() has been called
-  uint32_t generation_ = 0;
-  uint32_t rank_ = 0;
   std::deque<Guest> standing_;  // oldest first
   std::map<LinkHello, Fd> parked_;
-  // those of this generation: a second connection of the same link is a mistake
+  // a second connection of the same link is a mistake
   std::set<LinkHello> claimed_;
 };
 

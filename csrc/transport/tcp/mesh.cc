@@ -58,22 +58,21 @@ bool Turn(Missing* one, LinkListener* listener, Fd* fd) {
 
 }  // namespace
 
-Status ConnectMesh(uint32_t group, uint32_t generation, int me, const std::vector<MeshPeer>& peers,
-                   LinkListener* listener, const Secret& secret, const Until& until,
-                   std::vector<std::unique_ptr<Link>>* links) {
+Status ConnectMesh(uint32_t group, const std::vector<MeshPeer>& peers, LinkListener* listener,
+                   const Until& until, std::vector<std::unique_ptr<Link>>* links) {
   links->clear();
-  listener->Be(generation, static_cast<uint32_t>(me));
+  const int me = static_cast<int>(listener->me().rank);
   std::vector<std::unique_ptr<Link>> made(peers.size());
   std::vector<Missing> missing;
   for (size_t i = 0; i < peers.size(); ++i) {
     const int rank = peers[i].rank;
     if (rank == me) continue;
     const bool dials = me > rank;
-    LinkHello hello{group, generation, static_cast<uint32_t>(dials ? me : rank),
+    LinkHello hello{group, static_cast<uint32_t>(dials ? me : rank),
                     static_cast<uint32_t>(dials ? rank : me)};
-    auto dial = dials
-                    ? std::make_unique<LinkDial>(hello, peers[i].candidates, secret, until.deadline)
-                    : nullptr;
+    auto dial = dials ? std::make_unique<LinkDial>(hello, peers[i].candidates, listener->me(),
+                                                   until.deadline)
+                      : nullptr;
     missing.push_back({i, hello, std::move(dial)});
   }
   while (true) {

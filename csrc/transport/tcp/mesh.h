@@ -28,13 +28,12 @@ struct MeshPeer {
   std::vector<Endpoint> candidates;
 };
 
-// Connects `me` (a global rank) to all `peers` but itself. On success (*links)[i] leads to
-// peers[i]; the entry of `me` is null. `group` and `generation` tell this mesh from others over the
-// same listeners. All ranks pass the same values, and no rank builds the same mesh twice. On
-// failure *links is empty. The status names each missing peer, the addresses tried and the system's
+// Connects the listener's rank to all `peers` but itself. On success (*links)[i] leads to
+// peers[i]; the entry of this rank is null. `group` tells this mesh from others over the same
+// listeners. All ranks pass the same value, and no rank builds the same mesh twice. On failure
+// *links is empty. The status names each missing peer, the addresses tried and the system's
 // errors; status.peer() is the first of them.
-Status ConnectMesh(uint32_t group, uint32_t generation, int me, const std::vector<MeshPeer>& peers,
-                   LinkListener* listener, const Secret& secret, const Until& until,
-                   std::vector<std::unique_ptr<Link>>* links);
+Status ConnectMesh(uint32_t group, const std::vector<MeshPeer>& peers, LinkListener* listener,
+                   const Until& until, std::vector<std::unique_ptr<Link>>* links);
 
 }  // namespace hvdlite::transport::tcp

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.spawn import ssh
 
 
@@ -21,23 +20,19 @@ class Outcome:
     problem: str = ""
 
 
-class Contacts:
-    """`fileno()` is readable when `take()` has something.
+class Contacts(Mailbox[Outcome | str]):
+    """`take()` gives outcomes, and lines for people.
 
     `reach` looks for a host with so many slots and returns its agent; None: it is this machine.
     OSError or ValueError: the host cannot take part. It ends when `over` is readable.
     """
 
     def __init__(self, reach: Callable[[str, int, Contacts], ssh.Remote | None]) -> None:
+        super().__init__()
         self._reach = reach
-        self._found: collections.deque[Outcome | str] = collections.deque()
-        self._news, self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.over, self._end = os.pipe2(os.O_CLOEXEC)
         self._closing = False
         self._threads: list[threading.Thread] = []
-
-    def fileno(self) -> int:
-        return self._news
 
     def begin(self, host: str, slots: int) -> None:
         self._start(lambda: self._contact(host, slots))
@@ -48,17 +43,7 @@ class Contacts:
 
     def say(self, text: str) -> None:
         """A line for people, by any thread."""
-        self._found.append(text)
-        self._ring()
-
-    def take(self) -> list[Outcome | str]:
-        """Outcomes, and lines for people, in their order."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._news, 4096)
-        found = []
-        while self._found:
-            found.append(self._found.popleft())
-        return found
+        self.put(text)
 
     def close(self) -> None:
         """Ends all contacts that are under way."""
@@ -67,8 +52,9 @@ class Contacts:
         for thread in self._threads:
             thread.join()
         ssh.close([each.agent for each in self.take() if isinstance(each, Outcome) and each.agent])
-        for descriptor in (self._news, self._bell, self.over, self._end):
+        for descriptor in (self.over, self._end):
             os.close(descriptor)
+        super().close()
 
     def _start(self, work: Callable[[], None]) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -81,9 +67,4 @@ class Contacts:
             outcome = Outcome(host, self._reach(host, slots, self))
         except (OSError, ValueError) as error:
             outcome = Outcome(host, problem=str(error))
-        self._found.append(outcome)
-        self._ring()
-
-    def _ring(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # full, so it is readable already
-            os.write(self._bell, b"c")
+        self.put(outcome)

@@ -9,6 +9,7 @@ from hvdlite.launch.elastic.events import Action, HostLeaves, HostLost, Kill, Sa
 from hvdlite.launch.elastic.faults import Failure, Faults
 from hvdlite.launch.elastic.outcome import Outcome
 from hvdlite.launch.hosts import Host
+from hvdlite.rendezvous.likeness import difference
 
 # What is told of a host of which nothing is heard, as ssh's status is.
 _HOST_STATUS = 255
@@ -86,6 +87,26 @@ class Departures:
     def kill(self, member: Member, why: str, now: float, politely: bool = False) -> None:
         self._actions.append(Kill(member.number, why, politely))
         self.lose(member, Failure(member.number, member.host, _KILLED_STATUS, ""), now)
+
+    def refuse(self, newcomer: Member, why: str, now: float) -> None:
+        """It cannot be in this job. Its slot cools down."""
+        if newcomer.stage in (Stage.COLD, Stage.WARM):
+            self._actions.append(Kill(newcomer.number, "it is refused", politely=True))
+            failure = Failure(newcomer.number, newcomer.host, 1, why, refused=True)
+            self.lose(newcomer, failure, now)
+
+    def refuse_others(
+        self, newcomers: Iterable[Member], staying: Iterable[Member], now: float
+    ) -> None:
+        """Those whose settings or tensors are others than those of the job's members."""
+        reports = [member.report for member in staying if member.has_state and member.report]
+        if not reports:
+            return
+        for newcomer in newcomers:
+            if newcomer.report is not None and not newcomer.report.meets:
+                why = difference(newcomer.report, reports[0])
+                if why:
+                    self.refuse(newcomer, why, now)
 
     def cut_off(self, host: str, now: float) -> None:
         """A host that others do not reach, while the driver does."""

@@ -18,6 +18,7 @@ from hvdlite.launch.elastic import events, requests
 from hvdlite.launch.elastic.agents import Agents
 from hvdlite.launch.elastic.contacts import Contacts, Outcome
 from hvdlite.launch.elastic.crew import Policy
+from hvdlite.launch.elastic.inbox import Inbox
 from hvdlite.launch.elastic.membership import Membership
 from hvdlite.launch.elastic.scout import Fixed, Lookout
 from hvdlite.launch.elastic.situation import situation
@@ -41,17 +42,12 @@ from hvdlite.rendezvous.server import StoreServer
 from hvdlite.rendezvous.watched import Watched
 
 PREFIX = "elastic/"
-# Lines about reports that are refused: a member that sends rubbish must not fill the log.
-_MOST_REFUSALS = 5
-_TOKEN_BYTES = 32
-_KINDS = ("report", "in", "trains", "done", *requests.KINDS)
 
 
 @dataclass
 class Process:
     """A member's process, or what is to become one when its host is reached."""
 
-    token: bytes
     host: str
 
 
@@ -79,7 +75,7 @@ class Driver(Watch):
         self._unreached: dict[str, str] = {}  # hosts that cannot be reached, and why
         self._lost: dict[str, str] = {}  # hosts whose agents are lost, and why
         self._processes: dict[int, Process] = {}
-        self._refusals = 0
+        self._inbox = Inbox(around.console.say, lambda: self._verdict.hosts)
         self._stopping = False
         self._waiting: list[events.Event] = []  # that came while actions were done
         self._busy = False
@@ -213,39 +209,7 @@ class Driver(Watch):
         return self._lose(found.host, f"{found.problem}." if told != found.problem else "")
 
     def _read_store(self) -> None:
-        found = [self._event(key, value) for key, value in self._watched.take()]
-        self._handle([event for event in found if event is not None])
-
-    def _event(self, key: str, value: bytes) -> events.Event | None:
-        what, _, rest = key.partition("/")
-        words = rest.split("/")
-        if what not in _KINDS or not all(map(str.isdecimal, words)):
-            return None
-        numbers = [int(word) for word in words]
-        if len(numbers) != (2 if what in ("report", "in") else 1):
-            return None
-        member = numbers[-1]
-        if what == "report" or what in requests.KINDS:
-            return self._decoded(what, numbers[0], member, value)
-        if what == "in":
-            return events.Entered(member, numbers[0])
-        return events.Trains(member) if what == "trains" else events.Returned(member)
-
-    def _decoded(
-        self, what: str, generation: int, member: int, value: bytes
-    ) -> events.Event | None:
-        try:
-            if what in requests.KINDS:
-                return requests.event(what, member, value, self._verdict.hosts)
-            token = self._processes[member].token
-            return events.Reported(roll.decode_report(value, token, member, generation))
-        except (KeyError, roll.Refused) as error:
-            self._refusals += 1
-            if self._refusals <= _MOST_REFUSALS:
-                why = f"{error}" if isinstance(error, roll.Refused) else "there is no such member"
-                named = "report for" if what == "report" else "request of"
-                self._around.console.say(f"a {named} member {member} is refused: {why}.")
-            return None
+        self._handle(self._inbox.read(self._watched.take(), time.monotonic()))
 
     def _handle(self, batch: Sequence[events.Event]) -> None:
         """What an action itself leads to is an event after those of this batch."""
@@ -321,12 +285,11 @@ class Driver(Watch):
             place.cross_rank,
             place.cross_size,
         )
-        token = secrets.token_bytes(_TOKEN_BYTES)
         own = {
             **plan.rank_environment(slot, around.several_hosts),
             "HVDLITE_MEMBER": str(member),
             "HVDLITE_SLOT": str(action.slot),
-            "HVDLITE_MEMBER_TOKEN": token.hex(),
+            "HVDLITE_MEMBER_TOKEN": self._inbox.new_token(member).hex(),
             "HVDLITE_MEMBER_MEETS": str(int(action.meets)),
         }
         if around.torch_run:
@@ -338,7 +301,7 @@ class Driver(Watch):
             reason = f"cannot start a process: {error.strerror or error}"
             return self._handle([events.StartFailed(member, reason)])
         self.log(f"member {member} starts in slot {action.slot} of {action.host}")
-        self._processes[member] = Process(token, action.host)
+        self._processes[member] = Process(action.host)
         self._verdict.hosts = {**self._verdict.hosts, member: action.host}
         for name, stream in streams.items():
             self.streams[member, name] = stream

@@ -78,6 +78,14 @@ class Reported:
 
 
 @dataclass(frozen=True)
+class Unfit:
+    """A newcomer cannot be in this job, whatever it reports."""
+
+    member: int
+    why: str
+
+
+@dataclass(frozen=True)
 class Entered:
     """A member's engine is up: elastic/in/<g>/<member>."""
 
@@ -130,7 +138,7 @@ class Stop:
     status: int  # of the launcher, in the end
 
 
-OfMember = Ended | StartFailed | Entered | Trains | Returned | MemberLeaves
+OfMember = Ended | StartFailed | Unfit | Entered | Trains | Returned | MemberLeaves
 Event = OfMember | Reported | HostsFound | HostLost | HostLeaves | Stop
 
 # Actions.

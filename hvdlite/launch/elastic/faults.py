@@ -17,6 +17,7 @@ class Failure:
     host: str
     status: int
     last_line: str
+    refused: bool = False  # a newcomer that cannot be in the job; the line says why
 
     @property
     def is_consequence(self) -> bool:
@@ -24,8 +25,9 @@ class Failure:
         return self.status < 128 and is_consequence(self.last_line.encode(errors="replace"))
 
     def sentence(self) -> str:
+        how = "is refused" if self.refused else f"ended with status {self.status}"
         said = f": {self.last_line}" if self.last_line else ""
-        return f"member {self.member} on {self.host} ended with status {self.status}{said}"
+        return f"member {self.member} on {self.host} {how}{said}"
 
 
 class Faults:

@@ -116,6 +116,8 @@ class Membership:
             self._departures.ended(member, event.status, event.last_line, self._now)
         elif isinstance(event, events.StartFailed):
             self._departures.ended(member, _CANNOT_START, event.reason, self._now)
+        elif isinstance(event, events.Unfit):
+            self._departures.refuse(member, event.why, self._now)
         elif isinstance(event, events.MemberLeaves):
             self._departures.asked_to_leave([member], event.reason, event.seconds, self._now)
         elif isinstance(event, events.Entered):
@@ -280,6 +282,7 @@ class Membership:
         if begun and not any(member.has_state for member in staying):
             self._short_since = None
             return None  # the outcome decides, once all have left
+        self._departures.refuse_others(self._admitted(staying), staying, self._now)
         members = self.crew.in_order_of_ranks(staying + self._admitted(staying))
         if len(members) < self._least():
             return self._wait_for_more(len(members))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from hvdlite.launch.elastic.events import HostLeaves, MemberLeaves
-from hvdlite.rendezvous import request
+from hvdlite.rendezvous import request, roll
 from hvdlite.rendezvous.server import StoreServer
 
 KINDS = (request.LEAVE, request.LEAVE_HOST)
@@ -15,8 +15,10 @@ Event = MemberLeaves | HostLeaves
 
 
 def event(what: str, member: int, value: bytes, hosts: Mapping[int, str]) -> Event:
-    """`hosts`: of the members. Raises KeyError for an unknown member, or Refused."""
-    host, asked = hosts[member], request.decode(value)
+    """`hosts`: of the members. Raises Refused."""
+    host, asked = hosts.get(member), request.decode(value)
+    if host is None:
+        raise roll.Refused(f"member {member} has no host")
     if what == request.LEAVE:
         return MemberLeaves(member, asked.reason, asked.seconds)
     return HostLeaves(host, asked.reason, asked.seconds)

@@ -7,7 +7,6 @@ decides what runs of a script mean.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import os
 import signal
@@ -15,6 +14,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 
+from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.elastic.discovery import MOST_BYTES, Answer, Answers
 from hvdlite.launch.hosts import Host, parse_hostfile
 
@@ -23,37 +23,23 @@ DISCOVER_HOSTS_FREQUENCY_SECS = 1.0
 LIMIT_SECONDS = 30.0
 
 
-class Lookout:
+class Lookout(Mailbox[Answer]):
     """Asks again and again in a thread until close(). `take()` gives what is new."""
 
     is_final = False
 
     def __init__(self, ask: Callable[[], Answer]) -> None:
+        super().__init__()
         self._ask = ask
-        self._found: collections.deque[Answer] = collections.deque()
-        self._news, self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hvd-discovery", daemon=True)
         self._thread.start()
-
-    def fileno(self) -> int:
-        return self._news
-
-    def take(self) -> list[Answer]:
-        """Answers that name other hosts than before, or tell of trouble, in their order."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._news, 4096)
-        found = []
-        while self._found:
-            found.append(self._found.popleft())
-        return found
 
     def close(self) -> None:
         self._closing.set()
         self._hurry()
         self._thread.join()
-        os.close(self._news)
-        os.close(self._bell)
+        super().close()
 
     def _hurry(self) -> None:
         """Ends what the thread waits for."""
@@ -64,8 +50,7 @@ class Lookout:
             if self._closing.is_set():
                 return
             if answer.hosts is not None or answer.trouble:
-                self._found.append(answer)
-                os.write(self._bell, b"d")
+                self.put(answer)
             self._closing.wait(DISCOVER_HOSTS_FREQUENCY_SECS)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
+from hvdlite.elastic.description import SAMPLE, checksum
 from hvdlite.elastic.handlers import StateDictHandler, StateHandler
 from hvdlite.torch import functions
 from hvdlite.torch.adasum import DistributedAdasum
@@ -31,6 +33,17 @@ class ModelStateHandler(StateHandler):
 
     def sync(self, root_rank: int = 0) -> None:
         functions.broadcast_parameters(self.value.state_dict(), root_rank)
+
+    def form(self) -> dict[str, str]:
+        return {name: _form(value) for name, value in self.value.state_dict().items()}
+
+    def fingerprints(self) -> dict[str, str]:
+        """Of the parameters: a rank's buffers, such as BatchNorm's, may be its own."""
+        return dict(
+            _fingerprint(name, value)
+            for name, value in self.value.named_parameters()
+            if _is_replicated(value)
+        )
 
     def keep(self) -> None:
         self._buffers.take()
@@ -59,6 +72,23 @@ class OptimizerStateHandler(StateHandler):
     def sync(self, root_rank: int = 0) -> None:
         broadcast_optimizer_state(self.value, root_rank)
 
+    def form(self) -> dict[str, str]:
+        groups = [len(group["params"]) for group in self.value.param_groups]
+        return {"parameters by group": str(groups)}
+
+    def fingerprints(self) -> dict[str, str]:
+        """Of what the optimizer knows of each parameter. With Adasum that is the rank's own."""
+        if isinstance(self.value, DistributedAdasum):
+            return {}
+        found: dict[str, str] = {}
+        parameters = [p for group in self.value.param_groups for p in group["params"]]
+        for number, parameter in enumerate(parameters):
+            known = self.value.state.get(parameter, {})
+            for name, value in known.items() if _is_replicated(parameter) else ():
+                if isinstance(value, torch.Tensor):
+                    found.update([_fingerprint(f"{name} of parameter {number}", value)])
+        return found
+
     def guard(self, tear: Callable[[], None]) -> bool:
         register = getattr(self.value, "register_step_pre_hook", None)
         if register is None or isinstance(self.value, DistributedAdasum):
@@ -77,3 +107,24 @@ class SamplerStateHandler(StateDictHandler):
 
     def reset(self) -> None:
         self.value.reset()
+
+
+def _form(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+def _is_replicated(parameter: torch.Tensor) -> bool:
+    """Whether all ranks update it to the same bits. On a GPU, sparse gradients are added in any
+    order."""
+    sparse = parameter.grad is not None and parameter.grad.layout != torch.strided
+    return parameter.layout == torch.strided and not sparse
+
+
+def _fingerprint(name: str, value: torch.Tensor) -> tuple[str, str]:
+    flat = value.detach().reshape(-1)
+    step = max(1, flat.numel() // SAMPLE)
+    sample = flat[::step][:SAMPLE].cpu().contiguous().view(torch.uint8).numpy()
+    where = f" on {torch.cuda.get_device_name(value.device)}" if value.is_cuda else ""
+    return name + where, checksum([sample])

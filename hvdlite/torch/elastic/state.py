@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from hvdlite.elastic.handlers import StateHandler
+from hvdlite.elastic.randomness import Generator
 from hvdlite.elastic.state import ObjectState
 from hvdlite.job import basics
 from hvdlite.torch import functions
@@ -39,6 +40,23 @@ def set_handler_registry(registry: _Registry) -> None:
     _registry = registry
 
 
+def _random_states() -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Of the host and of this rank's GPU, if the program uses one."""
+    gpu = torch.cuda.get_rng_state() if _uses_gpu() else None
+    return torch.get_rng_state(), gpu
+
+
+def _uses_gpu() -> bool:
+    uses: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return uses
+
+
+def _set_random_states(states: tuple[torch.Tensor, torch.Tensor | None]) -> None:
+    torch.set_rng_state(states[0])
+    if states[1] is not None:
+        torch.cuda.set_rng_state(states[1])
+
+
 class TorchState(ObjectState):
     """Keywords are attributes: modules, optimizers, what has a state_dict(), and objects.
 
@@ -58,6 +76,15 @@ class TorchState(ObjectState):
         given = {"model": model, "optimizer": optimizer, **kwargs}
         super().__init__(functions.broadcast_object, basics.rank, **given)
         self._copies_always = self._copies_always or copies == "always"
+
+    def _generators(self) -> Sequence[Generator]:
+        return [*super()._generators(), Generator(_random_states, _set_random_states)]
+
+    def _is_out_of_memory(self, error: Exception) -> bool:
+        """On the host torch raises RuntimeError, and says so."""
+        words = ("out of memory", "can't allocate memory", "not enough memory")
+        torchs = isinstance(error, RuntimeError) and any(said in str(error) for said in words)
+        return torchs or super()._is_out_of_memory(error)
 
     def _handler_of(self, value: Any) -> StateHandler | None:
         found = next((handler for kind, handler in _registry if isinstance(value, kind)), None)

@@ -318,12 +318,12 @@ TEST(NetPromises, ExplainsItself) {
 
 TEST(NetPromises, WorksOverARealLoopbackMesh) {
   constexpr int kMembers = 4;
-  transport::tcp::Secret secret{};
   std::vector<std::unique_ptr<transport::tcp::LinkListener>> doors(kMembers);
   std::vector<transport::tcp::MeshPeer> peers;
   for (int i = 0; i < kMembers; ++i) {
+    const transport::tcp::LinkIdentity me{static_cast<uint32_t>(i)};
     ASSERT_TRUE(
-        transport::tcp::LinkListener::Open({"127.0.0.1", 0}, 16, secret, nullptr, &doors[i]).ok());
+        transport::tcp::LinkListener::Open({"127.0.0.1", 0}, 16, me, nullptr, &doors[i]).ok());
     peers.push_back({i, {doors[i]->endpoint()}});
   }
   Links links(kMembers);
@@ -331,9 +331,8 @@ TEST(NetPromises, WorksOverARealLoopbackMesh) {
   for (int i = 0; i < kMembers; ++i) {
     threads.emplace_back([&, i] {
       std::vector<std::unique_ptr<transport::tcp::Link>> row;
-      const Status status =
-          transport::tcp::ConnectMesh(0, 0, i, peers, doors[i].get(), secret,
-                                      Deadline::AfterSeconds(30 * testing::Patience()), &row);
+      const Status status = transport::tcp::ConnectMesh(
+          0, peers, doors[i].get(), Deadline::AfterSeconds(30 * testing::Patience()), &row);
       EXPECT_TRUE(status.ok()) << status.ToString();
       for (auto& link : row) links[static_cast<size_t>(i)].push_back(std::move(link));
     });

@@ -66,6 +66,26 @@ TEST(Roster, CrossRanksFollowTheOrderOfHostsWhenRanksAreDealtOutInTurns) {
   EXPECT_EQ(roster.places[2].cross_rank, 1);
 }
 
+TEST(Roster, LocalRanksAreInTheOrderOfSlots) {
+  // Rank 3 has come into slot 0 of host a, where the first rank has died.
+  std::vector<Member> members = {On(0, "a"), On(1, "a"), On(2, "b"), On(3, "a"), On(4, "b")};
+  const int slots[] = {1, 2, 5, 0, 3};
+  for (size_t i = 0; i < members.size(); ++i) members[i].slot = slots[i];
+  Roster roster;
+  ASSERT_TRUE(MakeRoster(members, &roster).ok());
+  EXPECT_EQ(roster.hosts[0].ranks, (std::vector<int>{3, 0, 1}));
+  EXPECT_EQ(roster.hosts[1].ranks, (std::vector<int>{4, 2}));
+  const int local_ranks[] = {1, 2, 1, 0, 0};
+  const int cross_ranks[] = {0, 0, 1, 0, 1};
+  const int cross_sizes[] = {2, 1, 2, 2, 2};
+  for (size_t i = 0; i < members.size(); ++i) {
+    EXPECT_EQ(roster.places[i].local_rank, local_ranks[i]) << i;
+    EXPECT_EQ(roster.places[i].cross_rank, cross_ranks[i]) << i;
+    EXPECT_EQ(roster.places[i].cross_size, cross_sizes[i]) << i;
+  }
+  EXPECT_EQ(roster.hosts[0].id, "a");  // rank 0's host stays the first
+}
+
 TEST(Roster, OneRankIsAJobAndNoneIsAnEmptyOne) {
   Roster roster;
   ASSERT_TRUE(MakeRoster({On(0, "a")}, &roster).ok());
@@ -130,8 +150,9 @@ TEST(Member, OfAnotherVersionIsNamed) {
   // An older one, a later one, and one that is no use.
   for (const auto& [bytes, who] : std::vector<std::pair<std::string, std::string>>{
            {"\3"s + head + "whatever", "rank 2 on h runs hvdlite of an unknown release"},
-           {"\5"s + head + "\0059.9.9whatever", "rank 2 on h runs hvdlite 9.9.9"},
-           {"\5"s, "a rank"},
+           {"\4"s + head + "\0051.1.1whatever", "rank 2 on h runs hvdlite 1.1.1"},
+           {"\6"s + head + "\0059.9.9whatever", "rank 2 on h runs hvdlite 9.9.9"},
+           {"\6"s, "a rank"},
        }) {
     const Status status = DecodeMember(bytes, &back);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -145,6 +166,7 @@ TEST(Member, OfAnotherVersionIsNamed) {
 TEST(Member, ComesBackAsItWas) {
   Member member = At("node1#5f#40", {"10.0.0.5/24", "fe80::1%eth0/64"});
   member.rank = 70000;
+  member.slot = 130000;
   member.port = 65535;
   member.pid = 4194304;
   member.release = "0.1.0.dev1";
@@ -161,6 +183,7 @@ TEST(Member, ComesBackAsItWas) {
 TEST(Member, HasTheBytesOfTheWirePage) {
   Member member = At("h", {"::1"});
   member.rank = 2;
+  member.slot = 7;
   member.port = 0x1234;
   member.pid = 3;
   member.release = "1.0";
@@ -169,7 +192,8 @@ TEST(Member, HasTheBytesOfTheWirePage) {
   std::string bytes;
   ASSERT_TRUE(EncodeMember(member, &bytes).ok());
   using namespace std::string_literals;
-  EXPECT_EQ(bytes, "\4\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\0031.0\1\3::1\1\0M\0\0\3\0a=1"s);
+  EXPECT_EQ(bytes,
+            "\5\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\0031.0\7\0\0\0\1\3::1\1\0M\0\0\3\0a=1"s);
 }
 
 TEST(Member, CutShortOrChangedNeverCrashesAndNeverPassesUnnoticed) {

@@ -7,6 +7,7 @@
 
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "testing/soon.h"
 #include "testing/watchdog.h"
@@ -48,7 +49,8 @@ std::string TakeAll(int fd) {
 }
 
 std::string Hello(char purpose = 1) {
-  return "hvdlite1" + std::string(1, purpose) + std::string(32, 'n');
+  return "hvdlite1" + std::string(1, purpose) + std::string(32, 'n') +
+         std::string(purpose == 1 ? 4 : 0, '\0');  // generation 0
 }
 
 TEST(Handshake, TwoWhoShareTheSecretMeetForEitherPurpose) {
@@ -88,12 +90,73 @@ TEST(Handshake, AWrongSecretIsSeenByTheClientBeforeItAnswers) {
   EXPECT_EQ(server.Advance(ends.server.get()), Progress::kFailed);
 }
 
+// Both sides' failures of a handshake between two generations.
+std::pair<std::string, std::string> Refusals(uint32_t client_generation, uint32_t server_generation,
+                                             const Secret& client_secret) {
+  Ends ends;
+  ClientHandshake client(client_secret, Purpose::kLink, Soon(), "rank 0", client_generation);
+  ServerHandshake server(SecretOf(1), Purpose::kLink, Soon(), "a process", server_generation);
+  Turn(&client, &server, ends);
+  EXPECT_EQ(client.Advance(ends.client.get()), Progress::kFailed);
+  EXPECT_EQ(server.Advance(ends.server.get()), Progress::kFailed);
+  return {client.status().message(), server.status().message()};
+}
+
+TEST(Handshake, AProcessOfAnotherGenerationIsRefusedAndBothSidesNameBothGenerations) {
+  for (uint8_t secret : {1, 2}) {  // a generation has a secret of its own, but the number is enough
+    const auto [old_client, server] = Refusals(3, 70000, SecretOf(secret));
+    EXPECT_EQ(old_client,
+              "rank 0 is in generation 70000 of its job, but this rank is in generation 3: the "
+              "earlier one is a process that has been left behind");
+    EXPECT_EQ(server,
+              "a process is in generation 3 of its job, but this rank is in generation 70000: the "
+              "earlier one is a process that has been left behind");
+    const auto [client, old_server] = Refusals(4, 3, SecretOf(secret));
+    EXPECT_EQ(client.find("rank 0 is in generation 3 of its job, but this rank is in generation 4"),
+              0u);
+    EXPECT_EQ(old_server.find("a process is in generation 4 of its job, but this rank"), 0u);
+  }
+}
+
+TEST(Handshake, AGenerationMeetsWithItsOwnSecretOnly) {
+  const Secret job = SecretOf(1);
+  const std::string nonce = "00112233445566778899aabbccddeeff";
+  const Secret mine = SecretOfGeneration(job, 3, nonce);
+  EXPECT_EQ(mine, SecretOfGeneration(job, 3, nonce));
+  for (const Secret& other :
+       {job, SecretOfGeneration(job, 2, nonce), SecretOfGeneration(SecretOf(2), 3, nonce),
+        SecretOfGeneration(job, 3, std::string(32, '0'))}) {
+    EXPECT_NE(mine, other);
+    Ends ends;
+    ClientHandshake liar(other, Purpose::kLink, Soon(), "rank 0", 3);
+    ServerHandshake server(mine, Purpose::kLink, Soon(), "client", 3);
+    Turn(&liar, &server, ends);
+    EXPECT_EQ(liar.Advance(ends.client.get()), Progress::kFailed);
+    EXPECT_EQ(liar.status().message().find("rank 0 does not know this job's secret"), 0u);
+  }
+  Ends ends;
+  ClientHandshake client(mine, Purpose::kLink, Soon(), "server", 3);
+  ServerHandshake server(mine, Purpose::kLink, Soon(), "client", 3);
+  Turn(&client, &server, ends);
+  EXPECT_EQ(client.Advance(ends.client.get()), Progress::kDone);
+  EXPECT_EQ(server.Advance(ends.server.get()), Progress::kDone);
+}
+
+TEST(Handshake, TheStoreServesAllGenerations) {
+  Ends ends;
+  ClientHandshake client(SecretOf(1), Purpose::kStore, Soon(), "server", 3);
+  ServerHandshake server(SecretOf(1), Purpose::kStore, Soon(), "client");
+  Turn(&client, &server, ends);
+  EXPECT_EQ(client.Advance(ends.client.get()), Progress::kDone);
+  EXPECT_EQ(server.Advance(ends.server.get()), Progress::kDone);
+}
+
 TEST(Handshake, AClientWithoutTheSecretIsRefused) {
   Ends ends;
   ServerHandshake server(SecretOf(1), Purpose::kLink, Soon(), "127.0.0.1:5");
   Put(ends.client.get(), Hello());
   ASSERT_EQ(server.Advance(ends.server.get()), Progress::kPending);
-  ASSERT_EQ(TakeAll(ends.client.get()).size(), 72u);
+  ASSERT_EQ(TakeAll(ends.client.get()).size(), 76u);
   Put(ends.client.get(), std::string(32, 'p'));
   EXPECT_EQ(server.Advance(ends.server.get()), Progress::kFailed);
   EXPECT_EQ(server.status().message(), "127.0.0.1:5 does not know this job's secret");
@@ -105,7 +168,7 @@ TEST(Handshake, TheServersOwnProofIsNoProofOfTheClient) {
   ServerHandshake server(SecretOf(1), Purpose::kLink, Soon(), "client");
   Put(ends.client.get(), Hello());
   server.Advance(ends.server.get());
-  Put(ends.client.get(), TakeAll(ends.client.get()).substr(40));  // sent back as in a mirror
+  Put(ends.client.get(), TakeAll(ends.client.get()).substr(44));  // sent back as in a mirror
   EXPECT_EQ(server.Advance(ends.server.get()), Progress::kFailed);
 }
 
@@ -185,7 +248,7 @@ TEST(Handshake, SomebodyWhoDawdlesIsShownOutAtTheDeadline) {
   EXPECT_EQ(status.code(), StatusCode::kTimeout);
   EXPECT_EQ(
       status.message(),
-      "127.0.0.1:5 did not finish the handshake in time: it stopped at byte 20 of 41 of step 1");
+      "127.0.0.1:5 did not finish the handshake in time: it stopped at byte 20 of 45 of step 1");
 }
 
 TEST(Handshake, AServerGivesAStrangerFiveSecondsAtMost) {

@@ -28,13 +28,22 @@ struct Host {
   Status status;
 };
 
+LinkIdentity Me(uint32_t rank) {
+  return {rank, kGeneration, SecretOf(1)};
+}
+
+std::unique_ptr<LinkListener> DoorOf(const LinkIdentity& me,
+                                     const std::string& address = "127.0.0.1") {
+  std::unique_ptr<LinkListener> door;
+  const Status status = LinkListener::Open({address, 0}, 64, me, nullptr, &door);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return door;
+}
+
 std::vector<Host> OpenDoors(int size, const std::string& address = "127.0.0.1") {
   std::vector<Host> hosts(static_cast<size_t>(size));
-  for (Host& host : hosts) {
-    const Status status =
-        LinkListener::Open({address, 0}, 64, SecretOf(1), nullptr, &host.listener);
-    EXPECT_TRUE(status.ok()) << status.ToString();
-  }
+  uint32_t rank = 0;
+  for (Host& host : hosts) host.listener = DoorOf(Me(rank++), address);
   return hosts;
 }
 
@@ -52,8 +61,8 @@ void ConnectAll(std::vector<Host>* hosts, const std::vector<MeshPeer>& peers,
   for (size_t i = 0; i < hosts->size(); ++i) {
     threads.emplace_back([=, &host = (*hosts)[i], &peers] {
       std::this_thread::sleep_for(std::chrono::nanoseconds(stagger * static_cast<Nanos>(i)));
-      host.status = ConnectMesh(group, kGeneration, static_cast<int>(i), peers, host.listener.get(),
-                                SecretOf(1), Deadline::After(patience), &host.links);
+      host.status =
+          ConnectMesh(group, peers, host.listener.get(), Deadline::After(patience), &host.links);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -126,14 +135,14 @@ TEST(LinkMesh, ADoorThatOpensLateIsTriedAgain) {
   const auto peers = PeersOf(hosts);
   hosts[0].listener.reset();
   std::thread early([&] {
-    hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(),
-                                  SecretOf(1), Deadline::After(kPatience), &hosts[1].links);
+    hosts[1].status = ConnectMesh(kGroup, peers, hosts[1].listener.get(),
+                                  Deadline::After(kPatience), &hosts[1].links);
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  const Status opened = LinkListener::Open(at, 64, SecretOf(1), nullptr, &hosts[0].listener);
+  const Status opened = LinkListener::Open(at, 64, Me(0), nullptr, &hosts[0].listener);
   if (opened.ok()) {
-    hosts[0].status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(),
-                                  SecretOf(1), Deadline::After(kPatience), &hosts[0].links);
+    hosts[0].status = ConnectMesh(kGroup, peers, hosts[0].listener.get(),
+                                  Deadline::After(kPatience), &hosts[0].links);
   }
   early.join();
   ASSERT_TRUE(opened.ok()) << opened.ToString();
@@ -145,11 +154,10 @@ TEST(LinkMesh, AMissingPeerIsNamedWithItsAddressAndTheSystemsWord) {
   const auto peers = PeersOf(hosts);
   hosts[0].listener.reset();  // nobody listens there any more
   std::thread other([&] {
-    hosts[2].status =
-        ConnectMesh(kGroup, kGeneration, 2, peers, hosts[2].listener.get(), SecretOf(1),
-                    Deadline::After(500 * kMillisecond), &hosts[2].links);
+    hosts[2].status = ConnectMesh(kGroup, peers, hosts[2].listener.get(),
+                                  Deadline::After(500 * kMillisecond), &hosts[2].links);
   });
-  hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(), SecretOf(1),
+  hosts[1].status = ConnectMesh(kGroup, peers, hosts[1].listener.get(),
                                 Deadline::After(500 * kMillisecond), &hosts[1].links);
   other.join();
   for (size_t i : {1u, 2u}) {
@@ -167,9 +175,8 @@ TEST(LinkMesh, AMissingPeerIsNamedWithItsAddressAndTheSystemsWord) {
 TEST(LinkMesh, APeerThatNeverCallsIsNamed) {
   auto hosts = OpenDoors(2);
   const auto peers = PeersOf(hosts);
-  const Status status =
-      ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
-                  Deadline::After(200 * kMillisecond), &hosts[0].links);
+  const Status status = ConnectMesh(kGroup, peers, hosts[0].listener.get(),
+                                    Deadline::After(200 * kMillisecond), &hosts[0].links);
   EXPECT_EQ(status.peer(), 1);
   EXPECT_NE(status.message().find("rank 1"), std::string::npos);
   EXPECT_NE(status.message().find("did not connect to rank 0"), std::string::npos)
@@ -185,9 +192,8 @@ TEST(LinkMesh, NewsOfADeathEndsTheWaitForIt) {
                                                        : Status::PeerLost(1, "rank 1 died");
   };
   for (int me : {0, 1}) {  // waits to be called, and calls
-    const Status status =
-        ConnectMesh(kGroup, kGeneration, me, peers, hosts[static_cast<size_t>(me)].listener.get(),
-                    SecretOf(1), Until(Deadline::After(kPatience), look), &hosts[0].links);
+    const Status status = ConnectMesh(kGroup, peers, hosts[static_cast<size_t>(me)].listener.get(),
+                                      Until(Deadline::After(kPatience), look), &hosts[0].links);
     EXPECT_EQ(status.message(), "rank 1 died");
     EXPECT_TRUE(hosts[0].links.empty());
   }
@@ -212,6 +218,7 @@ TEST(LinkMesh, AddressesThatLeadElsewhereCostLittle) {
   ConnectAll(&hosts, peers);
   EXPECT_LT(MonotonicNow() - begin, kPatience / 3);
   ExpectLinksLeadWhereTheySay(&hosts);
+  for (const Host& host : hosts) EXPECT_EQ(host.listener->parked(), 0u) << "one meant for another";
 }
 
 // Throws bytes at a door until told to stop.
@@ -261,18 +268,19 @@ TEST(LinkMesh, StrangersDisturbNobody) {
 
 TEST(LinkMesh, AWrongSecretGetsNoLink) {
   auto hosts = OpenDoors(2);
+  hosts[1].listener = DoorOf({1, kGeneration, SecretOf(2)});
   const auto peers = PeersOf(hosts);
   std::atomic<bool> gone{false};
   std::thread intruder([&] {
-    hosts[1].status = ConnectMesh(kGroup, kGeneration, 1, peers, hosts[1].listener.get(),
-                                  SecretOf(2), Deadline::After(3 * kSecond), &hosts[1].links);
+    hosts[1].status = ConnectMesh(kGroup, peers, hosts[1].listener.get(),
+                                  Deadline::After(3 * kSecond), &hosts[1].links);
     gone = true;
   });
   // At its door for as long as somebody may call.
   const auto look = [&gone] {
     return gone ? Status::Timeout("the intruder has gone") : Status::Ok();
   };
-  hosts[0].status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
+  hosts[0].status = ConnectMesh(kGroup, peers, hosts[0].listener.get(),
                                 Until(Deadline::After(kPatience), look), &hosts[0].links);
   intruder.join();
   EXPECT_EQ(hosts[0].status.code(), StatusCode::kTimeout);
@@ -311,17 +319,18 @@ TEST(LinkMesh, ARecordedHandshakeIsWorthless) {
   int fds[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
   const Fd ours(fds[0]), theirs(fds[1]);
-  ClientHandshake handshake(SecretOf(1), Purpose::kLink, Deadline::After(5 * kSecond), "the door");
+  ClientHandshake handshake(SecretOf(1), Purpose::kLink, Deadline::After(5 * kSecond), "the door",
+                            kGeneration);
   bool said = false;
   const std::string heard = Eavesdrop(&door, theirs.get(), [&] {
     if (!said && handshake.Advance(ours.get()) == Handshake::Progress::kDone) {
-      const auto hello = Encode(LinkHello{kGroup, kGeneration, 1, 0, 0});
+      const auto hello = Encode(LinkHello{kGroup, 1, 0, 0});
       said = send(ours.get(), hello.data(), hello.size(), MSG_NOSIGNAL) ==
              static_cast<ssize_t>(hello.size());
     }
     return door.parked() == 1;
   });
-  ASSERT_EQ(heard.size(), 41u + 32u + kLinkHelloBytes);
+  ASSERT_EQ(heard.size(), 45u + 32u + kLinkHelloBytes);
   // The same bytes again: the door's nonce is another one.
   Fd replay;
   ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kPatience), &replay).ok());
@@ -346,7 +355,8 @@ TEST(LinkMesh, WhoeverDawdlesIsShownOutAfterFiveSeconds) {
   Fd silent, half;
   ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kPatience), &silent).ok());
   ASSERT_TRUE(Connect(door.endpoint(), Deadline::After(kPatience), &half).ok());
-  ClientHandshake handshake(SecretOf(1), Purpose::kLink, Deadline::After(5 * kSecond), "the door");
+  ClientHandshake handshake(SecretOf(1), Purpose::kLink, Deadline::After(5 * kSecond), "the door",
+                            kGeneration);
   const Nanos begin = MonotonicNow();
   // A friend who finishes the handshake, but then says only a part of its hello.
   while (handshake.Advance(half.get()) == Handshake::Progress::kPending)
@@ -366,20 +376,33 @@ TEST(LinkMesh, WhoeverDawdlesIsShownOutAfterFiveSeconds) {
   EXPECT_EQ(recv(silent.get(), &byte, 1, MSG_DONTWAIT), 0);
 }
 
-TEST(LinkMesh, AConnectionOfAnEarlierGenerationIsDropped) {
-  auto hosts = OpenDoors(2);
+TEST(LinkMesh, AProcessOfAnEarlierGenerationGetsNoLinkAndBothGenerationsAreNamed) {
+  const Secret job = SecretOf(9);
+  const auto at = [&](uint32_t rank, uint32_t generation) {
+    return DoorOf({rank, generation, SecretOfGeneration(job, generation, "nonce")});
+  };
+  auto hosts = OpenDoors(0);
+  hosts.resize(2);
+  hosts[0].listener = at(0, kGeneration);
+  hosts[1].listener = at(1, kGeneration - 1);
   const auto peers = PeersOf(hosts);
-  std::thread stale([&] {
-    hosts[1].status =
-        ConnectMesh(kGroup, kGeneration - 1, 1, peers, hosts[1].listener.get(), SecretOf(1),
-                    Deadline::After(600 * kMillisecond), &hosts[1].links);
+  std::atomic<bool> gone{false};
+  std::thread left_behind([&] {
+    hosts[1].status = ConnectMesh(kGroup, peers, hosts[1].listener.get(), Deadline::After(kSecond),
+                                  &hosts[1].links);
+    gone = true;
   });
-  hosts[0].status = ConnectMesh(kGroup, kGeneration, 0, peers, hosts[0].listener.get(), SecretOf(1),
-                                Deadline::After(600 * kMillisecond), &hosts[0].links);
-  stale.join();
-  EXPECT_FALSE(hosts[0].status.ok());
-  EXPECT_FALSE(hosts[1].status.ok());
+  const auto look = [&gone] { return gone ? Status::Timeout("it has given up") : Status::Ok(); };
+  hosts[0].status = ConnectMesh(kGroup, peers, hosts[0].listener.get(),
+                                Until(Deadline::After(kPatience), look), &hosts[0].links);
+  left_behind.join();
+  EXPECT_EQ(hosts[0].status.message(), "it has given up");
+  EXPECT_NE(hosts[1].status.message().find(
+                "is in generation 2 of its job, but this rank is in generation 1"),
+            std::string::npos)
+      << hosts[1].status.message();
   EXPECT_EQ(hosts[0].listener->parked(), 0u);
+  EXPECT_TRUE(hosts[0].links.empty());
 }
 
 }  // namespace

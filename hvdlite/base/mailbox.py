@@ -1,0 +1,40 @@
+"""Items from one thread to another one that waits in select()."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class Mailbox(Generic[Item]):
+    """One thread puts, another one takes. Neither waits."""
+
+    def __init__(self) -> None:
+        self._items: collections.deque[Item] = collections.deque()
+        self._reader, self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def fileno(self) -> int:
+        """Returns a descriptor that is readable when take() has something."""
+        return self._reader
+
+    def put(self, item: Item) -> None:
+        self._items.append(item)
+        with contextlib.suppress(BlockingIOError):  # full, so it is readable already
+            os.write(self._bell, b".")
+
+    def take(self) -> list[Item]:
+        """Returns all items, in their order."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reader, 1 << 16)
+        found = []
+        while self._items:
+            found.append(self._items.popleft())
+        return found
+
+    def close(self) -> None:
+        os.close(self._reader)
+        os.close(self._bell)

@@ -1,0 +1,83 @@
+"""What members have written below `elastic/` in the store, as events.
+
+The job's secret lets a process write any key. A report counts only if it is sealed with the token
+of its member, which was given to that member's process alone. So a process that is left over from
+an earlier life of a slot cannot speak for its successor. What is refused is told, and changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+
+from hvdlite.launch.elastic import events, requests
+from hvdlite.launch.one_line import printable
+from hvdlite.rendezvous import roll
+from hvdlite.rendezvous.quota import Quota
+
+_TOKEN_BYTES = 32
+_MOST_SHOWN = 80  # characters of a key
+# By the first word of a key: how many numbers follow.
+_NUMBERS = {"report": 2, "in": 2, "trains": 1, "done": 1} | dict.fromkeys(requests.KINDS, 1)
+_MOST_DIGITS = 18
+
+
+class Inbox:
+    """`say` tells people of what is refused: a few lines a minute, then a count. `hosts`: of the
+    members, as they are now."""
+
+    def __init__(
+        self, say: Callable[[str], None], hosts: Callable[[], Mapping[int, str]] = dict
+    ) -> None:
+        self._say = say
+        self._hosts = hosts
+        self._tokens: dict[int, bytes] = {}
+        self._quota = Quota()
+
+    def new_token(self, member: int) -> bytes:
+        """For the process of this member, and no other."""
+        self._tokens[member] = secrets.token_bytes(_TOKEN_BYTES)
+        return self._tokens[member]
+
+    def read(self, letters: Iterable[tuple[str, bytes]], now: float) -> list[events.Event]:
+        """`letters`: keys without `elastic/`, and values, in their order."""
+        left_out = self._quota.take(now)
+        if left_out:
+            self._say(f"{left_out} more keys of the job's store were refused.")
+        found = []
+        for key, value in letters:
+            try:
+                found.append(self._event(key, value))
+            except roll.Refused as refused:
+                if self._quota.allows(now):
+                    shown = printable(key[:_MOST_SHOWN])
+                    self._say(f"{shown} in the job's store is refused: {refused}.")
+        return found
+
+    def _event(self, key: str, value: bytes) -> events.Event:
+        what, *words = key.split("/")
+        if len(words) != _NUMBERS.get(what) or not all(map(_is_number, words)):
+            raise roll.Refused("it is no key of a member")
+        numbers = [int(word) for word in words]
+        member = numbers[-1]
+        if member not in self._tokens:
+            raise roll.Refused(f"there is no member {member}")
+        if what == "report":
+            return self._report(value, member, numbers[0])
+        if what in requests.KINDS:
+            return requests.event(what, member, value, self._hosts())
+        if what == "in":
+            return events.Entered(member, numbers[0])
+        return events.Trains(member) if what == "trains" else events.Returned(member)
+
+    def _report(self, value: bytes, member: int, generation: int) -> events.Event:
+        try:
+            token = self._tokens[member]
+            return events.Reported(roll.decode_report(value, token, member, generation))
+        except roll.OtherRelease as other:
+            return events.Unfit(member, str(other))
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) <= _MOST_DIGITS
