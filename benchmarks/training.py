@@ -35,11 +35,11 @@ WAYS = (
     ),
     Backend("hvdlite", "hvdlite", "hvd.DistributedOptimizer", _HVDLITE, launch.KEEP_MEMORY),
     Backend(
-        "pool",
+        "copies",
         "hvdlite",
-        "the same, gradients in shared memory",
+        "the same, gradients in private memory",
         _HVDLITE,
-        launch.KEEP_MEMORY | {"HVDLITE_GRADIENT_POOL": "1"},
+        launch.KEEP_MEMORY | {"HVDLITE_GRADIENT_POOL": "0"},
     ),
 )
 # Steps of a block: about half a second without communication.

@@ -292,10 +292,12 @@ typedef struct {
 } hvdlite_pool_allocator;
 /* From now on the framework's library asks the pool first (see csrc/pool/slots.h), which hands out
  * nothing before hvdlite_pool_arm(1). HVDLITE_UNSUPPORTED: the error says why nothing has changed.
- * Needs a job with the knob gradient_pool. */
+ * Needs a job that was started after hvdlite_pool_want(), with the knob gradient_pool. */
 HVDLITE_API hvdlite_code hvdlite_pool_patch(const hvdlite_pool_allocator* allocator);
 /* So many more gradients (fewer, if negative) of `bytes` each are expected. */
 HVDLITE_API void hvdlite_pool_expect(int64_t bytes, int64_t gradients);
+/* Jobs that are started from now on share memory for gradients. */
+HVDLITE_API void hvdlite_pool_want(void);
 /* Whether gradients of these sizes are allocated in the pool. They can be freed in any case. */
 HVDLITE_API void hvdlite_pool_arm(int32_t on);
 /* Where the memory lies in the pool; -1: elsewhere. */

@@ -15,6 +15,10 @@ hvdlite_code hvdlite_pool_patch(const hvdlite_pool_allocator* allocator) {
       {allocator->module, allocator->function, allocator->gate, allocator->outside}));
 }
 
+void hvdlite_pool_want() {
+  Pool::Process().Want();
+}
+
 void hvdlite_pool_expect(int64_t bytes, int64_t gradients) {
   if (bytes > 0) Pool::Process().Expect(static_cast<size_t>(bytes), gradients);
 }

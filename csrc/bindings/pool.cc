@@ -28,6 +28,7 @@ void BindPool(py::module_& module) {
   module.def("pool_patch", &Patch, py::arg("module"), py::arg("function"), py::arg("gate"),
              py::arg("outside"),
              "Has a framework's library ask the pool first. NotImplementedError: why it cannot.");
+  module.def("pool_want", &hvdlite_pool_want);
   module.def("pool_expect", &hvdlite_pool_expect, py::arg("bytes"), py::arg("gradients"));
   module.def("pool_arm", [](bool on) { hvdlite_pool_arm(on ? 1 : 0); }, py::arg("on"));
   module.def(

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "ingraph/failure.h"
 #include "ingraph/tensorflow_dtype.h"
 
 namespace hvdlite::ingraph {
@@ -121,7 +122,7 @@ void Call::Submit(const std::vector<hvdlite_operation>& operations) {
                                                        kernel_.name.c_str(), completions.data())
                            : hvdlite_submit_then(operations.data(), completions.data());
   if (code == HVDLITE_OK) return;
-  Fail(TfCodeOf(code), hvdlite_last_error());
+  Fail(TfCodeOf(code), DescribeFailure(code).c_str());
   End();
 }
 
@@ -130,7 +131,7 @@ void Call::PartDone(void* context, hvdlite_code code, const char* error,
   const Part& part = *static_cast<const Part*>(context);
   Call& call = *part.call;
   if (code != HVDLITE_OK) {
-    call.Fail(TfCodeOf(code), error);
+    call.Fail(TfCodeOf(code), DescribeFailure(code, error, /*peer=*/-1).c_str());
   } else if (result->split_count > 0) {
     call.WriteIntegers(1, result->received_splits, result->split_count, /*scalar=*/false);
   } else if (call.kernel_.kind == HVDLITE_JOIN) {

@@ -1,72 +1,38 @@
 #include "pool/fork.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
-
-#include <cerrno>
-
 #include "base/clock.h"
 #include "pool/pool.h"
 
 namespace hvdlite::pool {
 namespace {
 
-constexpr Nanos kLongestCopy = 30 * kSecond;
+// A pass takes milliseconds. One whose peers are stopped ends when the job gives them up; a child
+// that needs gradients of that moment does not exist.
+constexpr Nanos kLongestPass = 5 * kSecond;
 
 // Of the fork that this thread is in; the child has the thread's copy.
-struct Copying {
-  Segment* segment = nullptr;
-  int done[2] = {-1, -1};  // a pipe: the child writes a byte
-};
+thread_local Segment* forking = nullptr;
 
-Copying& Mine() {
-  thread_local Copying copying;
-  return copying;
-}
-
-void Close(int* fd) {
-  if (*fd >= 0) close(*fd);
-  *fd = -1;
+void AfterFork() {
+  if (forking != nullptr) forking->AfterFork();
+  forking = nullptr;
 }
 
 }  // namespace
 
 void BeforeFork() {
-  Copying& mine = Mine();
-  mine = Copying();
-  Segment* const segment = Pool::Process().current();
-  // The blocks of a retired segment are private already.
-  if (segment == nullptr || Pool::Process().disowned() || segment->retired()) return;
-  if (segment->live() == 0) return;
-  mine.segment = segment;
-  if (pipe2(mine.done, O_CLOEXEC) != 0) mine.done[0] = mine.done[1] = -1;
+  Pool& pool = Pool::Process();
+  forking = pool.disowned() ? nullptr : pool.current();
+  if (forking != nullptr) forking->BeforeFork(kLongestPass);
 }
 
 void AfterForkInParent() {
-  Copying& mine = Mine();
-  if (mine.segment == nullptr) return;
-  Close(&mine.done[1]);
-  const Deadline deadline = Deadline::After(kLongestCopy);
-  pollfd told = {mine.done[0], POLLIN, 0};
-  while (mine.done[0] >= 0 && poll(&told, 1, deadline.LeftMillis(1000)) <= 0) {
-    if (deadline.Passed()) break;
-  }
-  Close(&mine.done[0]);
-  mine = Copying();
+  AfterFork();
 }
 
 void AfterForkInChild() {
-  Copying& mine = Mine();
+  AfterFork();
   Pool::Process().Disown();
-  if (mine.segment == nullptr) return;
-  mine.segment->CopyInChild();
-  const char done = 1;
-  [[maybe_unused]] const ssize_t written =
-      mine.done[1] < 0 ? 0 : write(mine.done[1], &done, sizeof(done));
-  Close(&mine.done[0]);
-  Close(&mine.done[1]);
-  mine = Copying();
 }
 
 }  // namespace hvdlite::pool

@@ -1,9 +1,8 @@
-// What happens to the pool in a fork: the child gets copies of the allocated blocks at the same
-// addresses, and shares no memory with the ranks. For pthread_atfork, or handlers of its caller's.
+// What happens to the pool in a fork: allocated blocks become private memory, which the child
+// inherits as any other, and the child shares no memory with the ranks. For pthread_atfork, or
+// handlers of its caller's.
 //
-// The parent waits until the child has made its copies: they are of the moment of the fork. The
-// wait ends when the child dies, and after kLongestCopy. Nothing is done while no block is
-// allocated.
+// The fork waits until other ranks are through with this one's gradients, but not for ever.
 #pragma once
 
 namespace hvdlite::pool {

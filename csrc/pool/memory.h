@@ -12,9 +12,6 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
 
 namespace hvdlite::pool {
 
@@ -33,14 +30,23 @@ inline bool KeepFromChildren(void* memory, size_t bytes) {
   return madvise(memory, bytes, MADV_DONTFORK) == 0;
 }
 
-// As mmap(2) of a file from its start, in this process alone. Other threads may use the memory
-// meanwhile, which ThreadSanitizer would take for a race with mmap().
-inline bool MapPrivate(char* memory, size_t bytes, int fd, int how) {
-  const long mapped = syscall(SYS_mmap, memory, bytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_NORESERVE | how, fd, 0);
-  const bool there = mapped == reinterpret_cast<long>(memory);
-  if (!there && mapped != -1) syscall(SYS_munmap, mapped, bytes);  // a kernel that ignores `how`
-  return there;
+// Puts a part of the file where it has been mapped before. `how`: MAP_SHARED or MAP_PRIVATE. Other
+// threads may use the memory meanwhile, which ThreadSanitizer would take for a race with mmap().
+inline bool MapFile(char* memory, size_t bytes, int fd, size_t offset, int how) {
+  return syscall(SYS_mmap, memory, bytes, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_NORESERVE | how,
+                 fd, offset) == reinterpret_cast<long>(memory);
+}
+
+inline bool WriteAll(int fd, const char* memory, size_t bytes, size_t offset) {
+  while (bytes > 0) {
+    const ssize_t written = pwrite(fd, memory, bytes, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    memory += written;
+    offset += static_cast<size_t>(written);
+    bytes -= static_cast<size_t>(written);
+  }
+  return true;
 }
 
 // Gives each page memory of its own, as a write to it would, and changes no byte: other threads

@@ -39,10 +39,8 @@ void Peers::Add(int rank, const Segment& segment) {
   mappings_[static_cast<size_t>(rank)] = {segment.base(), segment.bytes(), false};
 }
 
-int64_t Peers::OffsetOf(const void* memory, size_t bytes) const {
-  if (own_ == nullptr || own_->retired() || !own_->Contains(memory)) return -1;
-  const auto offset = static_cast<size_t>(static_cast<const char*>(memory) - own_->base());
-  return bytes <= own_->bytes() - offset ? static_cast<int64_t>(offset) : -1;
+int64_t Peers::Lend(void* memory, size_t bytes) const {
+  return own_ == nullptr ? -1 : own_->Lend(memory, bytes);
 }
 
 char* Peers::At(int rank, int64_t offset, size_t bytes) const {

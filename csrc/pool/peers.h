@@ -29,8 +29,8 @@ class Peers {
   void GiveUp() { own_ = nullptr; }
 
   Segment* own() const { return own_; }
-  // Where this rank's memory lies in its segment; -1: not there.
-  int64_t OffsetOf(const void* memory, size_t bytes) const;
+  // Where this rank's memory lies in its segment; -1: not there. See Segment::Lend.
+  int64_t Lend(void* memory, size_t bytes) const;
   // Null: not all of it lies in the rank's segment.
   char* At(int rank, int64_t offset, size_t bytes) const;
 

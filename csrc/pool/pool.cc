@@ -122,9 +122,17 @@ void* Pool::Take(size_t bytes, size_t alignment) {
     return nullptr;
   Segment* const segment = current();
   if (segment == nullptr || !segment->Serves(bytes)) return nullptr;
+  int pass = Habit::kNoPass;
+  return IsInside(&pass) ? segment->Take(bytes, pass) : nullptr;
+}
+
+bool Pool::IsInside(int* pass) const {
   int (*const inside)() = inside_.load(std::memory_order_acquire);
-  if (inside != nullptr && inside() == outside_.load(std::memory_order_relaxed)) return nullptr;
-  return segment->Take(bytes);
+  if (inside == nullptr) return true;
+  const int now = inside();
+  if (now == outside_.load(std::memory_order_relaxed)) return false;
+  *pass = now;
+  return true;
 }
 
 Segment* Pool::At(const void* memory) const {
@@ -135,7 +143,9 @@ Segment* Pool::At(const void* memory) const {
 void Pool::Give(void* block) {
   if (disowned()) return;
   Segment* const segment = At(block);
-  if ((segment != nullptr && segment->Give(block)) || reported_.exchange(true)) return;
+  int pass = Habit::kNoPass;
+  IsInside(&pass);
+  if ((segment != nullptr && segment->Give(block, pass)) || reported_.exchange(true)) return;
   constexpr std::string_view kSentence =
       "hvdlite: a gradient was freed that is not allocated, or was freed twice; the call is "
       "ignored. HVDLITE_GRADIENT_POOL=0 leaves gradients to the C library.\n";

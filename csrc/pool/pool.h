@@ -27,6 +27,9 @@ class Pool {
   explicit Pool(size_t segment_bytes) : segment_bytes_(segment_bytes) {}
   Pool(const Pool&) = delete;
 
+  // This process allocates gradients.
+  void Want() { wanted_.store(true, std::memory_order_relaxed); }
+  bool wanted() const { return wanted_.load(std::memory_order_relaxed); }
   // The segment for a job: the one in use, or a new one if that has been retired. `limit`: see
   // Segment::Limit. kUnsupported says why there is none.
   Status Open(size_t limit, Segment** segment) EXCLUDES(mutex_);
@@ -34,7 +37,8 @@ class Pool {
   Status opened() EXCLUDES(mutex_);
   // See Segment::Expect; also for segments to come.
   void Expect(size_t bytes, int64_t gradients) EXCLUDES(mutex_);
-  // Blocks are handed out only where inside() != outside. Null: everywhere.
+  // Blocks are handed out only where inside() != outside. Null: everywhere. The value tells one
+  // backward pass from another.
   void Gate(int (*inside)(), int outside);
   // Whether blocks are handed out at all. They can be freed in any case.
   void Arm(bool on) { armed_.store(on, std::memory_order_release); }
@@ -67,6 +71,8 @@ class Pool {
   // Releases what can be. A place without a segment; kPlaces: none.
   size_t FreePlace() REQUIRES(mutex_);
   Segment* At(const void* memory) const;
+  // Whether this thread may have blocks, and for which pass.
+  bool IsInside(int* pass) const;
 
   const size_t segment_bytes_;
   Mutex mutex_;
@@ -78,6 +84,7 @@ class Pool {
   std::atomic<Segment*> current_{nullptr};
   std::atomic<int (*)()> inside_{nullptr};
   std::atomic<int> outside_{0};
+  std::atomic<bool> wanted_{false};
   std::atomic<bool> armed_{false};
   std::atomic<bool> disowned_{false};
   std::atomic<bool> reported_{false};

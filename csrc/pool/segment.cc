@@ -119,24 +119,30 @@ bool Segment::Make(size_t bytes, uint32_t* page) {
   return true;
 }
 
-void* Segment::HandOut(Class* its, uint32_t page) {
-  owner_[page].store(its->number | kLive, kRelaxed);
+void* Segment::HandOut(Class* its, uint32_t page, int pass) {
+  if ((owner_[page].load(kRelaxed) & kPrivate) != 0) {
+    const int error = errno;
+    Return(*its, page, false);  // otherwise it is a private block
+    errno = error;
+  }
+  owner_[page].store((owner_[page].load(kRelaxed) & kPrivate) | its->number | kLive, kRelaxed);
   its->hits.fetch_add(1, kRelaxed);
+  its->habit.Served(pass, page);
   live_.fetch_add(1, kRelaxed);
   return base_ + size_t{page} * PageBytes();
 }
 
-void* Segment::Take(size_t bytes) {
+void* Segment::Take(size_t bytes, int pass) {
   Class* const its = Find(bytes);
   if (its == nullptr) return nullptr;
   bool more = false;
   {
     MutexLock lock(its->mutex);
-    if (retired()) return nullptr;
+    if (retired() || !its->habit.Wants(pass)) return nullptr;
     if (!its->free.empty()) {
       const uint32_t page = its->free.back();
       its->free.pop_back();
-      return HandOut(its, page);
+      return HandOut(its, page, pass);
     }
     more = its->made < static_cast<size_t>(its->expected * kBlocksPerGradient);
     if (more) {
@@ -151,31 +157,39 @@ void* Segment::Take(size_t bytes) {
   errno = error;
   if (more) making_.fetch_sub(1);
   MutexLock lock(its->mutex);
-  if (made && !retired()) return HandOut(its, page);
+  if (made && !retired()) return HandOut(its, page, pass);
   if (more) --its->made;
   its->misses.fetch_add(1, kRelaxed);
   return nullptr;
 }
 
-bool Segment::Give(void* block) {
+bool Segment::Give(void* block, int pass) {
   const auto at = static_cast<size_t>(static_cast<char*>(block) - base_);
   std::atomic<uint16_t>& owner = owner_[at / PageBytes()];
   const uint16_t found = owner.load(kRelaxed);
   if (at % PageBytes() != 0 || (found & kLive) == 0) return false;
-  Class* const its = classes_[found & ~kLive].get();
+  Class* const its = ClassOf(found);
   MutexLock lock(its->mutex);
-  if ((owner.load(kRelaxed) & kLive) == 0) return false;
-  owner.store(its->number, kRelaxed);
-  its->free.push_back(static_cast<uint32_t>(at / PageBytes()));
+  if ((owner.fetch_and(static_cast<uint16_t>(~kLive), kRelaxed) & kLive) == 0) return false;
+  const auto page = static_cast<uint32_t>(at / PageBytes());
+  its->free.push_back(page);
+  its->habit.Freed(pass, page);
   live_.fetch_sub(1, kRelaxed);
   return true;
+}
+
+void Segment::Missed(size_t bytes) {
+  Class* const its = Find(bytes);
+  if (its == nullptr) return;
+  MutexLock lock(its->mutex);
+  its->habit.Missed();
 }
 
 size_t Segment::SizeOf(const void* block) const {
   const auto at = static_cast<size_t>(static_cast<const char*>(block) - base_);
   const uint16_t found = owner_[at / PageBytes()].load(kRelaxed);
   if (at % PageBytes() != 0 || (found & kLive) == 0) return 0;
-  return classes_[found & ~kLive]->bytes;
+  return ClassOf(found)->bytes;
 }
 
 Stats Segment::stats() const {
@@ -191,18 +205,82 @@ Stats Segment::stats() const {
   return all;
 }
 
-// The file's pages in this process alone. First the mapping, which no other thread sees half done,
-// then the copies: what threads write meanwhile is not lost.
-bool Segment::MapPrivately(int how) {
-  const size_t used = used_.load(kRelaxed);
-  if (used == 0) return true;
-  if (!MapPrivate(base_, used, fd_.get(), how)) return false;
-  for (size_t page = 0; page < used / PageBytes(); ++page) {
+void Segment::MakePrivate() {
+  const size_t end = used_.load(kRelaxed) / PageBytes();
+  size_t first = 0;  // of blocks that lie side by side and become private together
+  size_t page = 0;
+  while (page < end) {
     const uint16_t found = owner_[page].load(kRelaxed);
-    if ((found & kLive) == 0) continue;
-    Populate(base_ + page * PageBytes(), RoundToPages(classes_[found & ~kLive]->bytes));
+    const size_t next =
+        page + (found == 0 ? 1 : RoundToPages(ClassOf(found)->bytes) / PageBytes());
+    if ((found & (kLive | kPrivate)) != kLive) {
+      MakePrivate(first, page);
+      first = next;
+    }
+    page = next;
   }
+  MakePrivate(first, page);
+}
+
+// First the mapping, which no other thread sees half done, then the copies: what threads write
+// meanwhile is not lost.
+void Segment::MakePrivate(size_t first_page, size_t end_page) {
+  if (first_page == end_page) return;
+  const size_t offset = first_page * PageBytes();
+  const size_t bytes = (end_page - first_page) * PageBytes();
+  if (!MapFile(base_ + offset, bytes, fd_.get(), offset, MAP_PRIVATE)) return;
+  Populate(base_ + offset, bytes);
+  for (size_t page = first_page; page < end_page; ++page) {
+    if (owner_[page].load(kRelaxed) != 0) owner_[page].fetch_or(kPrivate, kRelaxed);
+  }
+}
+
+bool Segment::Return(const Class& its, uint32_t page, bool keep) {
+  const size_t offset = size_t{page} * PageBytes();
+  const size_t bytes = RoundToPages(its.bytes);
+  if (keep && !WriteAll(fd_.get(), base_ + offset, bytes, offset)) return false;
+  if (!MapFile(base_ + offset, bytes, fd_.get(), offset, MAP_SHARED)) return false;
+  if (!KeepFromChildren(base_ + offset, bytes)) {
+    MapFile(base_ + offset, bytes, fd_.get(), offset, MAP_PRIVATE);
+    return false;
+  }
+  Populate(base_ + offset, bytes);
+  owner_[page].fetch_and(static_cast<uint16_t>(~kPrivate), kRelaxed);
   return true;
+}
+
+void Segment::BeginLending() {
+  MutexLock lock(lending_mutex_);
+  ++lending_;
+}
+
+void Segment::EndLending() {
+  MutexLock lock(lending_mutex_);
+  --lending_;
+  lending_ended_.NotifyAll();
+}
+
+int64_t Segment::Lend(const void* tensor, size_t bytes) {
+  if (retired()) return -1;
+  if (!Contains(tensor)) {
+    Missed(bytes);
+    return -1;
+  }
+  const auto offset = static_cast<size_t>(static_cast<const char*>(tensor) - base_);
+  size_t page = offset / PageBytes();
+  while (page > 0 && owner_[page].load(kRelaxed) == 0) --page;
+  const uint16_t found = owner_[page].load(kRelaxed);
+  if ((found & kLive) == 0) return -1;
+  Class* const its = ClassOf(found);
+  const size_t begin = page * PageBytes();
+  if (offset - begin > its->bytes || bytes > its->bytes - (offset - begin)) return -1;
+  if ((found & kPrivate) != 0) {
+    // Other threads may write to the rest of the block, and would lose what they write.
+    if (bytes != its->bytes) return -1;
+    MutexLock lock(its->mutex);
+    if (!Return(*its, static_cast<uint32_t>(page), true)) return -1;
+  }
+  return static_cast<int64_t>(offset);
 }
 
 void Segment::Retire() {
@@ -213,7 +291,23 @@ void Segment::Retire() {
     MutexLock lock(classes_[number]->mutex);
   }
   // The file stays as it is: a rank that has this one's share already may still end its pass.
-  MapPrivately(MAP_FIXED);
+  MakePrivate();
+}
+
+void Segment::BeforeFork(Nanos longest) NO_THREAD_SAFETY_ANALYSIS {
+  const Deadline deadline = Deadline::After(longest);
+  lending_mutex_.Lock();
+  while (lending_ > 0 && !deadline.Passed())
+    lending_ended_.WaitFor(lending_mutex_, deadline.Left(kSecond));
+  classes_mutex_.Lock();
+  for (size_t number = 1; number <= class_count_; ++number) classes_[number]->mutex.Lock();
+  if (lending_ == 0 && !retired()) MakePrivate();
+}
+
+void Segment::AfterFork() NO_THREAD_SAFETY_ANALYSIS {
+  for (size_t number = class_count_; number > 0; --number) classes_[number]->mutex.Unlock();
+  classes_mutex_.Unlock();
+  lending_mutex_.Unlock();
 }
 
 bool Segment::Release() {
@@ -222,12 +316,6 @@ bool Segment::Release() {
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   fd_.Reset();
   return gone == base_;
-}
-
-void Segment::CopyInChild() {
-  // If another handler has mapped something there, the blocks stay away, and touching one ends the
-  // child by a signal.
-  MapPrivately(MAP_FIXED_NOREPLACE);
 }
 
 }  // namespace hvdlite::pool

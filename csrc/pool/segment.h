@@ -4,18 +4,19 @@
 //   file    one anonymous file (memfd), mapped once; large and sparse: a block costs memory from
 //           its first allocation on
 //   class   the blocks of one exact size: a stack of free ones, used last in first out
-//   block   begins on a page; `owner` says for each page which class's block begins there and
-//           whether it is allocated
+//   block   begins on a page; `owner` says for each page which class's block begins there, whether
+//           it is allocated, and whether it is private
 //
-// A segment ends in one of two ways, and its blocks stay readable and writable in both:
+// An allocated block becomes private, with the same bytes at the same address, in two cases:
 //
-//   Retire()        another rank may still write into it, and must not: this process gets private
-//                   copies of the allocated blocks at the same addresses
-//   CopyInChild()   in a forked child, which must not share memory with its parent's ranks
+//   Retire()       another rank may still write into the file, and must not write into the block;
+//                  the segment is out of use from then on
+//   BeforeFork()   the child inherits private memory as any other, and must not share memory with
+//                  the ranks. The block returns to the file when it is lent or handed out again
 //
-// Thread-safety: everything but Create and CopyInChild. Failure: Take returns null, and the caller
-// asks the C library instead. Lifetime: blocks outlive every job, so the process's segments are
-// never destroyed (pool.h).
+// Thread-safety: everything but Create. Failure: Take returns null, and the caller asks the C
+// library instead. Lifetime: blocks outlive every job, so the process's segments are never
+// destroyed (pool.h).
 #pragma once
 
 #include <array>
@@ -25,9 +26,11 @@
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "pool/habit.h"
 
 namespace hvdlite::pool {
 
@@ -57,10 +60,11 @@ class Segment {
   void Limit(size_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
 
   bool Serves(size_t bytes) const { return Find(bytes) != nullptr; }
-  // Of exactly this size; null: there is none.
-  void* Take(size_t bytes);
+  // Of exactly this size; null: there is none, or the request is one that its backward pass frees
+  // (habit.h). `pass`: the one that runs in this thread.
+  void* Take(size_t bytes, int pass = Habit::kNoPass);
   // False: no allocated block begins there.
-  bool Give(void* block);
+  bool Give(void* block, int pass = Habit::kNoPass);
   // The size of the block that begins there; 0: none does.
   size_t SizeOf(const void* block) const;
 
@@ -74,11 +78,22 @@ class Segment {
   uint64_t live() const { return live_.load(std::memory_order_relaxed); }
   Stats stats() const;
 
+  // What other ranks are told is theirs to read and write between the two calls, which a fork waits
+  // for. Threads may lend at the same time.
+  void BeginLending() EXCLUDES(lending_mutex_);
+  void EndLending() EXCLUDES(lending_mutex_);
+  // Where the tensor lies in the file; -1: not there.
+  int64_t Lend(const void* tensor, size_t bytes);
+
   void Retire() EXCLUDES(classes_mutex_);
   // Gives the memory of a retired segment back to the system, not its addresses. False: there are
   // allocated blocks.
   bool Release();
-  void CopyInChild();
+  // The fork comes between the two calls, in one thread; the second one is made in the child, too.
+  // Until then no other thread takes or frees a block. Blocks that are still lent after `longest`
+  // do not exist in the child.
+  void BeforeFork(Nanos longest);
+  void AfterFork();
 
   // A backward pass has temporary tensors of a gradient's size, and a program may keep gradients.
   static constexpr int64_t kBlocksPerGradient = 8;
@@ -89,6 +104,8 @@ class Segment {
   static constexpr size_t kMostClasses = 512;
   static constexpr size_t kTableSize = 1024;  // half empty at least
   static constexpr uint16_t kLive = 0x8000;
+  static constexpr uint16_t kPrivate = 0x4000;
+  static constexpr uint16_t kNumber = kPrivate - 1;
 
   struct Class {
     size_t bytes = 0;
@@ -97,6 +114,7 @@ class Segment {
     int64_t expected GUARDED_BY(mutex) = 0;
     size_t made GUARDED_BY(mutex) = 0;
     std::vector<uint32_t> free GUARDED_BY(mutex);  // numbers of pages
+    Habit habit GUARDED_BY(mutex);
     std::atomic<uint64_t> hits{0}, misses{0};
   };
 
@@ -104,17 +122,24 @@ class Segment {
   static size_t Hash(size_t bytes) { return bytes * 0x9E3779B97F4A7C15ull >> 54; }
   Class* Find(size_t bytes) const;
   Class* FindOrAdd(size_t bytes) REQUIRES(classes_mutex_);
-  void* HandOut(Class* its, uint32_t page) REQUIRES(its->mutex);
+  void* HandOut(Class* its, uint32_t page, int pass) REQUIRES(its->mutex);
   // A new block's first page, populated; false: there is no memory, or none allowed.
   bool Make(size_t bytes, uint32_t* page);
   // Whether so many bytes more are within the limit; counts them if so.
   bool Claim(size_t bytes);
-  bool MapPrivately(int how);
+  Class* ClassOf(uint16_t owner) const { return classes_[owner & kNumber].get(); }
+  // Makes the allocated blocks private; what fails stays as it was.
+  void MakePrivate();
+  void MakePrivate(size_t first_page, size_t end_page);
+  // Maps a private block from the file again, with its bytes if `keep`.
+  bool Return(const Class& its, uint32_t page, bool keep) REQUIRES(its.mutex);
+  // A gradient of this size lies elsewhere.
+  void Missed(size_t bytes);
 
   Fd fd_;
   char* const base_;
   const size_t bytes_;
-  std::atomic<uint16_t>* owner_ = nullptr;  // by page: a class's number, and kLive
+  std::atomic<uint16_t>* owner_ = nullptr;  // by page: a class's number, kLive, kPrivate
   Mutex classes_mutex_;                     // adding one
   size_t class_count_ GUARDED_BY(classes_mutex_) = 0;
   std::array<std::unique_ptr<Class>, kMostClasses + 1> classes_;  // by number
@@ -126,6 +151,9 @@ class Segment {
   std::atomic<uint64_t> live_{0};
   std::atomic<int> making_{0};  // threads in Make()
   std::atomic<bool> retired_{false};
+  Mutex lending_mutex_;  // before classes_mutex_, before a class's
+  CondVar lending_ended_;
+  int lending_ GUARDED_BY(lending_mutex_) = 0;
 };
 
 }  // namespace hvdlite::pool

@@ -65,7 +65,7 @@ class Aggregation:
         return unit
 
     def rest(self) -> list[Unit]:
-        """Who has not travelled in this step. The step is over: counting begins anew."""
+        """The units that have not travelled in this step. Ends the step: counting begins anew."""
         units: list[Unit] = []
         if self._unsent:
             alone = [

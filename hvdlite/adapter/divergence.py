@@ -18,7 +18,7 @@ from hvdlite.exceptions import MismatchError
 _ADVICE = (
     "Call hvd.broadcast_parameters(model.state_dict(), root_rank=0) after hvd.init() and before "
     "the first step. "
-    "HVDLITE_PARAMETER_CHECK=error makes this an error, =off says that it is meant so."
+    "HVDLITE_PARAMETER_CHECK=error makes this an error; =off turns the check off."
 )
 
 
@@ -142,7 +142,8 @@ def mean_metrics(mine: dict[str, float]) -> dict[str, float]:
     for rank, theirs in enumerate(everyones):
         if theirs.keys() != mine.keys():
             raise MismatchError(
-                f"rank {rank} has the metrics {', '.join(theirs)}, this rank {', '.join(mine)}: "
-                "compile the same metrics, and pass validation data, on all ranks or on none"
+                f"rank {rank} has the metrics {', '.join(theirs)}, and this rank has "
+                f"{', '.join(mine)}. Compile the same metrics on all ranks, and pass validation "
+                "data on all ranks or on none."
             )
     return {name: sum(theirs[name] for theirs in everyones) / len(everyones) for name in mine}

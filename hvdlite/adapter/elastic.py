@@ -1,10 +1,8 @@
-"""Whether a job is elastic, and what the frameworks' `elastic` modules say as long as they are
-empty."""
+"""Whether a job is elastic."""
 
 from __future__ import annotations
 
 import os
-from typing import NoReturn
 
 from hvdlite.job import basics
 
@@ -27,11 +25,3 @@ def era() -> tuple[str, int]:
         if member is not None:
             return ("run.", member.generation) if member.in_run else ("", 0)
     return "", basics.incarnation()
-
-
-def not_yet(name: str) -> NoReturn:
-    """To be a module's __getattr__."""
-    raise AttributeError(
-        f"hvdlite has no elastic.{name} for this framework yet: take the elastic parts out and "
-        "save checkpoints, from which the job can be started again."
-    )

@@ -7,7 +7,9 @@ blame, `hvdlite.MismatchError: ...`.
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 from hvdlite import exceptions
 
@@ -26,8 +28,26 @@ def of_text(text: str) -> Exception | None:
         return None
     kind, message = found["kind"], found["message"]
     if kind == "PeerLostError":
-        return exceptions.PeerLostError(message, int(found["rank"] or -1))
+        return exceptions.PeerLostError(message, int(found["rank"] or _named(message)))
     if kind in _BUILTIN:
         return _BUILTIN[kind](message)
     made: type[Exception] = getattr(exceptions, kind, exceptions.HorovodInternalError)
     return made(message)
+
+
+def _named(message: str) -> int:
+    """The rank that the sentence names first; TensorFlow's kernels know no more than that."""
+    found = re.search(r"\brank (\d+)", message)
+    return int(found[1]) if found else -1
+
+
+@contextlib.contextmanager
+def translated(*theirs: type[Exception]) -> Iterator[None]:
+    """An error of these classes that carries one of ours leaves the block as ours."""
+    try:
+        yield
+    except theirs as error:
+        ours = of_text(str(error))
+        if ours is None:
+            raise
+        raise ours from error

@@ -43,7 +43,7 @@ class Members:
             if not self.is_one(member):
                 raise ValueError(f"groups: expected {self.expected}, got {type(member).__name__}")
             if id(member) in seen:
-                raise ValueError(f"groups: a {self.one} must not be in them more than once")
+                raise ValueError(f"groups: a {self.one} is listed more than once")
             seen.add(id(member))
         return lists
 
@@ -59,7 +59,7 @@ def equal_parts(total: int, count: int) -> list[list[int]]:
 
 
 def positions(groups: Any, variables: Sequence[Any]) -> list[list[int]]:
-    """`groups`: None, how many, or lists of variables. Who is in no list travels alone."""
+    """`groups`: None, how many, or lists of variables. A variable in no list travels alone."""
     if not groups:
         return []
     if isinstance(groups, int):

@@ -65,7 +65,7 @@ def settle(groups: Sequence[Sequence[Any]], pairs: list[tuple[str, Any]]) -> dic
     ]
     if unnamed:
         raise ValueError(
-            "named_parameters names not all parameters of the optimizer; group.position: "
+            "named_parameters leaves out parameters of the optimizer, by group.position: "
             f"{', '.join(unnamed[:10])}. Parameters are compared by identity: pass the names of "
             "all of them, from the same model."
         )

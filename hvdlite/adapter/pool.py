@@ -54,29 +54,38 @@ class Pool:
     def __init__(self, framework: Framework) -> None:
         self.framework = framework
         self._lock = threading.Lock()
-        self._why_off: str | None = None  # not known yet; empty: the pool is on
+        self._is_on = False
+        self._said = ""
+        engine.pool_want()
 
     def use(self, sizes: Iterable[int], owner: object) -> bool:
-        """Has gradients of these sizes allocated in the pool while the owner lives, if the user has
-        asked for it."""
+        """Has gradients of these sizes allocated in the pool while the owner lives, if ranks of
+        this host can share them."""
         counts = Counter(size for size in sizes if size >= SMALLEST)
-        if not counts or not knobs.resolve(os.environ)["gradient_pool"] or not self._is_on():
+        if not counts or engine.local_size() < 2 or not knobs.resolve(os.environ)["gradient_pool"]:
+            return False
+        if not self._switch_on():
             return False
         _expect(counts, 1)
         weakref.finalize(owner, _expect, counts, -1).atexit = False
         return True
 
-    def _is_on(self) -> bool:
+    def _switch_on(self) -> bool:
         with self._lock:
-            if self._why_off is None:
-                self._why_off = self._start()
-                if self._why_off:
-                    _log.warning(
-                        "gradients are not allocated in shared memory "
-                        "(HVDLITE_GRADIENT_POOL=1): %s",
-                        self._why_off,
-                    )
-            return not self._why_off
+            if self._is_on:
+                return True
+            why = self._start()
+            self._is_on = not why
+            if why not in ("", self._said):
+                # Gradients are copied instead, so only a user who asks for the pool is told.
+                asked = knobs.is_set("gradient_pool", os.environ)
+                _log.log(
+                    logging.WARNING if asked else logging.DEBUG,
+                    "gradients are not allocated in shared memory (HVDLITE_GRADIENT_POOL): %s",
+                    why,
+                )
+                self._said = why
+            return self._is_on
 
     def _start(self) -> str:
         """Why the pool stays off; empty: it is on."""
@@ -98,12 +107,9 @@ class Pool:
         before = engine.pool_stats().live
         gradient, other = self.framework.compute(_TRIED)
         if not contains(self.framework.address(gradient)):
-            return (
-                "a gradient was allocated elsewhere; does this version of the framework "
-                "allocate in another way?"
-            )
+            return "this version of the framework allocated a gradient elsewhere"
         if contains(self.framework.address(other)):
-            return "a tensor that is no gradient was allocated there"
+            return "a tensor that is not a gradient was allocated there"
         del gradient, other
         return "" if engine.pool_stats().live == before else "a gradient there was not freed"
 

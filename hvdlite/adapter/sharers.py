@@ -7,10 +7,10 @@ import weakref
 from typing import Any
 
 MADE_BEFORE = (
-    " This optimizer shares {} with another hvd.DistributedOptimizer, which was made before it: "
-    "gradients of shared parameters are reduced for the one that was made last, this one, in each "
-    "backward pass, also in those for the other. Put all parameters into one optimizer, with "
-    "several param groups, or make this one when the other is no longer used."
+    " This optimizer shares {} with an earlier hvd.DistributedOptimizer. Every backward pass "
+    "reduces gradients of shared parameters for the optimizer that was made last, which is this "
+    "one. Put all parameters into one optimizer with several param groups, or make this one when "
+    "the other is no longer used."
 )
 MADE_LATER = (
     "The gradient of {} would be added up twice: another hvd.DistributedOptimizer, made later, "

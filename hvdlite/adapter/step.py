@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,8 +65,8 @@ def settle(
     `groups` lists."""
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError(
-            "gradient_predivide_factor splits the division of op=hvd.Average: leave it out with "
-            "another op"
+            "gradient_predivide_factor splits the division that only op=hvd.Average makes: leave "
+            "it out"
         )
     if op == Adasum and process_set.process_set_id != 0:
         raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
@@ -87,6 +87,19 @@ def settle(
         passes=check_passes(backward_passes_per_step),
         average_passes=average_aggregated_gradients,
     )
+
+
+def layers_of(local_layers: Any, is_layer: Callable[[Any], bool]) -> list[Any]:
+    """What a program passes as `local_layers`: none, a layer, or a list of them."""
+    given = [] if local_layers is None else local_layers
+    layers = list(given) if isinstance(given, (list, tuple)) else [given]
+    for layer in layers:
+        if not is_layer(layer):
+            raise ValueError(
+                "local_layers must be a keras.layers.Layer or a list of them, not "
+                f"{type(layer).__name__}"
+            )
+    return layers
 
 
 class Local:

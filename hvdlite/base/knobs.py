@@ -251,7 +251,7 @@ KNOBS: tuple[Knob, ...] = (
         "Training", core=False,
     ),
     Knob(
-        "gradient_pool", _names("GRADIENT_POOL", None), "bool", False,
+        "gradient_pool", _names("GRADIENT_POOL", None), "bool", True,
         "torch's DistributedOptimizer on CPUs: gradients are allocated in memory that the ranks of "
         "a host share, and reduced where they lie, without copies.",
         "Training", alike=True,
@@ -341,6 +341,11 @@ def _lookup(knob: Knob, environ: Mapping[str, str]) -> tuple[str, str] | None:
         if text is not None and (text.strip() or knob.type == "str"):
             return name, text
     return None
+
+
+def is_set(field: str, environ: Mapping[str, str]) -> bool:
+    """Whether the user has given this knob a value."""
+    return any(_lookup(knob, environ) for knob in KNOBS if knob.field == field)
 
 
 def resolve(environ: Mapping[str, str]) -> dict[str, Value]:

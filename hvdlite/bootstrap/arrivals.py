@@ -24,7 +24,9 @@ def all_are_here() -> None:
         try:
             act()
         except (OSError, RuntimeError) as error:
-            _log.info("what rank 0 has told the others could not be taken back: %s", error)
+            _log.info(
+                "rank 0 could not withdraw what it had published for the other ranks: %s", error
+            )
 
 
 # A forked child has no job, and its parent owns the connections.

@@ -18,7 +18,7 @@ def say(address: tuple[str, int], apart: str, text: bytes | None, seconds: float
     import http.client  # slow to import, and rarely needed
 
     deadline = time.monotonic() + seconds
-    problem = "rank 0 has said nothing there yet"
+    problem = "rank 0 has published nothing there yet"
     while True:
         try:
             status, body = _request(address, _key(apart), text)
@@ -46,7 +46,7 @@ def _forget(address: tuple[str, int], apart: str) -> None:
 
     try:
         _request(
-            address, _key(apart), Offer(problem="all ranks of the job have come already").encode()
+            address, _key(apart), Offer(problem="all ranks of the job have met already").encode()
         )
     except http.client.HTTPException as error:
         raise ConnectionError(

@@ -19,8 +19,8 @@ def say(me: Identity, wish: Wish, text: bytes | None, seconds: float) -> bytes:
         mpi = mpi_library.load(me, wish)
     except ConnectionError as error:
         raise ConnectionError(
-            f"they meet through MPI: {error}; or start the program with hvdliterun, whose ranks "
-            "meet without"
+            f"the ranks meet through MPI: {error}; or start the program with hvdliterun, whose "
+            "ranks meet without MPI"
         ) from None
     communicator = mpi_library.communicator_of(me, mpi, wish, seconds)
     # A single message of fixed length, so there is only one wait.
@@ -60,8 +60,8 @@ def refuse_to_be_alone() -> None:
     ):
         return
     raise RuntimeError(
-        f"MPI says that there are {mpi.COMM_WORLD.Get_size()} processes, but no variable by which "
-        "hvdlite recognises a launcher is set: each of them would train alone. Pass rank=, size= "
-        "and rendezvous= to init(), or start the program with hvdliterun; if this process is "
-        f"meant to be alone, set {ALLOW_SINGLETON}=1."
+        f"MPI says that there are {mpi.COMM_WORLD.Get_size()} processes, but hvdlite knows none "
+        "of their launcher's variables, so each of them would train alone. Pass rank=, size= and "
+        "rendezvous= to init(), or start the program with hvdliterun. If this process is meant to "
+        f"be alone, set {ALLOW_SINGLETON}=1."
     )

@@ -47,7 +47,7 @@ def meet(me: Identity, hosts: Sequence[str], job: str, seconds: float) -> Place:
             else "was given no secret (HVDLITE_SECRET_FILE, HVDLITE_SECRET)"
         )
         raise ConnectionError(
-            f"{error}. This rank {given}: it has to be the same with all of them"
+            f"{error}. This rank {given}. All ranks need the same secret, or none of them one"
         ) from error
     client.close()
     return Place(address, secret)
@@ -55,9 +55,9 @@ def meet(me: Identity, hosts: Sequence[str], job: str, seconds: float) -> Place:
 
 def _warn(port: int, me: Identity) -> None:
     _log.warning(
-        "%s has no way to give the ranks a secret, so the job's follows from what others can look "
-        "up: every program that reaches port %d of %s can join the job. HVDLITE_SECRET_FILE on all "
-        "ranks closes that door (docs/guides/launching.md).",
+        "%s cannot give the ranks a secret, so hvdlite derives the job's secret from values that "
+        "others can look up. Every program that reaches port %d of %s can join the job. Set "
+        "HVDLITE_SECRET_FILE on all ranks to prevent that (docs/guides/launching.md).",
         me.launcher, port, socket.gethostname(),
     )  # fmt: skip
 
@@ -94,9 +94,9 @@ def _open(secret: bytes, ports: list[int]) -> int:
             if error.errno != errno.EADDRINUSE:
                 raise
     raise ConnectionError(
-        f"the ports {', '.join(map(str, ports))}, which follow from the job's number, are all "
-        "taken on "
-        f"{socket.gethostname()}: start the program with hvdliterun, or set HVDLITE_RENDEZVOUS"
+        f"the ports {', '.join(map(str, ports))} of {socket.gethostname()} are all taken. hvdlite "
+        "derives them from the job's number. Start the program with hvdliterun, or set "
+        "HVDLITE_RENDEZVOUS"
     )
 
 
@@ -110,7 +110,7 @@ def _refuse_wrong_host(host: str, me: Identity) -> None:
     except OSError:
         return  # a name that does not resolve here may still mean this machine elsewhere
     raise ConnectionError(
-        f"rank 0 runs on {here}, but {me.launcher} says that the first host is {host}, and the "
-        "others look for it there "
-        "(an arbitrary distribution of tasks?): start the program with hvdliterun"
+        f"rank 0 runs on {here}, but the other ranks look for it on {host}, which {me.launcher} "
+        "names as the first host (an arbitrary distribution of tasks?): start the program with "
+        "hvdliterun"
     )

@@ -147,8 +147,8 @@ def why_not(peer: Peer, user: int) -> str:
     if peer.user == user:
         return ""
     return (
-        f"process {peer.pid} runs as the user with the number {peer.user}, and the other end as "
-        f"{user}: the ranks of a job have to run as one user, or be given HVDLITE_SECRET_FILE"
+        f"process {peer.pid} there runs as user {peer.user}, and process {os.getpid()} here as "
+        f"user {user}. Run all ranks as one user, or set HVDLITE_SECRET_FILE on all of them"
     )
 
 
@@ -177,11 +177,11 @@ def _listen(job: str, deadline: float) -> socket.socket:
         listener.close()
         raise
     listener.close()
-    who = ", ".join(f"process {peer.pid} of the user with the number {peer.user}" for peer in taken)
+    who = ", ".join(f"process {peer.pid} of user {peer.user}" for peer in taken)
     raise ConnectionError(
-        f"the place where the ranks of this job look for rank 0 on {socket.gethostname()} is taken "
-        f"by {who or 'another process'}: does another job here have the same number, or the same "
-        "MASTER_ADDR and MASTER_PORT? End it, or start the program with hvdliterun"
+        f"on {socket.gethostname()}, {who or 'another process'} listens where the ranks of this "
+        "job look for rank 0. Does another job here have the same number, or the same MASTER_ADDR "
+        "and MASTER_PORT? End that job, or start the program with hvdliterun"
     )
 
 
@@ -198,7 +198,7 @@ def _owner(name: str) -> Peer | None:
 
 def _hear(job: str, has_secret: bool, seconds: float) -> bytes:
     deadline = time.monotonic() + seconds
-    problem = "rank 0 has said nothing there yet"
+    problem = "rank 0 does not listen there yet"
     while True:
         for name in names(job):
             try:
@@ -210,8 +210,9 @@ def _hear(job: str, has_secret: bool, seconds: float) -> bytes:
         if time.monotonic() + _PAUSE > deadline:
             raise TimeoutError(
                 f"no word from rank 0 within {seconds:.0f} s at the job's socket on "
-                f"{socket.gethostname()}, where the launcher says that all ranks are: {problem}. "
-                "Ranks in several containers need one network namespace, or HVDLITE_RENDEZVOUS"
+                f"{socket.gethostname()}: {problem}. The launcher says that all ranks are on this "
+                "host. If they are in several containers, these need one network namespace, or "
+                "the ranks need HVDLITE_RENDEZVOUS"
             )
         time.sleep(_PAUSE)
 
@@ -222,7 +223,7 @@ def _ask(name: str, has_secret: bool, deadline: float) -> bytes:
         sock.connect(name)
         problem = "" if has_secret else why_not(peer_of(sock), os.geteuid())
         if problem:
-            raise PermissionError(f"somebody else listens in place of rank 0: {problem}")
+            raise PermissionError(f"another user listens in place of rank 0: {problem}")
         said = b""
         while len(said) <= MAX_BYTES:
             piece = sock.recv(MAX_BYTES)

@@ -105,6 +105,6 @@ def _open_unless_there(meeting: AtStore, secret: bytes) -> Place:
             )
     tried = ", ".join(f"{host} port {port}" for host, port in meeting.addresses)
     raise ConnectionError(
-        f"no store answers at {tried}, and rank 0 cannot open it there, because that is not its "
-        "machine: give an address of rank 0's host"
+        f"no store answers at {tried}, and rank 0 cannot open one there, because its host does "
+        "not have that address: give an address of rank 0's host"
     )

@@ -38,8 +38,8 @@ def begin(mpi: Any, leave: Callable[[], None]) -> None:
         leave()
         if _failure:
             print(
-                "hvdlite: MPI_Abort instead of MPI_Finalize, which would wait for lost ranks: "
-                f"{_failure}",
+                "hvdlite: this process ends by MPI_Abort, because MPI_Finalize would wait for "
+                f"lost ranks: {_failure}",
                 file=sys.stderr,
             )
             _abort(mpi)

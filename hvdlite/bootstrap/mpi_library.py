@@ -210,8 +210,8 @@ def _remedy(me: Identity, library: str) -> str:
         without = "leave MPI out (HVDLITE_CPU_OPERATIONS=net)"
     if not (me.whole or me).by_mpi:
         return (
-            "MPI knows as one job only what an MPI's own launcher has started (or srun, if it has "
-            f"that MPI's plugin): use mpirun, or `hvdliterun --mpi`; or {without}."
+            "MPI connects only ranks that its own launcher has started (or srun, if it has that "
+            f"MPI's plugin). Use mpirun or `hvdliterun --mpi`, or {without}."
         )
     return (
         f"mpi4py loads {library}: that is not the MPI whose mpirun was used. Use the mpirun of "

@@ -64,8 +64,8 @@ class Offer:
             )
         except (ValueError, KeyError, TypeError):
             raise ConnectionError(
-                "what rank 0 said about the job's store makes no sense here: do all ranks run the "
-                "same hvdlite?"
+                "this rank cannot read what rank 0 says about the job's store: do all ranks run "
+                "the same version of hvdlite?"
             ) from None
 
 
@@ -95,18 +95,18 @@ def _secret_of(offer: Offer, me: Identity) -> bytes:
         if offer.secret is None:
             raise ConnectionError(
                 f"rank 0 was given a secret and this rank {me.rank} was not: {me.launcher} has to "
-                "pass HVDLITE_SECRET or HVDLITE_SECRET_FILE on to all"
+                "pass HVDLITE_SECRET or HVDLITE_SECRET_FILE on to all ranks"
             )
         return offer.secret
     if offer.secret is not None:
         raise ConnectionError(
             f"this rank {me.rank} was given a secret and rank 0 was not: {me.launcher} has to pass "
-            "HVDLITE_SECRET or HVDLITE_SECRET_FILE on to all"
+            "HVDLITE_SECRET or HVDLITE_SECRET_FILE on to all ranks"
         )
     if not hmac.compare_digest(offer.proof.encode(), _proof(me.secret, offer.salt).encode()):
         raise ConnectionError(
             f"this rank {me.rank} was given another secret than rank 0: HVDLITE_SECRET, or the "
-            "file that HVDLITE_SECRET_FILE names, has to be the same for all"
+            "file that HVDLITE_SECRET_FILE names, has to be the same for all ranks"
         )
     return of_this_job(me.secret, offer.salt)
 

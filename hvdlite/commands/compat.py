@@ -23,7 +23,7 @@ def run(action: str, target: str | None) -> int:
 def _install(place: Place) -> str:
     before = installation.is_installed(place)
     files = installation.install(place)
-    said = "was there already and has been written anew" if before else "is installed"
+    said = "was installed already and has been renewed" if before else "is installed"
     return "\n".join(
         [
             f"horovod {HOROVOD_VERSION}, hvdlite's alias, {said}:",
@@ -47,15 +47,15 @@ def _remove(place: Place) -> str:
 def _status(place: Place) -> str:
     if installation.is_installed(place):
         return (
-            f"horovod is hvdlite {__version__} for all of {place.packages}; `hvdlite compat "
-            "remove` undoes this."
+            f"In {place.packages}, horovod is hvdlite {__version__}. `hvdlite compat remove` "
+            "undoes this."
         )
     if real := installation.horovod_itself(place):
         return (
-            f"horovod is Horovod itself ({real}); `python -m hvdlite.compat` runs a program "
-            "with hvdlite instead."
+            f"In {place.packages}, horovod is Horovod itself ({real}). `python -m hvdlite.compat` "
+            "runs a program with hvdlite instead."
         )
     return (
-        f"Nothing is called horovod in {place.packages}: `hvdlite compat install` changes that for "
-        "all programs, `python -m hvdlite.compat` for one."
+        f"{place.packages} has no package horovod. `hvdlite compat install` installs hvdlite's for "
+        "all programs; `python -m hvdlite.compat` runs one program with it."
     )

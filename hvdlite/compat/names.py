@@ -46,9 +46,6 @@ _INSTEAD = {
     "horovod.runner.driver": _START,
     "horovod._keras": "import horovod.keras or horovod.tensorflow.keras",
     "horovod.common.elastic": _CHECKPOINTS,
-    "horovod.tensorflow.elastic": _CHECKPOINTS,
-    "horovod.tensorflow.keras.elastic": _CHECKPOINTS,
-    "horovod.keras.elastic": _CHECKPOINTS,
 }
 
 

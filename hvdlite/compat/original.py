@@ -37,6 +37,6 @@ def say_if_hidden() -> None:
     )
     if chosen.lower() in ("trace", "debug", "info") and (hidden := find(sys.path)):
         print(
-            f"hvdlite: horovod is hvdlite in this process, as was asked; {hidden} is not used",
+            f"hvdlite: horovod is hvdlite in this process; {hidden} is not used",
             file=sys.stderr,
         )

@@ -21,13 +21,12 @@ from hvdlite.base.operations import (
     SHARED,
     Operation,
 )
-from hvdlite.base.ops import Average, Sum
+from hvdlite.base.ops import Sum
 from hvdlite.core import engine
 from hvdlite.core.engine import Pending
 from hvdlite.core.framework import Framework, Tensor
-from hvdlite.core.operations import Call, keeps_input
+from hvdlite.core.operations import Call, check_scatter, keeps_input
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
-from hvdlite.exceptions import HorovodInternalError
 
 _NO_SPLITS: list[int] = []
 
@@ -178,13 +177,3 @@ class Collectives:
         everyones = engine.run(*how, mine, None, 0, 1.0, 1.0, _NO_SPLITS)[0]
         position = engine.members_of(process_set).index(engine.rank())
         return [int(start) for start in everyones[:position].sum(axis=0)]
-
-
-def check_scatter(operation: Operation, op: int) -> None:
-    # Horovod's class for it, though the program is at fault.
-    if op not in (Average, Sum):
-        error = HorovodInternalError(
-            f"{operation.name}: op={op!r} is not possible; use hvd.Average or hvd.Sum"
-        )
-        error.retryable = False
-        raise error

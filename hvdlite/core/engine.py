@@ -12,13 +12,14 @@ from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
-    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "is_root", "members_of",
-    "new_handle", "poll", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats",
-    "rank", "ranks_of", "run", "run_all", "run_now", "submit", "submit_group", "synchronize",
-    "takes_gpus", "wait_all", "warm_up", "warms_up",
+    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "is_root", "local_size",
+    "members_of", "new_handle", "poll", "pool_arm", "pool_expect", "pool_offset", "pool_patch",
+    "pool_stats", "pool_want", "rank", "ranks_of", "run", "run_all", "run_now", "submit",
+    "submit_group", "synchronize", "takes_gpus", "wait_all", "warm_up", "warms_up",
 ]  # fmt: skip
 
 rank = _core.rank
+local_size = _core.local_size
 
 # : run, submit and submit_group take the numbers of an operation, a reduction and a process set, a
 # name, the tensors and the : memory for the results (None: the core allocates it): see _core.pyi.
@@ -84,6 +85,7 @@ def _to_itself(call: Callable[..., Any]) -> Callable[..., Any]:
 
 #: Gradients in memory that ranks share: see csrc/api/hvdlite.h.
 pool_patch = _core.pool_patch
+pool_want = _core.pool_want
 pool_expect = _core.pool_expect
 pool_arm = _core.pool_arm
 pool_offset = _core.pool_offset

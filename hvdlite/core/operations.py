@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from hvdlite.base.operations import GATHERED, OF_OTHER_ROWS, SHARED, Operation
-from hvdlite.base.ops import Sum
+from hvdlite.base.operations import EXCHANGED, GATHERED, OF_OTHER_ROWS, SHARED, Operation
+from hvdlite.base.ops import Average, Sum
 from hvdlite.core import engine
-from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
+from hvdlite.exceptions import HorovodInternalError
 
 
 class Call(NamedTuple):
@@ -33,21 +34,34 @@ def keeps_input(operation: Operation, root: int) -> bool:
     return operation.reduces and operation.rooted and engine.rank() != root
 
 
-def equal_rows(rows: int, members: int, call: Call, where: str) -> int:
-    """The rows of each member, where all must have equally many."""
-    if rows % members:
-        raise ValueError(
-            f"{call.operation.name} {where}: the first dimension must be divisible by the "
-            f"{members} members of the process set, but it is {rows}"
-        )
-    return rows // members
+# ---- compiled programs, where all members have equally many rows
 
 
-def compiled_shape(call: Call, shape: Sequence[int], members: int, where: str) -> tuple[int, ...]:
-    """The result's shape in a compiled program, where all members have equally many rows.
+class Compiled(NamedTuple):
+    """What is known of a call when its program is compiled."""
 
-    `where` names the program in errors.
-    """
+    shapes: list[tuple[int, ...]]  # of the results
+    received: list[int]  # of an alltoall: the rows from each member
+
+
+def compiled(call: Call, shapes: Sequence[Sequence[int]], where: str) -> Compiled:
+    """`shapes` are those of the tensors; `where` names the program in errors."""
+    if call.operation.result is SHARED:
+        check_scatter(call.operation, call.op)
+    members = len(engine.ranks_of(set_id_of(call.process_set)))
+    found = [_compiled_shape(call, shape, members, where) for shape in shapes]
+    if call.operation.result is not EXCHANGED:
+        return Compiled(found, [])
+    return Compiled(found, [found[0][0] // members] * members)
+
+
+def equal_starts(lengths: Sequence[Any], process_set: ProcessSet) -> list[Any]:
+    """At which row of each gathered tensor this rank's rows begin, if all ranks have `lengths`."""
+    position = engine.ranks_of(set_id_of(process_set)).index(engine.rank())
+    return [position * length for length in lengths]
+
+
+def _compiled_shape(call: Call, shape: Sequence[int], members: int, where: str) -> tuple[int, ...]:
     result = call.operation.result
     if keeps_input(call.operation, call.root):
         return (0,)
@@ -60,5 +74,19 @@ def compiled_shape(call: Call, shape: Sequence[int], members: int, where: str) -
     rows, *rest = shape
     if result is GATHERED:
         return (rows * members, *rest)
-    part = equal_rows(rows, members, call, where)
-    return (part if result is SHARED else rows, *rest)
+    if rows % members:
+        raise ValueError(
+            f"{call.operation.name} {where}: the first dimension must be divisible by the "
+            f"{members} members of the process set, but it is {rows}"
+        )
+    return (rows // members if result is SHARED else rows, *rest)
+
+
+def check_scatter(operation: Operation, op: int) -> None:
+    # Horovod's class for it, though the program is at fault.
+    if op not in (Average, Sum):
+        error = HorovodInternalError(
+            f"{operation.name}: op={op!r} is not possible; use hvd.Average or hvd.Sum"
+        )
+        error.retryable = False
+        raise error

@@ -21,8 +21,8 @@ def of_program(program: Program) -> Iterator[Finding]:
         yield from variables.about(program.file, variable.line, variable.name)
     for mention in program.mentions:
         sentence = (
-            "stands in a string: if it is imported by that, say hvdlite's name or `hvdlite "
-            "compat install`"
+            "is in a string: if the program imports a module by it, write hvdlite's name there, "
+            "or run `hvdlite compat install`"
         )
         yield Finding(Kind.HINT, program.file, mention.line, mention.path, sentence)
     if any(use.path.startswith(("horovod.keras", "horovod.tensorflow")) for use in program.uses):

@@ -52,12 +52,12 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
         _WRAPPERS | {"rank", "size", "local_rank", "allreduce", "broadcast", "allgather"}
     ):
         yield hint(
-            "hvd.init", "is not called in these files: it has to be, before anything else of hvd"
+            "hvd.init", "is not called in these files: call it before everything else of hvd"
         )
     if _trains(words) and not wrapped and not any("allreduce" in name for name in used):
         yield hint(
             "hvd.DistributedOptimizer",
-            "no optimizer or tape is wrapped in these files: each rank then trains a model of "
+            "no optimizer or tape is wrapped in these files, so each rank trains a model of "
             "its own",
         )
     if not wrapped:
@@ -67,7 +67,7 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
     ):
         yield hint(
             "hvd.broadcast_parameters",
-            "nothing is broadcast in these files, and ranks may begin with different weights: "
+            "nothing is broadcast in these files, so ranks may begin with different weights: use "
             "hvd.broadcast_parameters (torch), hvd.broadcast_variables (TensorFlow) or "
             "hvd.callbacks.BroadcastGlobalVariablesCallback (Keras)",
         )
@@ -77,14 +77,14 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
     ):
         yield hint(
             "learning rate",
-            "is not multiplied by hvd.size(), though the batch of all ranks is that much larger: "
-            "intended?",
+            "is not multiplied by hvd.size(), although the batch of all ranks together is that "
+            "much larger: is this intended?",
         )
     if not words & _SHARDING and not any(_computes_with_rank(program) for program in programs):
         yield hint(
             "data",
-            "no DistributedSampler, shard() or part by hvd.rank() is to be seen: does each rank "
-            "read data of its own?",
+            "these files have no DistributedSampler, no shard(), and no part of the data chosen by "
+            "hvd.rank(): does each rank read data of its own?",
         )
 
 

@@ -117,7 +117,7 @@ class Cursor:
             if state[name] != mine:
                 raise ValueError(f"the state is of a Cursor with {name} {state[name]}, not {mine}")
         if not 0 <= state["sample"] < self._dealing.length or state["epoch"] < 0:
-            raise ValueError(f"{dict(state)} is no place in {self._dealing.length} samples")
+            raise ValueError(f"{dict(state)} is not a position in {self._dealing.length} samples")
         self._at = Position(state["epoch"], state["sample"])
         self.repeated = state["repeated"]
         self.reset()

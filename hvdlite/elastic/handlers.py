@@ -50,6 +50,10 @@ class StateHandler:
         del tear
         return True
 
+    def is_torn(self) -> bool:
+        """Whether a change that keep() does not cover may have begun since the boundary."""
+        return False
+
     def reset(self) -> None:
         """The job goes on with other ranks."""
 

@@ -123,7 +123,7 @@ class _Loop:
     def _standing(self) -> Standing:
         """Of a foreign state only its copies are known: whatever the roll says, rank 0 sends."""
         if not self._foreign:
-            standing: Standing = self._state._marks.standing()
+            standing: Standing = self._state._standing()
             return standing
         position = self._state._marks.position if isinstance(self._state, State) else 0
         return Standing(position, False, position)

@@ -24,6 +24,7 @@ from hvdlite.elastic.handlers import (
 from hvdlite.elastic.marks import Marks, Pace
 from hvdlite.exceptions import HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
+from hvdlite.job.membership import Standing
 from hvdlite.rendezvous.roll import News, Part
 
 _REMOVED, _ADDED = 1, 2  # Horovod's HostUpdateResult
@@ -168,6 +169,7 @@ class ObjectState(State):
         self._set(self._copy)
         for handler in self._handlers.values():
             handler.restore()
+        self._take_over()
         self._marks.tear()
 
     def sync(self) -> None:
@@ -212,6 +214,12 @@ class ObjectState(State):
         marks.whole = True
         marks.go_on()
 
+    def _standing(self) -> Standing:
+        """For a report, when a generation has ended."""
+        if any(handler.is_torn() for handler in self._handlers.values()):
+            self._marks.tear()
+        return self._marks.standing()
+
     def _at_boundary(self) -> None:
         super()._at_boundary()
         for handler in self._handlers.values():
@@ -252,15 +260,23 @@ class ObjectState(State):
         self._set(self._kept)
         for handler in self._handlers.values():
             handler.put_back()
+        self._take_over()
 
     def _receive(self, root: int) -> None:
-        """All ranks call this. `root` sends what it has."""
-        values = self._values()
-        received = self._bcast_object(values) if root == 0 else self._bcast_object(values, root)
+        """All ranks call this. `root` sends what it has, and whether the program calls `step()`."""
+        own = self._values(), self._marks.steps
+        values, steps = self._bcast_object(own) if root == 0 else self._bcast_object(own, root)
         if self._rank() != root:
-            self._set(received)
+            self._set(values)
+            self._marks.steps = self._marks.steps or steps
         for handler in self._handlers.values():
             handler.sync(root) if root else handler.sync()
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """A handler may have another value now, such as new arrays."""
+        for name, handler in self._handlers.items():
+            object.__setattr__(self, name, handler.value)
 
 
 def _agreed(values: list[int]) -> list[int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from hvdlite import exceptions as _exceptions
 from hvdlite.exceptions import *  # noqa: F403
+from hvdlite.jax import elastic as elastic
 from hvdlite.jax import functions as _functions
 from hvdlite.jax import ops as _ops
 from hvdlite.jax.compression import Compression as Compression
@@ -23,7 +24,7 @@ from hvdlite.jax.optimizer import distributed as distributed
 from hvdlite.job import public as _public
 from hvdlite.job.public import *  # noqa: F403
 
-__all__ = ["Compression", "distributed", "translated_errors"]
+__all__ = ["Compression", "distributed", "elastic", "translated_errors"]
 __all__ += _public.__all__
 __all__ += _exceptions.__all__
 __all__ += _functions.__all__

@@ -17,10 +17,5 @@ def translated_errors() -> Iterator[None]:
     Where JAX does not, it returns before a computation has ended; fetch or block on a result inside
     the block.
     """
-    try:
+    with failures.translated(RuntimeError, ValueError):
         yield
-    except (RuntimeError, ValueError) as error:
-        ours = failures.of_text(str(error))
-        if ours is None:
-            raise
-        raise ours from error

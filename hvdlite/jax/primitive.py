@@ -78,7 +78,7 @@ def _lower(context: Any, *operands: Any, attributes: _Attributes, **_: Any) -> A
 
 
 def _run(*operands: Array, **how: Any) -> Any:
-    """For who interprets a jaxpr, one operation after the other."""
+    """For an interpreter of a jaxpr, which runs one operation after the other."""
     return jax.jit(lambda *given: _collective.bind(*given, **how))(*operands)
 
 

@@ -124,6 +124,10 @@ def _met(
             if arrived.member is None or not error.retryable:
                 raise
             arrived.member.has_failed(getattr(error, "rank", None), str(error))
+        except TimeoutError as error:
+            if arrived.member is None:
+                raise
+            arrived.member.has_not_met(str(error))
         else:
             if arrived.member is not None:
                 _begin_generation(arrived.member)

@@ -30,9 +30,9 @@ def ranks_of(communicator: Any) -> list[int] | None:
     group = whole.Get_group().Incl(_part) if _part else whole.Get_group()
     if (group.Get_rank(), group.Get_size()) != (_core.rank(), _core.size()):
         raise ValueError(
-            f"this process is rank {_core.rank()} of {_core.size()} in the job, but rank "
-            f"{group.Get_rank()} of {group.Get_size()} by MPI, so that a communicator says nothing "
-            "about the job's ranks: start the program with mpirun, or pass ranks"
+            f"this process is rank {_core.rank()} of {_core.size()} in the job, but MPI says that "
+            f"it is rank {group.Get_rank()} of {group.Get_size()}, so a communicator does not tell "
+            "the job's ranks: start the program with mpirun, or pass ranks"
         )
     ranks = sorted(mpi.Group.Translate_ranks(communicator.Get_group(), None, group))
     if mpi.UNDEFINED in ranks:

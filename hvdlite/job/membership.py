@@ -14,6 +14,7 @@ The place "0" tells a newcomer in `init()` that the job trains already. It warms
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ TOKEN = "HVDLITE_MEMBER_TOKEN"
 MEETS = "HVDLITE_MEMBER_MEETS"
 _ELASTIC = "HVDLITE_ELASTIC"
 _TOKEN_BYTES = 32
+# By the words of csrc/transport/tcp/mesh.cc.
+_NOT_LINKED = re.compile(r"rank (\d+) (?:\(.*\) did not|could not) connect to rank (\d+)")
 _ALONE = 0  # the generation of a newcomer that warms up
 
 
@@ -163,6 +166,14 @@ class Member:
     def has_failed(self, lost: int | None, sentence: str) -> None:
         """An operation, or the meeting, has failed with this error."""
         self.failure = Failure(True, lost, _cause_of(sentence))
+
+    def has_not_met(self, sentence: str) -> None:
+        """The generation has not come up in time. Two members that the sentence names accuse each
+        other."""
+        me = self.place.rank
+        pairs = [(int(one), int(other)) for one, other in _NOT_LINKED.findall(sentence)]
+        others = [one if other == me else other for one, other in pairs if me in (one, other)]
+        self.failure = Failure(True, next(iter(others), None), Cause.OUTAGE)
 
     def trains(self) -> None:
         """This member has the job's state."""

@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from hvdlite.adapter import names
-from hvdlite.adapter.step import Options, settle
+from hvdlite.adapter.step import Options, layers_of, settle
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job.basics import is_initialized, size
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.compression import Compression
+from hvdlite.keras.elastic import gate
 from hvdlite.keras.flavour import KERAS, LEGACY
 
 
@@ -56,7 +57,8 @@ def PartialDistributedOptimizer(optimizer: Any, name: str | None = None, device_
     options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, 0, groups,
                      process_set, scale_local_gradients, backward_passes_per_step,
                      average_aggregated_gradients)  # fmt: skip
-    return distribute(optimizer, options, _layers(local_layers))
+    layers = layers_of(local_layers, lambda layer: isinstance(layer, KERAS.layers.Layer))
+    return distribute(optimizer, options, layers)
 
 
 def load_model(filepath: Any, custom_optimizers: Any = None, custom_objects: Any = None,
@@ -111,7 +113,7 @@ def _check(options: Options) -> None:
         )
     if options.compression.communicate is not None:
         raise ValueError(
-            "a compressor with communicate() sends by its own means, which a compiled Keras step "
+            "a compressor with communicate() sends gradients itself, which a compiled Keras step "
             "cannot: leave communicate() out, or train with hvdlite.torch"
         )
 
@@ -126,7 +128,9 @@ def _extend(optimizer: Any, mixin: type, options: Options, local_layers: Sequenc
         "__doc__": base.__doc__,
     }
     kind = type(
-        base.__name__, (mixin, base), {**body, "_hvd": options, "_hvd_local_layers": local_layers}
+        base.__name__,
+        (mixin, *gate.bases(), base),
+        {**body, "_hvd": options, "_hvd_local_layers": local_layers},
     )
     optimizer.__class__ = kind  # and not a copy: it may have slots already
 
@@ -144,14 +148,3 @@ def _with_loss_scaling(optimizer: Any) -> Any:
     if KERAS.config.dtype_policy().name != "mixed_float16" or isinstance(optimizer, scaler):
         return optimizer
     return scaler(optimizer)
-
-
-def _layers(local_layers: Any) -> list[Any]:
-    layers = [] if local_layers is None else local_layers
-    if isinstance(layers, KERAS.layers.Layer):
-        layers = [layers]
-    if not isinstance(layers, (list, tuple)) or any(
-        not isinstance(layer, KERAS.layers.Layer) for layer in layers
-    ):
-        raise ValueError("local_layers must be a layer of Keras, or a list of them")
-    return list(layers)

@@ -12,7 +12,7 @@ def gradients(optimizer: Any, loss: Any, variables: Sequence[Any], tape: Any) ->
     """This rank's. None for a variable on which the loss does not depend."""
     if backend_name() != "tensorflow":
         raise NotImplementedError(
-            f"compute_gradients() needs TensorFlow's tape, and Keras' backend is {backend_name()}: "
+            f"compute_gradients() needs TensorFlow's tape, but Keras' backend is {backend_name()}: "
             "compute gradients as that does, and give them to apply_gradients()"
         )
     if (

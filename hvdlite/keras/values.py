@@ -8,7 +8,7 @@ from typing import Any
 
 import hvdlite
 from hvdlite.adapter import divergence
-from hvdlite.adapter.compression import Settled
+from hvdlite.adapter.compression import compressed
 from hvdlite.arrays.ops import OPS
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
@@ -31,17 +31,12 @@ def allreduce(value: Any, name: str | None = None, average: bool = True,
     `op` says how; without it, the average, or the sum with average=False.
     """
     op = op if op is not None else Average if average else Sum
-    compression = Settled(compression)
-    tensor = to_tensor(value)
-    payload, context = compression.compress(tensor, name)
-    sum_of_all = hvdlite.allreduce(
-        to_numpy(payload),
-        name=name,
-        op=op,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
-    )
-    return compression.decompress(to_tensor(sum_of_all, payload.dtype), context)
+    how = (None, name, op, prescale_factor, postscale_factor)
+
+    def send(payloads: Sequence[Any]) -> list[Any]:
+        return [to_tensor(hvdlite.allreduce(to_numpy(p), *how), p.dtype) for p in payloads]
+
+    return compressed(compression, [to_tensor(value)], name, send)[0]
 
 
 def allgather(value: Any, name: str | None = None) -> Any:

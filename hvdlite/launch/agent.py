@@ -5,7 +5,8 @@
 It runs as `python -m hvdlite.launch.agent`. It gets the job over its standard input, including the
 secret: other users could see an argument or a variable. It finds out under which address the store
 can be reached from here. Then it passes on what ranks print and what happens to them
-(`spawn/agent_protocol`).
+(`spawn/agent_protocol`). In an elastic job it starts and ends ranks one by one as it is told, and
+SIGTERM is a notice that its ranks are to leave.
 
 The agent ends with the channel. When the launcher, ssh, sshd or the network dies, the agent's input
 ends, or its connection with the store does. The kernel of that connection asks the other side for
@@ -27,7 +28,8 @@ from functools import partial
 
 from hvdlite.launch import binding, machine, output, plan, secret
 from hvdlite.launch.spawn import agent_protocol, events, guardian, local
-from hvdlite.launch.spawn.agent_protocol import Order
+from hvdlite.launch.spawn.agent_protocol import EndOne, Order, StartOne
+from hvdlite.launch.spawn.parties import Parties
 from hvdlite.launch.spawn.patience import Patience
 from hvdlite.launch.spawn.silence import socket_options
 from hvdlite.rendezvous import addresses
@@ -66,6 +68,7 @@ def _leave_with_the_channel() -> None:
 
 
 def _run(order: Order) -> int:
+    expected = order.slots or len(order.ranks)
     shares = binding.decide(order.bind, *binding.here(), ranks=len(order.ranks))
     key = bytes.fromhex(order.secret)
     offered = [
@@ -76,7 +79,7 @@ def _run(order: Order) -> int:
         address, store = addresses.reach(offered, key, order.patience)
     except ConnectionError as error:
         raise ConnectionError(
-            f"{error} (it is looked for for half of --start-timeout, 10 s at most)"
+            f"{error} (the agent tries for half of --start-timeout, 10 s at most)"
         ) from error
     _ask_for_signs_of_life(store.socket, order.silence_seconds)
     os.write(1, agent_protocol.encode(agent_protocol.READY, join_address(*address).encode()))
@@ -86,19 +89,27 @@ def _run(order: Order) -> int:
         os.chdir(order.directory)
     except OSError as error:
         print(
-            f"cannot go to the launcher's working directory: {error}; going on in {os.getcwd()}",
+            f"cannot go to the launcher's working directory: {error}; ranks start in {os.getcwd()}",
             file=sys.stderr,
         )
     text = order.environment.get(secret.TEXT_VARIABLE)
     descriptor = None if text else secret.store(key)
     proof = {} if descriptor is None else {secret.DESCRIPTOR_VARIABLE: str(descriptor)}
     shared = {**os.environ, **order.environment, **plan.meeting_environment(address), **proof}
-    shared |= machine.threads(shared, machine.here(shared).cores, len(order.ranks))
+    shared |= machine.threads(shared, machine.here(shared).cores, expected)
     if order.torch_port:
         shared |= plan.torch_meeting(order.torch_host or address[0], order.torch_port)
     processors = dict(zip(order.ranks, shares, strict=False))
-    ranks = local.start(
-        order.command, shared, order.ranks, descriptor, order.grace_seconds, processors=processors
+    start = partial(
+        local.start,
+        order.command,
+        shared,
+        secret=descriptor,
+        grace_seconds=order.grace_seconds,
+        processors=processors,
+    )
+    ranks: local.Ranks | Parties = (
+        Parties(lambda rank, own: start({rank: own})) if order.slots else start(order.ranks)
     )
     try:
         _Relay(ranks, store.socket, join_address(*address)).run()
@@ -123,8 +134,10 @@ def _where_ssh_came_from(order: Order) -> list[str]:
 class _Relay:
     """Connects the ranks here with the launcher, until all ranks are gone."""
 
-    def __init__(self, ranks: local.Ranks, store: socket.socket, where: str) -> None:
+    def __init__(self, ranks: local.Ranks | Parties, store: socket.socket, where: str) -> None:
         self.ranks = ranks
+        self.parties = ranks if isinstance(ranks, Parties) else None
+        self.commands = agent_protocol.Commands()
         self.store = store
         self.where = where  # the address of the store
         self.patience = Patience()
@@ -141,11 +154,12 @@ class _Relay:
         os.set_blocking(1, False)
         for source in (0, self.store, self.ranks):
             self.selector.register(source, selectors.EVENT_READ)
+        notice = -1 if self.parties is None else _notice_of_sigterm()
+        if notice >= 0:
+            self.selector.register(notice, selectors.EVENT_READ)
         self._set_reading(True)
         while not self.gone:
-            ready = {
-                key.fd for key, _ in self.selector.select(self.patience.left(time.monotonic()))
-            }
+            ready = {key.fd for key, _ in self.selector.select(self._pause())}
             for descriptor in ready & self.pipes.keys():
                 self._read(descriptor)
             if self.ranks.fileno() in ready:
@@ -156,14 +170,25 @@ class _Relay:
                 self._obey()
             if self.store.fileno() in ready and not self.leaving:
                 self._lost_store()  # the store never speaks first
+            if notice in ready:
+                os.read(notice, _READ_BYTES)
+                self._happened(events.Leaving())
             if 1 in ready:
                 self._write()
             if not self.gone and self.patience.left(time.monotonic()) == 0:
                 for event in self.ranks.abandon():
                     self._happened(event)
+            if self.parties is not None:
+                self.parties.give_up(time.monotonic())
             self._set_reading(self.waiting < _BACKLOG_BYTES)
         while self.out and not self.deaf and select.select([], [1], [], _FAREWELL_SECONDS)[1]:
             self._write()
+
+    def _pause(self) -> float | None:
+        now = time.monotonic()
+        one = None if self.parties is None else self.parties.left(now)
+        reasons = (self.patience.left(now), one)
+        return min((seconds for seconds in reasons if seconds is not None), default=None)
 
     def _set_reading(self, reading: bool) -> None:
         if reading != self.reading:
@@ -180,11 +205,14 @@ class _Relay:
             return False
         self._send(agent_protocol.encode(kind, data, rank))
         if not data:
-            del self.pipes[descriptor]
-            if self.reading:
-                self.selector.unregister(descriptor)
+            self._forget(descriptor)
             self.ranks.wake()
         return bool(data)
+
+    def _forget(self, descriptor: int) -> None:
+        del self.pipes[descriptor]
+        if self.reading:
+            self.selector.unregister(descriptor)
 
     def _happened(self, event: events.Event) -> None:
         # A rank's output goes before its end.
@@ -192,11 +220,42 @@ class _Relay:
         for descriptor, (whose, _) in list(self.pipes.items()):
             if whose == rank or isinstance(event, events.AllGone):
                 output.drain(partial(self._read, descriptor))
+        if isinstance(event, events.Gone):
+            self._close_streams(event.rank)
         self._send(agent_protocol.encode(agent_protocol.EVENT, events.line(event).encode()))
         self.gone = isinstance(event, events.AllGone)
 
+    def _close_streams(self, rank: int) -> None:
+        """Of a rank that is gone, while others may come: a process that has escaped may hold
+        them."""
+        assert self.parties is not None
+        for descriptor, (whose, kind) in list(self.pipes.items()):
+            if whose == rank:
+                self._send(agent_protocol.encode(kind, b"", rank))
+                self._forget(descriptor)
+        self.parties.close_one(rank)
+
+    def _start_one(self, order: StartOne) -> None:
+        pipes = self.parties.start_one(order.rank, order.environment) if self.parties else None
+        for descriptor, kind in _kinds(pipes) if pipes else ():
+            self.pipes[descriptor] = order.rank, kind
+            if self.reading:
+                self.selector.register(descriptor, selectors.EVENT_READ)
+
     def _obey(self) -> None:
-        letter = os.read(0, 1)
+        data = os.read(0, _READ_BYTES)
+        for command in self.commands.feed(data) if data else [b""]:
+            if self.leaving:
+                return
+            if isinstance(command, StartOne):
+                self._start_one(command)
+            elif isinstance(command, EndOne):
+                if self.parties is not None:
+                    self.parties.end_one(command.rank, command.politely)
+            else:
+                self._obey_letter(command)
+
+    def _obey_letter(self, letter: bytes) -> None:
         if letter == b"T":
             self.ranks.terminate()
             self.patience.asked(self.ranks.ending_seconds(politely=True), time.monotonic())
@@ -262,6 +321,14 @@ class _Relay:
             self.out[0] = self.out[0][written:]
         if not self.out:
             self.selector.unregister(1)
+
+
+def _notice_of_sigterm() -> int:
+    """Returns a descriptor that is readable when SIGTERM has come, which ends nothing."""
+    notice, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    return notice
 
 
 def _kinds(pipes: events.Pipes) -> list[tuple[int, bytes]]:

@@ -74,8 +74,8 @@ def decide(wish: str, processors: Sequence[Processor], online: int, ranks: int) 
     if wish == "core" and not chosen:
         cores = len(_cores(processors))
         raise ValueError(
-            f"--bind core: {ranks} ranks, but {cores} core{'s' * (cores != 1)} that may be used on "
-            "this host; --bind none lets them share."
+            f"--bind core: {ranks} ranks, but the job may use only {cores} "
+            f"core{'s' * (cores != 1)} of this host; --bind none lets ranks share cores."
         )
     return chosen
 

@@ -16,7 +16,15 @@ from hvdlite import __version__
 from hvdlite.base import knobs
 from hvdlite.launch import flags, foreign_flags, machine, secret
 from hvdlite.launch.elastic import flags as elastic_flags
-from hvdlite.launch.hosts import Found, Host, Reader, from_environment, parse_hostfile, parse_hosts
+from hvdlite.launch.hosts import (
+    Found,
+    Host,
+    Reader,
+    discovery_script,
+    from_environment,
+    parse_hostfile,
+    parse_hosts,
+)
 
 if TYPE_CHECKING:
     from hvdlite.launch import job
@@ -93,13 +101,13 @@ def understand(
         hosts = _with_slots(arguments, hosts, processes, notes, lambda: look(environ))
     if arguments.torch_env and mode != "gloo":
         raise ValueError(
-            f"--torch-env is for ranks that hvdliterun itself starts (--gloo), and here {mode} "
-            "does."
+            f"--torch-env is for ranks that hvdliterun itself starts (--gloo), but here {mode} "
+            "starts them."
         )
     if arguments.bind == "core" and mode != "gloo":
         raise ValueError(
-            f"--bind core is for ranks that hvdliterun itself starts (--gloo), and here {mode} "
-            f"does: {_BINDS[mode]}."
+            f"--bind core is for ranks that hvdliterun itself starts (--gloo), but here {mode} "
+            f"starts them: {_BINDS[mode]}."
         )
     if found is not None:
         notes.append(
@@ -120,7 +128,10 @@ def understand(
     if arguments.least is not None or arguments.script is not None:
         from hvdlite.launch.elastic import wish as elastic
 
-        wish = elastic.understand(arguments, named, processes, mode)
+        script = arguments.script
+        if script is None and found is not None:
+            script = discovery_script(environ, read)
+        wish = elastic.understand(arguments, named, processes, mode, script)
     else:
         notes += [
             f"{flag} has no effect: the job is not elastic (--min-np)."

@@ -49,11 +49,11 @@ class Console:
             if writer.failure is not None and name not in self._told:
                 self._told.add(name)
                 why = (
-                    "nobody reads it any more"
+                    "its reader has closed it"
                     if isinstance(writer.failure, BrokenPipeError)
                     else _reason(writer.failure)
                 )
-                told.append(f"what ranks have written to {name} is lost from some point on: {why}.")
+                told.append(f"the end of the ranks' {name} is lost: {why}.")
         return told
 
     def flush(self, stop: Callable[[], bool] = lambda: False) -> None:

@@ -70,7 +70,7 @@ class LaunchersVerdict(Verdict):
                 continue
             words, names_an_error = stream.last_words.found()
             if names_an_error:
-                said = f" Rank {rank} has said: {shown(words)}"
+                said = f" The last words of rank {rank}: {shown(words)}"
                 break
         return f"hvdliterun: {self.lost[1]}. All ranks have ended.{said}"
 
@@ -213,7 +213,7 @@ def find_mpirun() -> str:
     found = shutil.which(chosen or "mpirun")
     if found:
         return found
-    where = f"{PROGRAM}={chosen} is no program." if chosen else "There is no mpirun on PATH."
+    where = f"{PROGRAM}={chosen} is not a program." if chosen else "There is no mpirun on PATH."
     raise ValueError(
         f"{where} --mpi needs Open MPI, MPICH or Intel MPI; without --mpi hvdliterun starts ranks "
         "itself."
@@ -263,8 +263,8 @@ def _request(
 
 def _jsrun(asked: request.Request) -> str:
     return (
-        "--jsrun shows its command line and does not run it: nobody could try it without IBM's "
-        "LSF. In an LSF job, try\n"
+        "--jsrun shows its command line and does not run it, because hvdlite was never tried "
+        "with IBM's LSF. In an LSF job, try\n"
         f"    {shlex.join(lsf.launch(asked).argv)}\n"
         "or leave --jsrun out: hvdliterun finds the hosts of an LSF job and starts the ranks "
         "by ssh."

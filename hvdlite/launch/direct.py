@@ -56,22 +56,7 @@ def supervise(this: job.Job) -> None:
         shared |= share_cores(this, shared, len(near))
         groups: dict[str, Group] = {}
         if this.far:
-            common = Order(
-                secret=opened.key.hex(),
-                port=port,
-                addresses=addresses.of_this_machine(options.interfaces),
-                addresses_chosen=bool(options.interfaces),
-                patience=min(_PATIENCE, options.start_timeout / 2),
-                directory=os.getcwd(),
-                command=list(this.command),
-                environment=plan.travelling(shared),
-                ranks={},
-                bind=options.bind,
-                grace_seconds=options.grace_seconds,
-                torch_host=torch[0],
-                torch_port=torch[1],
-                silence_seconds=options.ssh.silence_seconds,
-            )
+            common = order(this, opened, shared, torch)
             orders = {host: replace(common, ranks=_of(host, slots, own)) for host in this.far}
             remotes = ssh.contact(
                 orders,
@@ -105,6 +90,32 @@ def supervise(this: job.Job) -> None:
                 group.start()
         this.watch(groups, opened.streams, signals)
         this.verdict.met = options.torch_env or not opened.store.is_empty()
+
+
+def order(
+    this: job.Job,
+    opened: job.Opened,
+    shared: Mapping[str, str],
+    torch: tuple[str, int] = ("", 0),
+) -> Order:
+    """The order for an agent, without ranks."""
+    options = this.options
+    return Order(
+        secret=opened.key.hex(),
+        port=opened.store.address[1],
+        addresses=addresses.of_this_machine(options.interfaces),
+        addresses_chosen=bool(options.interfaces),
+        patience=min(_PATIENCE, options.start_timeout / 2),
+        directory=os.getcwd(),
+        command=list(this.command),
+        environment=plan.travelling(shared),
+        ranks={},
+        bind=options.bind,
+        grace_seconds=options.grace_seconds,
+        torch_host=torch[0],
+        torch_port=torch[1],
+        silence_seconds=options.ssh.silence_seconds,
+    )
 
 
 def _torch_meeting(

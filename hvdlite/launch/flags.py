@@ -148,7 +148,8 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
         "-hostfile",
         "--hostfile",
         metavar="FILE",
-        help="hosts, one per line: `name slots=4`, `name:4` or `name`",
+        help="hosts, one per line: `name slots=4`, `name:4` or `name`; an elastic job reads "
+        "it again when it has changed",
     )
     which.add_argument(
         "--host-discovery-script",
@@ -214,7 +215,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_modes(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("who starts the ranks")
+    group = parser.add_argument_group("what starts the ranks")
     mode = group.add_mutually_exclusive_group()
     for flag, about in (
         (
@@ -310,7 +311,7 @@ def _processes(text: str) -> int | str:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of processes: expected 4, say, or auto"
+            f"{text!r} is not a number of processes: expected a number such as 4, or auto"
         ) from None
 
 
@@ -320,7 +321,7 @@ def _per_node(text: str) -> int | str:
         return text
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of processes: expected 4, say, or auto, gpu or cpu"
+            f"{text!r} is not a number of processes: expected a number such as 4, auto, gpu or cpu"
         )
     return int(text)
 

@@ -42,8 +42,8 @@ WITHOUT_EFFECT = (
     Foreign(("--autotune-bayes-opt-max-samples",), _TUNING, 1, int),
     Foreign(("--autotune-gaussian-process-noise",), _TUNING, 1, float),
     Foreign(("--num-nccl-streams",), "hvdlite orders its operations on one stream", 1, int),
-    Foreign(("--gloo-timeout-seconds",), "--start-timeout and HVDLITE_HEARTBEAT_SECONDS say how "
-                                         "long is waited", 1, int),
+    Foreign(("--gloo-timeout-seconds",), "--start-timeout and HVDLITE_HEARTBEAT_SECONDS set "
+                                         "these times", 1, int),
 )  # fmt: skip
 
 

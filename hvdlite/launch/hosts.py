@@ -143,7 +143,7 @@ def _from_slurm(
     if len(counts) != len(expanded):
         raise ValueError(
             f"SLURM_JOB_NODELIST={names} has {len(expanded)} nodes, but "
-            f"SLURM_TASKS_PER_NODE={tasks} speaks of {len(counts)}."
+            f"SLURM_TASKS_PER_NODE={tasks} has counts for {len(counts)}."
         )
     return Found(
         [Host(name, count) for name, count in zip(expanded, counts, strict=True)],
@@ -160,6 +160,20 @@ _OPERATORS_FILES = (
     "HYDRA_HOST_FILE",
 )
 _OPERATORS_SLOTS = ("OMPI_MCA_orte_set_default_slots", "I_MPI_PERHOST")
+
+
+_OPERATORS_SCRIPT = "/etc/mpi/discover_hosts.sh"
+
+
+def discovery_script(environ: Mapping[str, str], read: Reader) -> str | None:
+    """Returns the MPI Operator's script, which prints the pods of the moment."""
+    if environ.get("K_MPI_JOB_ROLE") != "launcher":
+        return None
+    try:
+        read(_OPERATORS_SCRIPT)
+    except OSError:
+        return None
+    return _OPERATORS_SCRIPT
 
 
 def _from_mpi_operator(

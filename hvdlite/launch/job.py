@@ -85,9 +85,10 @@ class Job:
             self.console.say(text)
 
     @contextlib.contextmanager
-    def opened(self, prefix: str = "") -> Iterator[Opened]:
+    def opened(self, prefix: str = "", everywhere: bool = False) -> Iterator[Opened]:
         """Opens files, the secret and the store, of whose keys below `prefix` the launcher hears.
 
+        `everywhere`: other hosts may come later.
         A bad path or a bad secret raises ValueError or OSError before anything has started.
         """
         streams = self._open_streams()
@@ -96,7 +97,7 @@ class Job:
             for stream in streams.values():
                 stack.callback(stream.end)
             # If all ranks are on this host, the store listens on loopback only.
-            store = StoreServer.reached(key, everywhere=bool(self.far))
+            store = StoreServer.reached(key, everywhere or bool(self.far))
             watched = store.watch(prefix) if prefix else None
             stack.enter_context(store)
             self.verdict.hearing = lambda: not store.is_empty()

@@ -114,9 +114,7 @@ def why_not_private(status: os.stat_result, user: int) -> str:
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if status.st_uid != user:
-        return (
-            f"belongs to the user with the number {status.st_uid}, and this process runs as {user}"
-        )
+        return f"belongs to user {status.st_uid}, and this process runs as user {user}"
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         return (
             f"is open to others: its mode is {stat.S_IMODE(status.st_mode):04o}, and has to be 0600"

@@ -175,7 +175,7 @@ class Verdict:
         if ended.signal:
             how = f"was killed by {signal_name(ended.signal)}"
             if ended.signal == signal.SIGKILL:
-                how += " (by somebody, or by the kernel for want of memory)"
+                how += " (sent by a user or a program, or by the kernel when memory ran out)"
         else:
             how = f"exited with code {ended.code}"
             if failure.last_words:
@@ -189,8 +189,8 @@ class Verdict:
         if self.met or len(self.hosts) == 1 or not is_python:
             return ""
         return (
-            f"no rank has called hvd.init(): {len(self.hosts)} programs have run that knew nothing "
-            "of each other. --torch-env is for those that go by torchrun's variables."
+            f"no rank has called hvd.init(), so {len(self.hosts)} programs have run independently. "
+            "--torch-env is for programs that read torchrun's variables."
         )
 
     def _may_run(self) -> list[str]:
@@ -207,7 +207,7 @@ class Verdict:
         if self.silent:
             return (
                 f"The guardian ({', '.join(self.silent)}) did not answer: hvdliterun itself has "
-                "killed what was left."
+                "killed the ranks that were left."
             )
         return ""
 

@@ -22,6 +22,7 @@ from hvdlite.launch.spawn.events import (
     Group,
     Lost,
     Output,
+    Pipes,
     Started,
     StartFailed,
     Unanswered,
@@ -159,9 +160,13 @@ class Watch:
         self.patience[group.fileno()] = Patience()
         self.selector.register(group.fileno(), selectors.EVENT_READ)
         for rank, pipes in group.pipes.items():
-            for descriptor, name in ((pipes.stdout, "stdout"), (pipes.stderr, "stderr")):
-                self.pipes[descriptor] = rank, name
-                self.selector.register(descriptor, selectors.EVENT_READ)
+            self.listen(rank, pipes)
+
+    def listen(self, rank: int, pipes: Pipes) -> None:
+        """Reads a rank's streams from now on."""
+        for descriptor, name in ((pipes.stdout, "stdout"), (pipes.stderr, "stderr")):
+            self.pipes[descriptor] = rank, name
+            self.selector.register(descriptor, selectors.EVENT_READ)
 
     def call(self, descriptor: int, answer: Callable[[], None]) -> None:
         """Whenever this is readable."""
@@ -209,6 +214,10 @@ class Watch:
             if whose == rank and descriptor in self.pipes:
                 self._forget(descriptor)
                 self._end(self.pipes.pop(descriptor))
+
+    def end_stream(self, rank: int, name: str) -> None:
+        """Nothing more comes of it; it may have ended already."""
+        self._end((rank, name))
 
     def judge(self) -> None:
         if self.verdict.decide(time.monotonic()):
@@ -287,7 +296,7 @@ class Watch:
             self.verdict.lost_host(host, event.reason)
         elif isinstance(event, Unanswered):
             self.verdict.unanswered(host, event.killed)
-        else:
+        elif isinstance(event, AllGone):
             self.resisting += event.resisting
             self.guardian_died = self.guardian_died or event.guardian_died
             self._forget(descriptor)
@@ -334,14 +343,13 @@ class Watch:
         for descriptor, which in self.pipes.items():
             if which in self.streams:
                 self._pause_unless(self.streams[which].sink.accepts(now), descriptor)
-        if any(not group.pipes for _, group in self.groups.values()):
+        if any(not group.pipes for _, group in self.groups.values()) or self.paused:
             # The output of another host comes in one stream with its events.
             accepts = all(
                 sink.accepts(now) for sink in {stream.sink for stream in self.streams.values()}
             )
             for descriptor, (_, group) in self.groups.items():
-                if not group.pipes:
-                    self._pause_unless(accepts, descriptor)
+                self._pause_unless(accepts or bool(group.pipes), descriptor)
 
     def _pause_unless(self, accepts: bool, descriptor: int) -> None:
         if not accepts and descriptor not in self.paused:

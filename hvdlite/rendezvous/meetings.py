@@ -70,8 +70,7 @@ class Meetings:
         attempt = self._open(name, rank, size)
         if attempt.size != size:
             raise BadRequest(
-                f"rank {rank} takes the job for one of {size} ranks, the others for one of "
-                f"{attempt.size}"
+                f"rank {rank} expects a job of {size} ranks, the others one of {attempt.size}"
             )
         if rank in attempt.seats:
             raise BadRequest(

@@ -300,15 +300,15 @@ class _Fields:
     def seconds(self, name: str) -> float:
         value = self._found[name]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Refused(f"{name} is no number of seconds")
+            raise Refused(f"{name} is not a number of seconds")
         if not 0 <= value <= _MOST_SECONDS:  # nor is NaN between them
-            raise Refused(f"{name} is no number of seconds")
+            raise Refused(f"{name} is not a number of seconds")
         return float(value)
 
     def items(self, name: str, read: Callable[[Any], _Item]) -> tuple[_Item, ...]:
         value = self._found[name]
         if not isinstance(value, list) or len(value) > MOST_MEMBERS:
-            raise Refused(f"{name} is no list of at most {MOST_MEMBERS} items")
+            raise Refused(f"{name} is not a list of at most {MOST_MEMBERS} items")
         return tuple(read(item) for item in value)
 
 
@@ -321,7 +321,7 @@ def _parsed(data: bytes) -> Any:
     except Refused:
         raise
     except (ValueError, RecursionError) as error:
-        raise Refused(f"it is no JSON: {type(error).__name__}") from None
+        raise Refused(f"it is not JSON: {type(error).__name__}") from None
 
 
 def _parsed_int(digits: str) -> int:

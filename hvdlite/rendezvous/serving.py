@@ -90,7 +90,7 @@ class Loop:
             while self._turn():
                 pass
         except Exception:
-            _log.exception("the store server ends because of an error in itself")
+            _log.exception("the store server ends because of an internal error")
         finally:
             for connection in list(self._connections):
                 self._close(connection)

@@ -59,7 +59,7 @@ _interrupts.watch(lambda file: "tensorflow" in file)
 
 
 def __getattr__(name: str) -> _Any:
-    # A layer of Keras: only who asks for it waits until Keras is loaded.
+    # A layer of Keras: Keras is loaded when a program asks for it.
     if name == "SyncBatchNormalization":
         from hvdlite.tensorflow.sync_batch_norm import SyncBatchNormalization
 

@@ -12,33 +12,25 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.base.operations import EXCHANGED, SHARED
-from hvdlite.core import engine
-from hvdlite.core.collectives import check_scatter
-from hvdlite.core.operations import Call, compiled_shape
-from hvdlite.core.process_sets import set_id_of
+from hvdlite.base.operations import EXCHANGED
+from hvdlite.core.operations import Call, compiled
 from hvdlite.tensorflow import xla
 
 
 def emit(call: Call, tensors: Sequence[Any]) -> list[Any]:
-    if call.operation.result is SHARED:
-        check_scatter(call.operation, call.op)
-    members = len(engine.ranks_of(set_id_of(call.process_set)))
     given = [xla.static_shape(tensor, str(call.name)) for tensor in tensors]
-    where = "in a function that XLA compiles (jit_compile=True)"
-    shapes = [compiled_shape(call, shape, members, where) for shape in given]
+    known = compiled(call, given, "in a function that XLA compiles (jit_compile=True)")
     if call.operation.result is not EXCHANGED:
-        return xla.emit(call, tensors, shapes)
-    even = [shapes[0][0] // members] * members
+        return xla.emit(call, tensors, known.shapes)
     if call.splits is not None:
         wanted = tf.get_static_value(call.splits)
-        if wanted is None or wanted.tolist() not in ([], even):
+        if wanted is None or wanted.tolist() not in ([], known.received):
             raise xla.refuse(
                 "alltoall with splits",
                 "only the other ranks know the shape of its result. Leave splits= out, or call it "
                 "outside",
             )
-    return [*xla.emit(call, tensors, shapes), tf.constant(even, tf.int32)]
+    return [*xla.emit(call, tensors, known.shapes), tf.constant(known.received, tf.int32)]
 
 
 def gradients(call: Call, tensors: Sequence[Any], names: Sequence[str]) -> list[Any]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from hvdlite.base.operations import ALLGATHER
 from hvdlite.core import engine
-from hvdlite.core.operations import Call
+from hvdlite.core.operations import Call, equal_starts
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.tensorflow import by_kernel, by_numpy, by_xla, native, xla
 from hvdlite.tensorflow.framework import FRAMEWORK
@@ -55,12 +55,11 @@ class GraphCollectives:
     def starts(
         self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet
     ) -> Sequence[Any]:
-        position = engine.members_of(process_set).index(engine.rank())
         if xla.is_compiling():  # all have equally many
-            return [position * length for length in lengths]
+            return equal_starts(lengths, process_set)
         call = Call(ALLGATHER, name, process_set)
         (everyones,) = self.run(call, [tf.stack([tf.stack(list(lengths))])])
-        before = everyones[:position]
+        before = everyones[: engine.members_of(process_set).index(engine.rank())]
         return tf.unstack(tf.reduce_sum(before, axis=0), len(lengths))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter.step import Options, settle
-from hvdlite.base.ops import Adasum, Average
+from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
 from hvdlite.tensorflow.compression import Compression
@@ -89,31 +89,16 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         return self._optimizer.variables(*args, **kwargs)
 
 
-def _make_allreduce_grads_fn(
-    name: str,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: Any = Compression.none,
-    sparse_as_dense: bool = False,
-    op: int = Average,
-    gradient_predivide_factor: float = 1.0,
-    groups: Any = None,
-    process_set: ProcessSet = global_process_set,
-) -> Callable[..., list[Any]]:
+def _make_allreduce_grads_fn(name: str, device_dense: str = "", device_sparse: str = "",
+                             compression: Any = Compression.none, sparse_as_dense: bool = False,
+                             op: int = Average, gradient_predivide_factor: float = 1.0,
+                             groups: Any = None, process_set: ProcessSet = global_process_set,
+                             ) -> Callable[..., list[Any]]:  # fmt: skip
     """A function of gradients (and their variables, which `groups` needs) that gives those of all
     ranks, for programs with a training loop or an optimizer of their own. `name`: their scope; all
     ranks use the same."""
-    options = settle(
-        op,
-        gradient_predivide_factor,
-        compression,
-        sparse_as_dense,
-        0,
-        groups,
-        process_set,
-        members=VARIABLES,
-    )
-    how = Distribution(options)
+    how = Distribution(settle(op, gradient_predivide_factor, compression, sparse_as_dense, 0,
+                              groups, process_set, members=VARIABLES))  # fmt: skip
 
     def allreduce_grads(grads: Sequence[Any], vars: Sequence[Any] | None = None) -> list[Any]:
         grads = list(grads)
@@ -131,18 +116,11 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, use_locking: b
                          groups: Any = None, process_set: ProcessSet = global_process_set,
                          scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """The optimizer, with its gradients reduced among the ranks before they are applied."""
-    if op == Adasum and process_set.process_set_id != 0:
-        raise NotImplementedError("op=hvd.Adasum works on all ranks only, not in process sets")
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
                          groups, process_set, scale_local_gradients, backward_passes_per_step,
                          average_aggregated_gradients, members=VARIABLES)  # fmt: skip
         return _DistributedOptimizer(optimizer, name, use_locking, options)
-    if op == Adasum:
-        raise ValueError(
-            "op=hvd.Adasum is not possible with a Keras optimizer: use hvdlite.torch, or "
-            "hvd.allreduce"
-        )
     # Now, not above: it is made of this package.
     from hvdlite.tensorflow import keras
 

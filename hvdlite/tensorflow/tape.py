@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter.step import settle
+from hvdlite.adapter.step import layers_of, settle
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.compression import Compression
@@ -85,19 +85,7 @@ def PartialDistributedGradientTape(gradtape: Any, device_dense: str = "", device
                                    scale_local_gradients: bool = True) -> Any:  # fmt: skip
     """DistributedGradientTape() for a model some of whose layers are this rank's own: a layer, or a
     list of layers."""
-    layers = (
-        []
-        if local_layers is None
-        else local_layers
-        if isinstance(local_layers, (list, tuple))
-        else [local_layers]
-    )
-    for layer in layers:
-        if not hasattr(layer, "trainable_weights"):
-            raise ValueError(
-                "All local layers must be of tf.keras.layers.Layer type, not "
-                f"{type(layer).__name__}."
-            )
+    layers = layers_of(local_layers, lambda layer: hasattr(layer, "trainable_weights"))
     tape = DistributedGradientTape(gradtape, device_dense, device_sparse, compression,
                                    sparse_as_dense, op, gradient_predivide_factor, num_groups,
                                    groups, process_set, scale_local_gradients)  # fmt: skip

@@ -1,5 +1,4 @@
-"""The class that DistributedOptimizer adds to an optimizer's, and what it shares with its
-reducer."""
+"""The class that DistributedOptimizer adds to an optimizer's."""
 
 from __future__ import annotations
 
@@ -7,15 +6,12 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from hvdlite.adapter import names
-from hvdlite.adapter.step import Options, check_passes
-from hvdlite.torch import optimizer_state, pool, traced
-from hvdlite.torch.reducer import GradientReducer
+from hvdlite.adapter.shared import Shared
+from hvdlite.torch import optimizer_state, traced
 
 _AGAIN = (
     "optimizer.step() called without optimizer.skip_synchronize() context after "
@@ -124,14 +120,20 @@ class Distributed:
     def _groups_for(self, scaler: Any) -> list[dict[str, Any]]:
         """A scaler must find reduced gradients, also where this rank had none, or ranks would
         differ about the step."""
-        self._hvd.meet(scaler)
+        # torch makes a new one in each update()
+        self._hvd.meet(getattr(scaler, "_per_optimizer_states", None))
         groups: list[dict[str, Any]] = self.__dict__["param_groups"]
         return groups
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As the optimizer's own; the new parameters are reduced from now on."""
         super().add_param_group(param_group)  # type: ignore[misc]
-        self._hvd.adopt(self)
+        self._hvd_adopt()
+
+    def _hvd_adopt(self) -> None:
+        """Names the parameters that are new, and has their gradients reduced."""
+        groups: list[dict[str, Any]] = self.__dict__["param_groups"]
+        self._hvd.adopt(self._parameter_names, [g["params"] for g in groups], _own_names(groups))
 
     def state_dict(self) -> dict[str, Any]:
         """As the optimizer's own, with the memory of the compression if it has one."""
@@ -157,102 +159,6 @@ class Distributed:
             pairs = [(name, parameter) for parameter, name in self._parameter_names.items()]
         own = torch.optim.Optimizer.__getstate__(self)  # type: ignore[arg-type]
         return self._hvd.rebuild, (base, own, pairs, self._hvd.options.arguments())
-
-
-class Shared:
-    """Between an optimizer and its reducer: who has synchronized, and what was asked for. `rebuild`
-    is what a pickle calls."""
-
-    def __init__(
-        self, options: Options, pairs: list[tuple[str, Any]], rebuild: Callable[..., Any]
-    ) -> None:
-        self.options = options
-        self.rebuild = rebuild
-        self.named = pairs
-        self.synchronizes = True
-        self.compression = options.compression
-        self.reducer: GradientReducer | None = None
-        self._scaled: Any = None  # the scaler's step in which gradients were reduced for it
-        # parameters that have not required a gradient so far
-        self._frozen: list[tuple[int, torch.Tensor]] = []
-
-    @property
-    def synchronized(self) -> str:
-        return "" if self.reducer is None else self.reducer.synchronized
-
-    @synchronized.setter
-    def synchronized(self, how: str) -> None:
-        if self.reducer is not None:
-            self.reducer.synchronized = how
-
-    @property
-    def under_way(self) -> bool:
-        return self.reducer is not None and self.reducer.under_way
-
-    def why_too_early(self) -> str:
-        return "" if self.reducer is None else self.reducer.why_too_early()
-
-    def synchronize(self) -> None:
-        if self.reducer is not None:
-            if self._frozen:
-                self._thaw()
-            self.reducer.synchronize()
-
-    def meet(self, scaler: Any) -> None:
-        """Reduces what has not been reduced in this step of a scaler."""
-        # torch makes a new one in each update()
-        step = getattr(scaler, "_per_optimizer_states", None)
-        # A step that the scaler has skipped leaves its mark.
-        if not self.synchronized or (
-            self.synchronized == "by a scaler" and step is not self._scaled
-        ):
-            self.synchronize()
-            self.synchronized, self._scaled = "by a scaler", step
-
-    def _thaw(self) -> None:
-        """Has the gradients reduced of parameters that require one by now."""
-        assert self.reducer is not None
-        frozen, self._frozen = self._frozen, []
-        pool.use([parameter for _, parameter in frozen if parameter.requires_grad], self.reducer)
-        for place, parameter in frozen:
-            if parameter.requires_grad:
-                self.reducer.add(parameter, place)
-            else:
-                self._frozen.append((place, parameter))
-
-    def forget(self) -> None:
-        self.synchronized = ""
-        if self.reducer is not None:
-            self.reducer.abandon()
-
-    def set_passes(self, passes: int) -> None:
-        self.options = replace(self.options, passes=check_passes(passes))
-        if self.reducer is not None:
-            self.reducer.set_passes(passes)
-
-    def start(self, scope: str) -> None:
-        self.reducer = GradientReducer(replace(self.options, scope=scope))
-
-    def adopt(self, optimizer: Any) -> None:
-        """Names the parameters that are new, and has their gradients reduced."""
-        groups = [group["params"] for group in optimizer.param_groups]
-        pairs = self.named or _own_names(optimizer.param_groups)
-        known = optimizer._parameter_names
-        named = {id(p) for _, p in pairs}
-        if known and any(id(p) not in named for group in groups for p in group if p not in known):
-            pairs = []  # added later, without a name
-        settled = names.settle(groups, pairs)
-        for group in groups:
-            for parameter in group:
-                if parameter in known:
-                    continue
-                known[parameter] = settled[id(parameter)]
-                if self.reducer is not None:
-                    self._frozen.append(
-                        (self.reducer.roll_call.expect(known[parameter]), parameter)
-                    )
-        if self.reducer is not None:
-            self._thaw()
 
 
 def _is_scaler(caller: Any) -> bool:

@@ -118,8 +118,8 @@ def _stays_on_gpu(tensor: torch.Tensor) -> bool:
 
 def _wants_gradient(rule: Rule, tensors: Sequence[torch.Tensor]) -> bool:
     needing = [t for t in tensors if isinstance(t, torch.Tensor) and t.requires_grad]
-    # A leaf that needs a gradient may not be part of an operation in place. Who asks for that means
-    # its value.
+    # A leaf that needs a gradient may not be part of an operation in place. A program that asks for
+    # that means its value.
     return bool(needing) and not (rule.in_place and any(t.is_leaf for t in needing))
 
 

@@ -51,9 +51,8 @@ def allreduce_async(tensor: torch.Tensor, average: bool | None = None, name: str
                     process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce() and returns a handle."""
     op = reduction_of(average, op)
-    return _start(
-        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), [tensor]
-    )
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
+    return _start(call, [tensor])
 
 
 def allreduce(tensor: torch.Tensor, average: bool | None = None, name: str | None = None,
@@ -99,10 +98,8 @@ def grouped_allreduce_async(tensors: Sequence[torch.Tensor], average: bool | Non
                             process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce() and returns one handle for all; its result is a tuple."""
     op = reduction_of(average, op)
-    return _start(
-        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
-        tensors,
-    )
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
+    return _start(call, tensors)
 
 
 def grouped_allreduce(tensors: Sequence[torch.Tensor], average: bool | None = None,
@@ -121,14 +118,8 @@ def grouped_allreduce_async_(tensors: Sequence[torch.Tensor], average: bool | No
                              prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                              process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce_() and returns one handle for all."""
-    how = (
-        ALLREDUCE,
-        name,
-        process_set,
-        reduction_of(average, op),
-        prescale_factor,
-        postscale_factor,
-    )
+    op = reduction_of(average, op)
+    how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     return _start(Call(*how, in_place=True, grouped=True), tensors)
 
 
@@ -137,14 +128,8 @@ def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: bool | None = N
                        postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
                        ) -> list[torch.Tensor]:  # fmt: skip
     """grouped_allreduce() in place. Returns the tensors."""
-    how = (
-        ALLREDUCE,
-        name,
-        process_set,
-        reduction_of(average, op),
-        prescale_factor,
-        postscale_factor,
-    )
+    op = reduction_of(average, op)
+    how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     return _run(Call(*how, in_place=True, grouped=True), tensors)
 
 
@@ -234,9 +219,8 @@ def reducescatter_async(tensor: torch.Tensor, name: str | None = None, op: int =
                         process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
                         postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reducescatter() and returns a handle."""
-    return _start(
-        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), [tensor]
-    )
+    call = Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+    return _start(call, [tensor])
 
 
 def reducescatter(tensor: torch.Tensor, name: str | None = None,
@@ -255,9 +239,8 @@ def reduce_async(tensor: torch.Tensor, root_rank: int, name: str | None = None, 
                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
                  postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reduce() and returns a handle."""
-    return _start(
-        Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor]
-    )
+    call = Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank)
+    return _start(call, [tensor])
 
 
 def reduce(tensor: torch.Tensor, root_rank: int, name: str | None = None,
@@ -278,10 +261,10 @@ def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: str | Non
                                 prescale_factor: float = 1.0,
                                 postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts grouped_reducescatter() and returns one handle for all; its result is a tuple."""
-    return _start(
-        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
-        tensors,
+    call = Call(
+        REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True
     )
+    return _start(call, tensors)
 
 
 def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: str | None = None,
@@ -310,8 +293,8 @@ def _run(
         raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
     if getattr(compression, "communicate", None) is not None:
         raise ValueError(
-            "this compression has a communicate() of its own, which stands for the reduction of "
-            "gradients: give it to hvd.DistributedOptimizer or hvd.ddp_comm_hook"
+            "this compression's communicate() replaces the reduction of gradients: pass it to "
+            "hvd.DistributedOptimizer or hvd.ddp_comm_hook"
         )
     if not traced.is_compiling() or call.splits is not None:
         rule = Rule(OPS, call)

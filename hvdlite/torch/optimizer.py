@@ -16,6 +16,7 @@ import torch
 
 from hvdlite.adapter import elastic, memory, names
 from hvdlite.adapter.grouping import Members, positions
+from hvdlite.adapter.shared import Shared
 from hvdlite.adapter.step import Options, settle
 from hvdlite.base.ops import Adasum, Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
@@ -23,7 +24,8 @@ from hvdlite.job.basics import is_initialized, size
 from hvdlite.torch import optimizer_state
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.compression import Compression
-from hvdlite.torch.distributed import CLOSURE, Distributed, Shared
+from hvdlite.torch.distributed import CLOSURE, Distributed
+from hvdlite.torch.gradients import GRADIENTS
 
 # What type() makes itself, and what makes the object.
 _NOT_TAKEN_OVER = {
@@ -63,7 +65,7 @@ def _check_compression(options: Options) -> None:
         if not possible:
             raise ValueError(
                 f"{name}={arguments[name]!r} is not possible with this compression: its "
-                "communicate() stands for the reduction that the option is about"
+                "communicate() replaces the reduction that the option changes"
             )
 
 
@@ -104,8 +106,8 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     wrapped._parameter_names = {}
     scope = names.scope()
     if not adasum and (size() > 1 or elastic.enabled()) and process_set.included():
-        shared.start(scope)
-    shared.adopt(wrapped)
+        shared.start(scope, GRADIENTS)
+    wrapped._hvd_adopt()
     memory.keep(
         parameter.device.type for group in wrapped.param_groups for parameter in group["params"]
     )

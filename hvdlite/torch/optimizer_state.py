@@ -3,16 +3,18 @@ wraps it.
 
 The root describes its state: everything but the tensors' contents. The others build the same out of
 what they have, and the contents follow, in place. So it does not matter which optimizer it is, how
-deep its state is, or who has made a step.
+deep its state is, or which ranks have made a step.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
+from hvdlite.adapter.containers import mapped
 from hvdlite.arrays.objects import broadcast_object
 from hvdlite.core.engine import is_root
 from hvdlite.torch.ops import OPS
@@ -99,17 +101,21 @@ def _describe(optimizer: torch.optim.Optimizer, tensors: list[torch.Tensor]) -> 
     """The root's side. `tensors` gets what the description leaves out, in its order."""
     number_of = {id(p): i for i, p in enumerate(_parameters(optimizer))}
 
-    def walk(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            if value.layout != torch.strided:
-                raise ValueError("sparse tensors in an optimizer's state cannot be broadcast")
-            tensors.append(value.detach())
-            return _Described(tuple(value.shape), value.dtype, value.is_cpu)
-        return _through(value, walk)
+    def described(value: Any, _: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if value.layout != torch.strided:
+            raise ValueError("sparse tensors in an optimizer's state cannot be broadcast")
+        tensors.append(value.detach())
+        return _Described(tuple(value.shape), value.dtype, value.is_cpu)
 
-    state = {number_of.get(id(key), key): walk(value) for key, value in optimizer.state.items()}
+    state = {
+        number_of.get(id(key), key): mapped(value, described)
+        for key, value in optimizer.state.items()
+    }
     groups = [
-        {k: walk(v) for k, v in group.items() if k != "params"} for group in optimizer.param_groups
+        {k: mapped(v, described) for k, v in group.items() if k != "params"}
+        for group in optimizer.param_groups
     ]
     return {"parameters": len(number_of), "state": state, "groups": groups}
 
@@ -128,43 +134,28 @@ def _rebuild(optimizer: torch.optim.Optimizer, described: Any) -> list[torch.Ten
         )
     tensors: list[torch.Tensor] = []
 
-    def build(value: Any, own: Any, like: torch.Tensor | None) -> Any:
-        if isinstance(value, _Described):
-            same = (
-                isinstance(own, torch.Tensor)
-                and tuple(own.shape) == value.shape
-                and own.dtype == value.dtype
-            )
-            if not same:
-                device = None if value.on_host or like is None else like.device
-                own = torch.empty(value.shape, dtype=value.dtype, device=device)
-            tensors.append(own.detach())
-            return own
-        if isinstance(value, dict):
-            inside = own if isinstance(own, dict) else {}
-            return {k: build(v, inside.get(k), like) for k, v in value.items()}
-        return _through(value, lambda v: build(v, None, like))
+    def built(like: torch.Tensor | None, value: Any, own: Any) -> Any:
+        if not isinstance(value, _Described):
+            return value
+        same = (
+            isinstance(own, torch.Tensor)
+            and tuple(own.shape) == value.shape
+            and own.dtype == value.dtype
+        )
+        if not same:
+            device = None if value.on_host or like is None else like.device
+            own = torch.empty(value.shape, dtype=value.dtype, device=device)
+        tensors.append(own.detach())
+        return own
 
     state = {}
     for key, value in described["state"].items():
         parameter = parameters[key] if isinstance(key, int) else None
         own_key = key if parameter is None else parameter
-        own = optimizer.state.get(own_key)
-        state[own_key] = build(value, own, parameter)
+        state[own_key] = mapped(value, partial(built, parameter), optimizer.state.get(own_key))
     optimizer.state.clear()
     optimizer.state.update(state)
     for group, told in zip(optimizer.param_groups, described["groups"], strict=True):
         for key in told:
-            group[key] = build(told[key], group.get(key), None)
+            group[key] = mapped(told[key], partial(built, None), group.get(key))
     return tensors
-
-
-def _through(value: Any, walk: Any) -> Any:
-    """The same container with walk() applied to what is in it."""
-    if isinstance(value, dict):
-        return {k: walk(v) for k, v in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(walk, value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(walk, value))
-    return value

@@ -29,8 +29,8 @@ POOL = pool.Pool(
 
 
 def use(parameters: Iterable[torch.Tensor], owner: object) -> bool:
-    """Has the gradients of these parameters allocated in the pool while the owner lives, if the
-    user has asked for it."""
+    """Has the gradients of these parameters allocated in the pool while the owner lives, if ranks
+    of this host can share them."""
     return POOL.use(
         (p.numel() * p.element_size() for p in parameters if p.device.type == "cpu"), owner
     )

@@ -17,7 +17,7 @@ from hvdlite.base.operations import GATHERED, OPERATIONS, SHARED, Operation
 from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
-from hvdlite.core.operations import Call, keeps_input
+from hvdlite.core.operations import Call, equal_starts, keeps_input
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.torch.framework import FRAMEWORK
 
@@ -59,12 +59,6 @@ def _set(number: int) -> ProcessSet:
     return process_set
 
 
-def _position(number: int) -> tuple[int, int]:
-    """This rank's number in the set, and how many members it has."""
-    members = engine.ranks_of(number)
-    return members.index(engine.rank()), len(members)
-
-
 # ---- What an operator does
 
 
@@ -87,9 +81,8 @@ def _run(
 def _check_rows(came: int, expected: int) -> None:
     if came != expected:
         raise ValueError(
-            f"allgather inside torch.compile: {came} rows came together, but {expected} were "
-            "expected: there all "
-            "ranks must have equally many. Leave it out of the compiled region."
+            f"allgather inside torch.compile got {came} rows instead of {expected}: in a compiled "
+            "region all ranks must have equally many. Leave allgather out of the region."
         )
 
 
@@ -110,7 +103,8 @@ def _fake(
 
 def _rows(call: Call, x: list[torch.Tensor]) -> list[Any]:
     """The rows of each result, if all ranks have as many as this one."""
-    position, members = _position(set_id_of(call.process_set))
+    ranks = engine.ranks_of(set_id_of(call.process_set))
+    members, position = len(ranks), ranks.index(engine.rank())
     own = [tensor.shape[0] for tensor in x]
     if call.operation.result is GATHERED:
         return [rows * members for rows in own]
@@ -142,8 +136,7 @@ class _TracedCollectives:
     def starts(
         self, lengths: Sequence[Any], name: str | None, process_set: ProcessSet
     ) -> list[Any]:
-        position, _ = _position(set_id_of(process_set))
-        return [position * length for length in lengths]
+        return equal_starts(lengths, process_set)
 
 
 def _keep(operation: Operation, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

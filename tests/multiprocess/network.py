@@ -97,6 +97,15 @@ class Network:
     def plug_the_cable_in(self, host: int) -> None:
         _ip("-n", self._names[0], "link", "set", f"port{host}", "master", "bridge", "arp", "on")
 
+    def part(self, one: int, other: int) -> None:
+        """From here on nothing goes between these two hosts, and nothing tells them so."""
+        for host, far in ((one, other), (other, one)):
+            _ip("-n", self._names[host + 1], "route", "add", "blackhole", self.address(far))
+
+    def join(self, one: int, other: int) -> None:
+        for host, far in ((one, other), (other, one)):
+            _ip("-n", self._names[host + 1], "route", "del", "blackhole", self.address(far))
+
     def lose_large_packets(self, host: int) -> None:
         """From here on what the host sends arrives if it is short, and nothing tells it so: the
         switch's MTU is smaller than its own."""

@@ -49,6 +49,8 @@ ROWS = _rows()
 
 # What no test can provoke here; that the words are in the code is checked for these as for all.
 NOT_PROVOKED = {
+    "host … was lost: …": "see test_ssh and test_elastic_networks",
+    "host … is put out of the job: …": "see test_elastic_networks",
     "some settings have to be equal on all ranks, but rank … has … and rank … "
     "has …": "see test_settings_that_must_be_equal_are_compared",
     "the ranks run different releases of hvdlite: …": "see "
@@ -57,8 +59,9 @@ NOT_PROVOKED = {
     "test_a_rank_that_dies_during_init_is_named_without_a_launcher",
     "… has started this process as rank … of …, but MPI says that it is rank "
     "… of …": "see test_launchers",
-    "MPI says that there are … processes, but no variable by which hvdlite recognises a launcher "
-    "is set": "see test_launchers",
+    "MPI says that there are … processes, but hvdlite knows none of their launcher's variables": (
+        "see test_launchers"
+    ),
     "rank … has no usable address of rank …": "takes two hosts without a network in common",
     "cannot reserve … of shared memory": "takes a host without memory",
     "hvdlite communicates tensors in host memory and on CUDA GPUs": "takes another kind of device",
@@ -94,7 +97,7 @@ NOT_PROVOKED = {
     "some ranks did not finish hvd.init() in time": "see tests/unit/test_rendezvous_wills.py",
     "another process is rank … of this job already: were two started with that "
     "number?": "see test_rendezvous_meetings",
-    "rank … takes the job for one of … ranks, the others for one of …": "see "
+    "rank … expects a job of … ranks, the others one of …": "see "
     "test_ranks_that_disagree_about_the_size_are_told",
     "… has started this process as rank … of …, which another MPI cannot join.": "see "
     "test_launchers",
@@ -103,9 +106,9 @@ NOT_PROVOKED = {
             "rank 0 was given a secret and this rank … was not: …",
             "this rank … was given a secret and rank 0 was not: …",
             "this rank … was given another secret than rank 0: …",
-            "somebody else listens in place of rank 0: …",
+            "another user listens in place of rank 0: …",
             "rank 0 refuses this process: …",
-            "the place where the ranks of this job look for rank 0 on … is taken by …",
+            "on …, … listens where the ranks of this job look for rank 0",
             "no word from rank 0 within … s at the job's socket on …",
         ],
         "see tests/unit/test_bootstrap.py",
@@ -122,8 +125,7 @@ NOT_PROVOKED = {
             "backward() has computed more gradients than backward_passes_per_step announces for "
             "one step().",
             "The gradient of '…' was replaced between backward() and step().",
-            "… This optimizer shares … with another hvd.DistributedOptimizer, which was made "
-            "before it",
+            "… This optimizer shares … with an earlier hvd.DistributedOptimizer.",
             "The gradient of … would be added up twice",
         ],
         "see the checks of tests/conformance/checks/torch_absent.py and torch_misuse.py",
@@ -139,7 +141,8 @@ NOT_PROVOKED = {
             "rank 0 has … and rank … has …: all ranks need the same MPI.",
             "the ranks pass lists of different lengths to hvd.init(process_sets=...)",
             "MPI failed in …: …",
-            "hvdlite: MPI_Abort instead of MPI_Finalize, which would wait for lost ranks: …",
+            "hvdlite: this process ends by MPI_Abort, because MPI_Finalize would wait for "
+            "lost ranks: …",
         ],
         "see test_mpi_programs, and tests/cpp/comm for MPI's own failures",
     ),

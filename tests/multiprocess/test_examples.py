@@ -33,12 +33,19 @@ JAX = {
     r"samples/s, parameters equal",
 }
 
+ELASTIC = {
+    "torch_elastic_digits.py": ("torch", {}),
+    "jax_elastic_digits.py": ("jax", {}),
+    "tensorflow_elastic_digits.py": ("tensorflow", {}),
+    "keras_elastic_digits.py": ("torch", {"KERAS_BACKEND": "torch"}),
+}
+
 # Compiling takes XLA most of an example's time, and how fast its result is does not matter here.
 HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
 def test_every_example_is_tested_here() -> None:
-    others = {"digits_mlp.py", "keras_digits.py", "torch_elastic_digits.py"}
+    others = {"digits_mlp.py", "keras_digits.py", *ELASTIC}
     assert {p.name for p in (ROOT / "examples").glob("*.py")} == {
         *others,
         *TORCH,
@@ -71,10 +78,15 @@ def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
 
 
 @pytest.mark.watchdog(150)
-def test_the_elastic_example_goes_on_without_a_rank_and_learns(job: Job) -> None:
-    needs_installed("torch")
-    program = str(ROOT / "examples" / "torch_elastic_digits.py")
-    done = job.run("-np", "2", "--min-np", "1", "python", program, "--kill")
+@pytest.mark.parametrize("name", one_of(tuple(ELASTIC), "an elastic example"))
+def test_elastic_examples_go_on_without_a_rank_and_learn(job: Job, name: str) -> None:
+    framework, environment = ELASTIC[name]
+    needs_installed(framework, *["keras"] * name.startswith("keras"))
+    program = str(ROOT / "examples" / name)
+    done = job.run(
+        "-np", "2", "--min-np", "1", "python", program, "--kill",
+        TF_CPP_MIN_LOG_LEVEL="3", XLA_FLAGS=HASTY, **environment,
+    )  # fmt: skip
     said = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
     assert "generation 1: 2 rank(s) go on at epoch 0" in said
@@ -83,6 +95,17 @@ def test_the_elastic_example_goes_on_without_a_rank_and_learns(job: Job) -> None
         re.search(r"epoch 6  test accuracy 0\.9", said)
         and "weights equal on all ranks: True" in said
     )
+
+
+def test_the_discovery_script_prints_hosts(job: Job) -> None:
+    script = str(ROOT / "examples" / "elastic_discover_hosts.sh")
+    (job.directory / "hosts").write_text("localhost:1\n")
+    program = job.script("import os; print(os.environ['HVDLITE_SIZE'])")
+    for extra, size in (({}, "2"), ({"HOSTS_FILE": str(job.directory / "hosts")}, "1")):
+        arguments = ("-np", size, "--min-np", "1", "--host-discovery-script", script)
+        done = job.run(*arguments, "python", program, **extra)
+        assert done.returncode == 0, done.stderr.decode()
+        assert done.stdout.decode().count(size) == int(size)
 
 
 @pytest.mark.watchdog(150)

@@ -151,7 +151,7 @@ def test_ranks_that_disagree_about_the_size_are_told(two_ranks: Ranks) -> None:
     two_ranks.kill(0)
     told = two_ranks.last(1)
     assert (
-        told["error"] == "ValueError" and "one of 3 ranks, the others for one of 2" in told["text"]
+        told["error"] == "ValueError" and "a job of 3 ranks, the others one of 2" in told["text"]
     ), told
 
 

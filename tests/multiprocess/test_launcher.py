@@ -107,7 +107,7 @@ def test_more_bound_ranks_than_cores_are_refused(job: Job) -> None:
     assert done.returncode == 1 and not done.stdout
     assert (
         b"--bind core: 999 ranks, but " in done.stderr
-        and b"--bind none lets them share" in done.stderr
+        and b"--bind none lets ranks share cores" in done.stderr
     )
 
 

@@ -27,7 +27,10 @@ def _ranks(job: Job, process: subprocess.Popen[bytes]) -> list[int]:
     return sorted(set(job.pids()) - {process.pid, _guardian(job, process.pid)})
 
 
-NO_ANSWER = "The guardian (localhost) did not answer: hvdliterun itself has killed what was left."
+NO_ANSWER = (
+    "The guardian (localhost) did not answer: hvdliterun itself has killed the ranks that were "
+    "left."
+)
 
 # Six processes.
 FAMILY = (

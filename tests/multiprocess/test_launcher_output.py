@@ -140,8 +140,7 @@ def test_output_that_cannot_be_written_is_no_success(job: Job) -> None:
         )
     assert done.returncode == 1
     assert last_line(done.stderr) == (
-        "hvdliterun: what ranks have written to stdout is lost from some point on: No space left "
-        "on device."
+        "hvdliterun: the end of the ranks' stdout is lost: No space left on device."
     )
 
 
@@ -153,8 +152,7 @@ def test_output_that_nobody_reads_is_no_success(job: Job) -> None:
     err = process.stderr.read()
     assert process.wait() == 1
     assert last_line(err) == (
-        "hvdliterun: what ranks have written to stdout is lost from some point on: nobody reads it "
-        "any more."
+        "hvdliterun: the end of the ranks' stdout is lost: its reader has closed it."
     )
 
 

@@ -34,7 +34,7 @@ from others import (
 
 from hvdlite.rendezvous import StoreServer
 
-_DOOR = "every program that reaches port"
+_DOOR = "Every program that reaches port"
 WITH_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 
@@ -326,9 +326,9 @@ def test_when_all_ports_are_taken_rank_0_says_so(job: Job) -> None:
     finally:
         for sock in taken:
             sock.close()
-    assert codes == [1] and re.search(
-        "rank 0 of 2, started by srun, .* are all taken on", output
-    ), output
+    assert codes == [1] and re.search("rank 0 of 2, started by srun, .* are all taken", output), (
+        output
+    )
 
 
 def test_a_rank_0_that_never_comes_is_waited_for_only_so_long(job: Job) -> None:

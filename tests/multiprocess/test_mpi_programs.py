@@ -460,7 +460,7 @@ def test_singletons_under_a_launcher_that_is_no_mpis_are_told(job: Job, mpirun: 
         r"0 of 1"
     )
     assert re.search(told, said), said
-    assert "use mpirun, or `hvdliterun --mpi`" in said and "HVDLITE_CPU_OPERATIONS=net" in said
+    assert "Use mpirun or `hvdliterun --mpi`" in said and "HVDLITE_CPU_OPERATIONS=net" in said
     script = job.script("from mpi4py import MPI\n" + TWICE.replace("add()", "add(over_mpi=False)"))
     done = job.run("-np", "2", PYTHON, script, **mpirun(2)[1])
     assert done.returncode == 0, done.stderr.decode()

@@ -367,7 +367,7 @@ def test_what_srun_refuses_is_told(cluster_: Slurm) -> None:
     done = cluster_.allocated(*HVDLITERUN, "-np", "3", "-H", "no-such-node:3", "--srun", "true")
     assert done.returncode != 0
     assert b"srun: error: Unable to create step" in done.stderr
-    assert "srun exited with code 1; what it said is above" in last_line(done.stderr)
+    assert "srun exited with code 1; its messages are above" in last_line(done.stderr)
 
 
 # --- with an MPI

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import sshd
+from far_jobs import FarJob
 from launched import MARK, PATIENT, READY, WAIT, WAIT_FOR, Job, last_line, prefixed
 from network import Network, why_not
 from terminal import Watched
@@ -41,41 +42,6 @@ def far(job: Job, network: Network, tmp_path_factory: pytest.TempPathFactory) ->
         network, "ab", tmp_path_factory.mktemp("ssh"), f"{MARK}={job.mark}"
     ) as hosts:
         yield FarJob(job, hosts)
-
-
-class FarJob:
-    def __init__(self, job: Job, hosts: sshd.SshHosts) -> None:
-        self.job = job
-        self.hosts = hosts
-
-    def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
-        return self.job.start(f"--ssh-args=-F {self.hosts.config}", *arguments, **extra)
-
-    def run(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
-        process = self.start(*arguments, **extra)
-        out, err = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-    def start_four(self, hosts: str = "a:2,b:2", **extra: str) -> subprocess.Popen[bytes]:
-        """Four ranks, each with a child; returns when all are there."""
-        script = self.job.script("import subprocess; subprocess.Popen(['sleep', '600'])\n" + READY)
-        process = self.start("-H", hosts, PYTHON, script, **extra)
-        self.job.wait_ready(4)
-        return process
-
-    def pids(self, *words: str) -> list[int]:
-        """The job's processes whose command line has all these words."""
-        found = []
-        for pid in self.job.pids():
-            try:
-                line = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-            except OSError:
-                continue
-            if all(
-                any(part == word or part.endswith(f"/{word}") for part in line) for word in words
-            ):
-                found.append(pid)
-        return found
 
 
 # --- a job that goes well
@@ -643,7 +609,7 @@ def test_a_host_key_that_is_not_known(far: FarJob) -> None:
     (far.hosts.config.parent / "known").write_text("")
     done = far.run("-H", "a:1", "touch", "started")
     assert done.returncode == 1
-    assert "its host key is not known here, or another one: run `ssh a` once by hand" in last_line(
+    assert "its host key is unknown here, or has changed: run `ssh a` once by hand" in last_line(
         done.stderr
     )
 
@@ -744,4 +710,4 @@ def test_a_folder_that_is_not_there_is_said(far: FarJob, tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert b"hvdliterun: host a: cannot go to the launcher's working directory: " in done.stderr
-    assert b"only here no more'; going on in /" in done.stderr
+    assert b"only here no more'; ranks start in /" in done.stderr

@@ -1,4 +1,4 @@
-"""HVDLITE_GRADIENT_POOL=1: gradients of torch are allocated in shared memory and reduced in place,
+"""HVDLITE_GRADIENT_POOL: gradients of torch are allocated in shared memory and reduced in place,
 and nothing else changes."""
 
 from __future__ import annotations
@@ -174,9 +174,55 @@ print("pool" if "gradient_pool" in hvdlite.metrics() else "no pool", flush=True)
 """
 
 
-def test_nothing_happens_unless_it_is_asked_for(job: Job) -> None:
+def test_nothing_happens_with_the_knob_off(job: Job) -> None:
     out, err = _run(job, _OFF, HVDLITE_GRADIENT_POOL="0")
     assert out.count("no pool") == 2 and err == ""
+
+
+def test_the_pool_is_on_by_default(job: Job) -> None:
+    _run(job, """
+net = linear()
+optimizer = distributed(net)
+for step in range(2):
+    optimizer.zero_grad()
+    net(torch.ones(2, 256)).sum().backward()
+    optimizer.step()
+assert all(inside(net)) and counted("shm in place") > 0
+""", HVDLITE_GRADIENT_POOL="")  # fmt: skip
+
+
+def test_a_job_without_torch_shares_no_gradients(job: Job) -> None:
+    script = job.script("""
+import numpy as np, hvdlite as hvd
+hvd.init()
+for _ in range(3): hvd.allreduce(np.ones(100_000, np.float32))
+assert "gradient_pool" not in hvd.metrics() and "shm in place" not in hvd.metrics()["carried_by"]
+assert "hvdlite-gradients" not in open("/proc/self/maps").read()
+""")
+    done = job.run("-np", "2", "python", script)
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+
+
+def test_a_rank_alone_on_its_host_allocates_as_ever(job: Job) -> None:
+    out, err = _run(job, _OFF, ranks=1)
+    assert out.count("no pool") == 1 and err == ""
+
+
+def test_ordinary_tensors_are_seldom_looked_for_in_the_pool(job: Job) -> None:
+    _run(job, """
+tensor = torch.ones(100_000)
+for _ in range(200): hvd.allreduce_(tensor, op=hvd.Max)
+assert counted("shm in place") == 0 and counted("shm shares") == 200
+""")  # fmt: skip
+
+
+def test_without_being_asked_for_the_pool_stays_off_silently(job: Job) -> None:
+    _, err = _run(job, """
+import dataclasses
+POOL.framework = dataclasses.replace(POOL.framework, gate="no_such_gate")
+optimizer = distributed(linear())
+""", HVDLITE_GRADIENT_POOL="")  # fmt: skip
+    assert err == ""
 
 
 @pytest.mark.parametrize(
@@ -186,11 +232,11 @@ def test_nothing_happens_unless_it_is_asked_for(job: Job) -> None:
         ('change(allocator="no_such_allocator")', "has no no_such_allocator"),
         (
             "change(compute=lambda size: (torch.ones(size // 4),) * 2)",
-            "a gradient was allocated elsewhere",
+            "allocated a gradient elsewhere",
         ),
         (
             "change(compute=lambda size: (gradient(),) * 2)",
-            "a tensor that is no gradient was allocated there",
+            "a tensor that is not a gradient was allocated there",
         ),
         (
             "change(compute=lambda size: (kept.append(gradient()) or kept[0], torch.ones(1)))",

@@ -31,7 +31,8 @@ _PAGES = 36864  # of all gradients
 
 
 def _faults(job: Job, steps: int, **environment: str) -> list[list[int]]:
-    """Of each rank, the page faults of each step."""
+    """Of each rank, the page faults of each step, with gradients in private memory."""
+    environment = {"HVDLITE_GRADIENT_POOL": "0"} | environment
     done = job.run("-np", "2", "python", job.script(_FAULTS), str(steps), **environment)
     assert done.returncode == 0, done.stderr.decode()
     of_ranks = [line.split()[1:] for line in done.stdout.decode().splitlines() if "faults" in line]
@@ -47,9 +48,14 @@ def test_gradients_fault_hardly_a_page_in_once_they_have_been_there(job: Job) ->
     assert all(sum(of_rank[10:]) < 30 * _PAGES / 8 for of_rank in counts), counts
 
 
+def test_gradients_in_shared_memory_fault_no_page_in_at_all(job: Job) -> None:
+    counts = _faults(job, 6, HVDLITE_GRADIENT_POOL="1")
+    assert all(sum(of_rank[2:]) < _PAGES / 100 for of_rank in counts), counts
+
+
 @pytest.mark.parametrize(
     "said", [{"HVDLITE_KEEP_MEMORY": "0"}, {"MALLOC_TRIM_THRESHOLD_": "131072"}], ids=str
 )
-def test_memory_is_left_to_glibc_where_somebody_says_so(job: Job, said: dict[str, str]) -> None:
+def test_memory_is_left_to_glibc_where_the_user_says_so(job: Job, said: dict[str, str]) -> None:
     counts = _faults(job, 5, **said)
     assert all(count >= _PAGES for of_rank in counts for count in of_rank), counts

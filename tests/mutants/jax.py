@@ -10,9 +10,9 @@ _J = _JAX + "jax_"
 MUTANTS = (
     Mutant(
         "J1",
-        "hvdlite/jax/collectives.py",
-        "            check_scatter(call.operation, call.op)\n",
-        "            pass\n",
+        "hvdlite/core/operations.py",
+        "        check_scatter(call.operation, call.op)\n",
+        "        pass\n",
         "a compiled reducescatter takes any op",
         (_J + "arguments.wrong_arguments_are_refused",),
     ),
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "J6",
-        "hvdlite/jax/collectives.py",
+        "hvdlite/core/operations.py",
         "return [position * length for length in lengths]",
         "return [0 for length in lengths]",
         "the gradient of a compiled allgather is that of the first rank's rows",
@@ -63,5 +63,13 @@ MUTANTS = (
         "if True]",
         "gradients of integers are sent",
         (_J + "gradients.integers_beside_floats_have_none",),
+    ),
+    Mutant(
+        "J8",
+        "hvdlite/jax/elastic/trees.py",
+        "self._donates = self._donates or is_donated(self._seen)",
+        "self._donates = False",
+        "a step that donates leaves no state to go back to",
+        ("tests/unit/test_elastic_states_jax.py::test_a_failed_step_is_undone",),
     ),
 )

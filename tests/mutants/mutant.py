@@ -20,6 +20,7 @@ LISTS = (
     "jax",
     "package",
     "pool",
+    "elastic",
 )
 CPP = "C++ "
 

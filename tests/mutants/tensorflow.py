@@ -69,4 +69,12 @@ MUTANTS = (
         "the variance of all batches leaves out how far their means are apart",
         (_T + "batch_norm.batch_normalization_is_that_of_the_whole_batch",),
     ),
+    Mutant(
+        "F10",
+        "hvdlite/tensorflow/elastic/gate.py",
+        "with tf.control_dependencies(_tensors(gradients)):",
+        "with tf.control_dependencies([]):",
+        "a step whose reduction fails decays the weights",
+        ("tests/unit/test_elastic_states_tensorflow.py::test_updates_wait_for_all_gradients",),
+    ),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
-_REDUCER = "hvdlite/torch/reducer.py"
-_HOOKS = "hvdlite/torch/hooks.py"
+_REDUCER = "hvdlite/adapter/reducer.py"
+_GRADIENTS = "hvdlite/torch/gradients.py"
 _OPTIMIZER = "hvdlite/torch/distributed.py"
 _STATE = "hvdlite/torch/optimizer_state.py"
 _ADAPTER = "tests/unit/test_adapter.py::"
@@ -51,15 +51,15 @@ MUTANTS = (
     ),
     Mutant(
         "R4",
-        _REDUCER,
-        ".to_sparse(gradient.sparse_dim())",
+        _GRADIENTS,
+        ".to_sparse(like.sparse_dim())",
         ".to_sparse()",
         "sparse_as_dense returns a gradient of another kind",
         (_T + "gradients.keeps_how_many_of_its_dimensions_are_sparse",),
     ),
     Mutant(
         "R5",
-        _REDUCER,
+        _GRADIENTS,
         "flat[:: max(1, flat.numel() // 8192)]",
         "flat[:1]",
         "ranks that start differently are told so only if the first element differs",
@@ -67,15 +67,15 @@ MUTANTS = (
     ),
     Mutant(
         "R6",
-        _HOOKS,
-        "        handle.remove()\n",
+        _GRADIENTS,
+        "            handle.remove()\n",
         "",
         "an optimizer that was replaced goes on reducing",
         (_T + "life.one_that_is_made_anew_for_the_same_model_takes_over",),
     ),
     Mutant(
         "R7",
-        _HOOKS,
+        _REDUCER,
         """            living.arrived(number)
 
     return hook
@@ -101,8 +101,8 @@ MUTANTS = (
     Mutant(
         "R9",
         _REDUCER,
-        "                if dimensions:\n",
-        "                if dimensions > 255:\n",
+        "                if not dimensions and first != presence.DENSE:\n",
+        "                if first != presence.DENSE:\n",
         "what a rank lacks of a sparse gradient is never made up",
         (_T + "absent.where_only_some_ranks_have_a_sparse_gradient_the_others_count_as_zeros",),
         hangs=True,
@@ -143,8 +143,8 @@ MUTANTS = (
     ),
     Mutant(
         "O3",
-        _OPTIMIZER,
-        "            if self._frozen:\n                self._thaw()\n",
+        _REDUCER,
+        "        if self._frozen:\n            self.thaw()\n",
         "",
         "layers that thaw are never reduced",
         (_T + "life.layers_that_thaw_later_are_reduced_too",),
@@ -186,7 +186,7 @@ MUTANTS = (
     ),
     Mutant(
         "O8",
-        _OPTIMIZER,
+        "hvdlite/adapter/shared.py",
         (
             "        if not self.synchronized or (\n"
             '            self.synchronized == "by a scaler" and step is not self._scaled\n'
@@ -196,6 +196,22 @@ MUTANTS = (
         "after a step that a scaler has skipped, a rank without a batch takes no part in the next",
         (_T + "absent.a_rank_without_a_batch_takes_part_in_a_scalers_step",),
         hangs=True,
+    ),
+    Mutant(
+        "O9",
+        "hvdlite/adapter/shared.py",
+        "            pairs = []  # added later, without a name\n",
+        "            pass\n",
+        "a parameter that is added later without a name is refused",
+        (_ADAPTER + "test_parameters_that_are_added_later_keep_the_names_of_the_others",),
+    ),
+    Mutant(
+        "O10",
+        "hvdlite/adapter/containers.py",
+        " and len(own) == len(value):",
+        ":",
+        "a state that has become longer since its copy ends the job",
+        (_ADAPTER + "test_containers_keep_their_kinds_and_meet_what_was_there",),
     ),
     Mutant(
         "S1",

@@ -63,7 +63,7 @@ SUITES = (
     Suite(
         "programs", FROM_COMMIT, 150,
         ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py",
-         "multiprocess/test_gpu_*.py"),
+         "multiprocess/test_gpu_*.py", "multiprocess/test_elastic_frameworks.py"),
         cores=1.0, cleans_shm=True,
     ),
     Suite("elastic", EVERYWHERE, 120, ("multiprocess/test_elastic*.py",), cores=1.0),
@@ -79,6 +79,7 @@ SUITES = (
     Suite("lint", (COMMIT,), 100, command=("scripts/lint", "--changed")),
     Suite("lint all", (ALL,), 300, command=("scripts/lint",)),
     Suite("package", FROM_COMMIT, 60, command=("scripts/package",)),
+    Suite("docs", (ALL,), 60, command=("scripts/docs",)),
     *(
         Suite(
             f"C++ {sanitizer}", (ALL,), 900, command=("scripts/cpp-tests", sanitizer), cores=2.0,

@@ -4,6 +4,7 @@ difference is called."""
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,7 +13,11 @@ pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 from hvdlite.adapter import divergence, names  # noqa: E402
 from hvdlite.adapter.aggregation import Aggregation  # noqa: E402
 from hvdlite.adapter.compression import Compressor, Settled  # noqa: E402
+from hvdlite.adapter.containers import mapped  # noqa: E402
 from hvdlite.adapter.grouping import positions  # noqa: E402
+from hvdlite.adapter.shared import Shared  # noqa: E402
+from hvdlite.adapter.step import layers_of, settle  # noqa: E402
+from hvdlite.base.ops import Average  # noqa: E402
 from hvdlite.job import membership  # noqa: E402
 
 
@@ -181,3 +186,43 @@ def test_compressors_of_both_versions_are_understood() -> None:
     assert new.compress("abcd", "name") == ("name:abcd", "name")
     assert not old.is_none and not new.is_none and old.state_dict() == new.state_dict() == {}
     assert Settled(Compressor()).is_none
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def test_containers_keep_their_kinds_and_meet_what_was_there() -> None:
+    def seen(value: Any, own: Any) -> Any:
+        return value, own
+
+    value = {"a": [1, 2], "b": Pair(3, (4,)), 5: {}}
+    assert mapped(value, seen) == {
+        "a": [(1, None), (2, None)], "b": Pair((3, None), ((4, None),)), 5: {},
+    }  # fmt: skip
+    own = {"a": [10, 20], "b": Pair(30, (40, 41)), "c": 1}
+    assert mapped(value, seen, own) == {
+        "a": [(1, 10), (2, 20)], "b": Pair((3, 30), ((4, None),)), 5: {},
+    }  # fmt: skip
+    assert mapped([1], seen, {"a": 1}) == [(1, None)]
+
+
+def test_parameters_that_are_added_later_keep_the_names_of_the_others() -> None:
+    first, second, third = object(), object(), object()
+    shared = Shared(settle(Average, 1.0, Compressor), [("w", first)], lambda: None)
+    known: dict[Any, str] = {}
+    shared.adopt(known, [[first]], [])
+    shared.adopt(known, [[first], [second, third]], [])
+    assert list(known.values()) == ["w", "allreduce.noname.1.0", "allreduce.noname.1.1"]
+    its_own = Shared(settle(Average, 1.0, Compressor), [], lambda: None)
+    known = {}
+    its_own.adopt(known, [[first, second]], [("a", first), ("b", second)])
+    assert list(known.values()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("given", "count"), [(None, 0), (3, 1), ([], 0), ([1, 2], 2), ((1,), 1)])
+def test_local_layers_are_none_one_or_several(given: Any, count: int) -> None:
+    assert len(layers_of(given, lambda layer: isinstance(layer, int))) == count
+    with pytest.raises(ValueError, match="local_layers must be a keras.layers.Layer .* not str"):
+        layers_of([1, "dense"], lambda layer: isinstance(layer, int))

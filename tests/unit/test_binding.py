@@ -49,7 +49,7 @@ def test_auto_binds_where_the_processors_were_given_to_the_job(
 
 
 def test_core_with_more_ranks_than_cores_is_an_error_that_says_both_numbers() -> None:
-    with pytest.raises(ValueError, match="--bind core: 5 ranks, but 4 cores"):
+    with pytest.raises(ValueError, match="--bind core: 5 ranks, but the job may use only 4 cores"):
         binding.decide("core", TWO_BY_TWO, online=8, ranks=5)
 
 

@@ -40,14 +40,15 @@ SNIPPETS = {
         "s.run(f)",
         ["differs 2 horovod.spark: only Horovod has it: .*; the ImportError is caught"],
     ),
-    "elastic": (
-        "import horovod.keras as hvd\n@hvd.elastic.run\ndef f(state): pass",
-        ["change 2 horovod.keras.elastic.run: only Horovod has it: take the elastic parts out"],
+    "elastic with Keras": (
+        "import horovod.keras as hvd\n@hvd.elastic.run\ndef f(state): pass", [],
+    ),
+    "elastic with TensorFlow": (
+        "from horovod.tensorflow.elastic import TensorFlowKerasState, TensorFlowState, run", [],
     ),
     "elastic with torch": (TORCH + "@hvd.elastic.run\ndef f(state): pass", []),
     "elastic by import": (
-        "from horovod.keras.elastic import KerasState",
-        ["change 1 horovod.keras.elastic.KerasState: only"],
+        "from horovod.keras.elastic import KerasState, UpdateBatchStateCallback", [],
     ),
     "ray": ("from horovod.ray import RayExecutor", ["change 1 horovod.ray.RayExecutor: only"]),
     "mxnet": (
@@ -123,7 +124,7 @@ SNIPPETS = {
     "a module's name in a string": (
         "class Backend:\n    module = 'horovod.torch'\n    def load(self):\n        return "
         "import_module(self.module)",
-        ["hint 2 horovod.torch: stands in a string"],
+        ["hint 2 horovod.torch: is in a string"],
     ),
     "an argument of compile() that Keras 3 does not have": (
         KERAS + "model.compile('sgd', loss='mse', experimental_run_tf_function=False)",
@@ -153,7 +154,7 @@ SNIPPETS = {
     "hints": (
         TORCH + "o = hvd.DistributedOptimizer(SGD(p, lr=0.1))\nhvd.broadcast_parameters(p, 0)\nif "
                 "hvd.rank() == 0: print(hvd.rank())",
-        ["hint 1 learning rate: is not multiplied", "hint 1 data: no DistributedSampler"],
+        ["hint 1 learning rate: is not multiplied", "hint 1 data: these files have no Distributed"],
     ),
     "no hints for a class": (
         TORCH + "class C:\n  def world_size(self):\n    return hvd.size()\nc.rank = hvd.rank()\n"

@@ -104,14 +104,14 @@ def test_it_moves_when_a_step_is_whole() -> None:
 
 
 def test_a_turn_of_the_loop_is_a_step_and_so_is_the_states_step() -> None:
-    by_turns, by_state = (cursor_of(0, 1, 10, 2, shuffle=False) for _ in range(2))
+    by_turns, by_state = (cursor_of(0, 1, 7, 2, shuffle=False) for _ in range(2))
     for _ in by_turns:
         pass
     for number, _ in enumerate(by_state, 1):
         by_state.whole()
-        assert by_state.sample == number * 2 % 10
+        assert by_state.sample == number * 2 % 8
     assert by_turns.state_dict() == by_state.state_dict()
-    assert by_turns.epoch == 1
+    assert (by_turns.epoch, by_turns.repeated) == (1, 1)
 
 
 def test_a_turn_that_is_left_is_dealt_anew_unless_the_state_has_stepped() -> None:
@@ -183,7 +183,7 @@ def test_loading_a_state_goes_there() -> None:
 @pytest.mark.parametrize("changed", [{"length": 31}, {"seed": 8}, {"sample": 30}, {"epoch": -1}])
 def test_a_state_of_other_data_is_refused(changed: dict[str, int]) -> None:
     cursor = cursor_of(0, 2, 30, 2, seed=9)
-    with pytest.raises(ValueError, match="state|place"):
+    with pytest.raises(ValueError, match="state|position"):
         cursor.load_state_dict({**cursor.state_dict(), **changed})
 
 

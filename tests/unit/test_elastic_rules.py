@@ -7,6 +7,7 @@ from elastic_job import Job, running
 
 from hvdlite.launch.elastic import events as on
 from hvdlite.launch.elastic.progress import Phase
+from hvdlite.launch.elastic.unreachable import Unreachable
 from hvdlite.rendezvous.roll import Accusation, Cause, Part, Report
 
 SILENT = (Accusation(4, Cause.SILENCE),)
@@ -267,6 +268,13 @@ def test_only_the_pair_that_has_failed_twice_is_judged() -> None:
     both = (Accusation(2, Cause.OUTAGE), Accusation(3, Cause.OUTAGE))
     job.report(1, broken=True, accused=both).report(2, 3)
     assert job.kills == [3] and job.roll.numbers() == (1, 2)
+
+
+def test_one_failure_is_judged_once() -> None:
+    unreachable = Unreachable()
+    assert unreachable.judge([("a", "c")], "abc", 1, 0.0) is None
+    assert unreachable.judge([("a", "b"), ("a", "c")], "abc", 2, 1.0) == "c"
+    assert unreachable.judge([("a", "b")], "ab", 2, 1.0) is None, "c is out, and the reports stay"
 
 
 def test_after_a_minute_it_is_the_first_time_again() -> None:

@@ -58,6 +58,11 @@ def test_a_failure_of_an_empty_place_does_not_extend_its_time() -> None:
     assert not cooldowns.empty("b", 0.0)
 
 
+def test_failures_are_remembered_while_the_place_is_empty() -> None:
+    cooldowns = Cooldowns((700.0, 5000.0))
+    assert [cooldowns.failed("a", now) for now in (0.0, 650.0, 700.0)] == [700, 50, 1400]
+
+
 def test_the_next_end_is_the_nearest() -> None:
     cooldowns = Cooldowns()
     cooldowns.failed("a", 0.0)

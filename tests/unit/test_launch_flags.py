@@ -66,6 +66,16 @@ def test_every_flag_of_horovodrun_is_understood(flag: str) -> None:
         assert all("has no effect: " in note for note in request.notes)
 
 
+@pytest.mark.parametrize("flags", [(), ("--host-discovery-script", "mine")])
+def test_the_mpi_operators_script_names_the_hosts_of_an_elastic_job(flags: tuple[str, ...]) -> None:
+    files = {"/etc/mpi/hostfile": "a slots=2\nb slots=2\n", "/etc/mpi/discover_hosts.sh": "#!"}
+    words = _parse("-np", "4", "--min-np", "2", *flags)
+    environ = {"K_MPI_JOB_ROLE": "launcher"}
+    wish = cli.understand(words, environ, files.__getitem__, lambda _: MACHINE).elastic
+    assert wish is not None
+    assert wish.script == ("mine" if flags else "/etc/mpi/discover_hosts.sh")
+
+
 def test_what_does_nothing_says_why() -> None:
     notes = _understand("-np", "1", "--autotune", "--reset-limit", "3").notes
     assert len(notes) == 2 and notes[0].startswith(

@@ -223,11 +223,14 @@ def test_what_flags_set_is_what_resolve_reads() -> None:
     [
         (["true"], "-np N is required"),
         (["-np", "2"], "no command given"),
-        (["-np", "two", "true"], "'two' is no number of processes: expected 4, say, or auto"),
+        (
+            ["-np", "two", "true"],
+            "'two' is not a number of processes: expected a number such as 4, or auto",
+        ),
         (["-np", "0", "true"], "-np 0 is not allowed"),
         (
             ["--nproc-per-node", "0", "true"],
-            "'0' is no number of processes: expected 4, say, or auto, gpu or cpu",
+            "'0' is not a number of processes: expected a number such as 4, auto, gpu or cpu",
         ),
         (
             ["-np", "2", "--verbos", "true"],

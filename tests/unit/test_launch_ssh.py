@@ -38,7 +38,7 @@ def test_ports_keys_and_further_arguments_are_handed_on() -> None:
 @pytest.mark.parametrize(
     ("status", "words", "text"),
     [
-        (255, "Host key verification failed.", "its host key is not known here"),
+        (255, "Host key verification failed.", "its host key is unknown here"),
         (
             255,
             "root@n: Permission denied (publickey).",
@@ -122,7 +122,7 @@ def test_an_order_is_understood_by_its_own_version_only() -> None:
 
 
 def test_what_is_no_frame_is_an_error() -> None:
-    with pytest.raises(ValueError, match="something that is no frame: b'Traceback"):
+    with pytest.raises(ValueError, match="something that is not a frame: b'Traceback"):
         agent_protocol.Decoder().feed(agent_protocol.MARK + b"Traceback (most recent call last)")
 
 

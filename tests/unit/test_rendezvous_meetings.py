@@ -150,7 +150,7 @@ STORIES = {
         (("gone", "twin"), None),
         (
             ("join", "j", 1, 2, "c1"),
-            "bad: rank 1 takes the job for one of 2 ranks, the others for one of 3",
+            "bad: rank 1 expects a job of 2 ranks, the others one of 3",
         ),
         (("gone", "c1"), None),
         (JOINED[1], 0),

@@ -51,8 +51,8 @@ def test_python_programs_that_never_met_are_told_so(
     verdict.met = met
     verdict.gone = AllGone()
     told = (
-        "hvdliterun: no rank has called hvd.init(): 3 programs have run that knew nothing of each "
-        "other. --torch-env is for those that go by torchrun's variables."
+        "hvdliterun: no rank has called hvd.init(), so 3 programs have run independently. "
+        "--torch-env is for programs that read torchrun's variables."
     )
     assert (verdict.status(), verdict.sentence(command)) == (0, told if is_told else "")
 
@@ -77,7 +77,7 @@ def test_a_killed_rank_counts_as_128_and_the_signal() -> None:
     assert verdict.decide(0)
     assert verdict.status() == 137
     assert verdict.sentence(COMMAND).startswith(
-        "hvdliterun: rank 0 on host0 was killed by SIGKILL (by somebody"
+        "hvdliterun: rank 0 on host0 was killed by SIGKILL (sent by a user or a program"
     )
 
 
@@ -238,7 +238,8 @@ def test_ranks_that_were_killed_without_their_guardian_are_told() -> None:
     assert verdict.status() == 143
     assert verdict.sentence(COMMAND) == (
         "hvdliterun: ended by SIGTERM; all ranks were ended. "
-        "The guardian (host0) did not answer: hvdliterun itself has killed what was left."
+        "The guardian (host0) did not answer: hvdliterun itself has killed the ranks that were "
+        "left."
     )
 
 

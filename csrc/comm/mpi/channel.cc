@@ -48,7 +48,7 @@ Status Channel::Open(std::shared_ptr<const Library> library, Handle base,
                      const std::vector<int>& ranks, int tag, const Until& until,
                      std::unique_ptr<Channel>* out) {
   if (library->finalized())
-    return Status::Unsupported("MPI was finalised, and hvdlite is to use it");
+    return Status::Unsupported("MPI was finalised, but hvdlite has to use it");
   // MPI offers no way to abandon a communicator before all members have joined. So a separate
   // thread waits in MPI. If a rank never joins, that thread waits for ever, but the job ends
   // anyway.

@@ -15,6 +15,13 @@ size_t Communicator::BytesOf(const Batch& batch) {
   return bytes;
 }
 
+uint64_t Communicator::ShapeOf(const Batch& batch) {
+  uint64_t shape = static_cast<uint64_t>(batch.dtype) + 1;
+  for (const Piece& piece : batch.pieces)
+    shape = shape * 1099511628211ull + static_cast<uint64_t>(piece.count);
+  return shape;
+}
+
 bool Communicator::MayBeInPlace(const Batch& batch) const {
   return shared_.peers != nullptr && batch.kind == OpKind::kAllreduce && !batch.adasum &&
          BytesOf(batch) > small_bytes_ &&
@@ -42,10 +49,14 @@ Carrier Communicator::Choose(const Batch& batch) const {
 }
 
 std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
-  if (!MayBeInPlace(batch)) return StartAs(Choose(batch), batch);
+  const uint64_t shape = ShapeOf(batch);
+  if (!MayBeInPlace(batch) || !interest_.Asks(shape)) return StartAs(Choose(batch), batch);
   return StartInPlace(
       region_, shared_, batch, [this](const Batch& rest) { return StartAs(Choose(rest), rest); },
-      [this] { Count(Carrier::kShmInPlace, OpKind::kAllreduce); });
+      [this, shape](bool any) {
+        interest_.Learn(shape, any);
+        if (any) Count(Carrier::kShmInPlace, OpKind::kAllreduce);
+      });
 }
 
 std::unique_ptr<Work> Communicator::StartAs(Carrier carrier, const Batch& batch) {

@@ -5,6 +5,7 @@
 
 #include "comm/communicator.h"
 #include "comm/shm/in_place.h"
+#include "comm/shm/interest.h"
 #include "comm/shm/region.h"
 
 namespace hvdlite::comm::shm {
@@ -29,6 +30,7 @@ class Communicator final : public comm::Communicator {
 
  private:
   static size_t BytesOf(const Batch& batch);
+  static uint64_t ShapeOf(const Batch& batch);  // alike for batches that look alike
   bool FitsExchange(const Batch& batch) const { return BytesOf(batch) <= exchange_bytes_; }
   // Whether the members ask one another where the batch's tensors lie.
   bool MayBeInPlace(const Batch& batch) const;
@@ -39,6 +41,7 @@ class Communicator final : public comm::Communicator {
   const size_t small_bytes_;
   const size_t exchange_bytes_;
   SharedTensors shared_;
+  Interest interest_;
 };
 
 }  // namespace hvdlite::comm::shm

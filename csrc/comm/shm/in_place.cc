@@ -19,13 +19,13 @@ constexpr size_t kHotBytes = 8 << 10;
 class InPlace final : public Work {
  public:
   InPlace(Region* region, const SharedTensors& shared, const Batch& batch, StartRest start_rest,
-          std::function<void()> passed)
+          std::function<void(bool)> heard)
       : region_(region),
         step_(region->next_step++),
         shared_(shared),
         batch_(batch),
         start_rest_(std::move(start_rest)),
-        passed_(std::move(passed)),
+        heard_(std::move(heard)),
         size_of_(SizeOf(batch.dtype)),
         offsets_(batch.pieces.size() * Members()),
         tensors_(Members()),
@@ -33,7 +33,9 @@ class InPlace final : public Work {
 
   // Another member may still be in its pass, and the program gets its tensors back now.
   ~InPlace() override {
+    if (!lends_) return;
     if (lent_ && !region_->AllReached(Flag::kMid, step_ + 1)) shared_.peers->own()->Retire();
+    shared_.peers->own()->EndLending();
   }
 
   Progress Advance() override {
@@ -80,11 +82,13 @@ class InPlace final : public Work {
   }
 
   void Tell() {
+    lends_ = shared_.peers->own() != nullptr;
+    if (lends_) shared_.peers->own()->BeginLending();
     int64_t* const mine = TableOf(static_cast<size_t>(region_->me()));
     for (size_t i = 0; i < batch_.pieces.size(); ++i) {
       const Piece& piece = batch_.pieces[i];
       const bool in_place = piece.input == piece.output && piece.count > 0;
-      mine[i] = in_place ? shared_.peers->OffsetOf(piece.output, BytesOf(piece)) : -1;
+      mine[i] = in_place ? shared_.peers->Lend(piece.output, BytesOf(piece)) : -1;
       lent_ |= mine[i] >= 0;
     }
     memcpy(region_->Slot(region_->me(), step_), mine, batch_.pieces.size() * sizeof(int64_t));
@@ -111,7 +115,7 @@ class InPlace final : public Work {
         if (Tensor(m, i) == nullptr) return Outside(m);
       }
     }
-    if (any) passed_();
+    heard_(any);
     return Status::Ok();
   }
 
@@ -177,9 +181,10 @@ class InPlace final : public Work {
   const SharedTensors& shared_;
   const Batch& batch_;
   const StartRest start_rest_;
-  const std::function<void()> passed_;
+  const std::function<void(bool)> heard_;
   const size_t size_of_;
   Stage stage_ = Stage::kTell;
+  bool lends_ = false;            // between BeginLending() and EndLending()
   bool lent_ = false;             // others may write into my tensors until all have said `mid`
   std::vector<int64_t> offsets_;  // of each member, of each piece; negative: elsewhere
   std::vector<char*> tensors_;    // of each member, during one call
@@ -193,8 +198,8 @@ class InPlace final : public Work {
 }  // namespace
 
 std::unique_ptr<Work> StartInPlace(Region* region, const SharedTensors& shared, const Batch& batch,
-                                   StartRest start_rest, std::function<void()> passed) {
-  return std::make_unique<InPlace>(region, shared, batch, std::move(start_rest), std::move(passed));
+                                   StartRest start_rest, std::function<void(bool)> heard) {
+  return std::make_unique<InPlace>(region, shared, batch, std::move(start_rest), std::move(heard));
 }
 
 }  // namespace hvdlite::comm::shm

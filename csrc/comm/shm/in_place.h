@@ -35,8 +35,8 @@ struct SharedTensors {
 // Starts what carries the tensors that are not shared.
 using StartRest = std::function<std::unique_ptr<Work>(const Batch& rest)>;
 
-// `passed` is called when there is a tensor that all members share.
+// `heard` is told whether there is a tensor that all members share.
 std::unique_ptr<Work> StartInPlace(Region* region, const SharedTensors& shared, const Batch& batch,
-                                   StartRest start_rest, std::function<void()> passed);
+                                   StartRest start_rest, std::function<void(bool any)> heard);
 
 }  // namespace hvdlite::comm::shm

@@ -1,6 +1,48 @@
-"""Elastic training with Keras: the place of KerasState, its callbacks and run, which are still to
-come."""
+"""Elastic training with Keras: a job whose ranks may die, leave and come while it trains.
 
-from hvdlite.adapter.elastic import not_yet as __getattr__  # noqa: F401
+    state = hvd.elastic.KerasState(model, epoch=0)
 
-__all__: list[str] = []
+    @hvd.elastic.run
+    def train(state):
+        model.fit(..., epochs=90 - state.epoch, callbacks=[
+            hvd.elastic.UpdateEpochStateCallback(state), hvd.elastic.CommitStateCallback(state)])
+
+The function that `run` decorates may fail with the backend's errors: those of hvdlite in them
+count.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hvdlite import elastic as _elastic
+from hvdlite.adapter import failures as _failures
+from hvdlite.elastic import *  # noqa: F403
+from hvdlite.keras.elastic.callbacks import CommitStateCallback as CommitStateCallback
+from hvdlite.keras.elastic.callbacks import StepStateCallback as StepStateCallback
+from hvdlite.keras.elastic.callbacks import UpdateBatchStateCallback as UpdateBatchStateCallback
+from hvdlite.keras.elastic.callbacks import UpdateEpochStateCallback as UpdateEpochStateCallback
+from hvdlite.keras.elastic.state import KerasState as KerasState
+
+_Result = TypeVar("_Result")
+
+__all__ = [
+    "CommitStateCallback", "KerasState", "StepStateCallback", "UpdateBatchStateCallback",
+    "UpdateEpochStateCallback", "run",
+]  # fmt: skip
+
+
+def run(func: Callable[..., _Result]) -> Callable[..., _Result]:  # type: ignore[no-redef]
+    """hvdlite.elastic.run(), which understands the backend's errors too."""
+
+    @functools.wraps(func)
+    def translated(*args: Any, **kwargs: Any) -> _Result:
+        tensorflow = sys.modules.get("tensorflow")
+        theirs = () if tensorflow is None else (tensorflow.errors.OpError,)
+        with _failures.translated(RuntimeError, ValueError, *theirs):
+            return func(*args, **kwargs)
+
+    return _elastic.run(translated)

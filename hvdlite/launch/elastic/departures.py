@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hvdlite.launch.elastic.crew import Crew, Member, Stage
-from hvdlite.launch.elastic.events import Action, HostLeaves, Kill, Say
+from hvdlite.launch.elastic.events import Action, HostLeaves, HostLost, Kill, Say
 from hvdlite.launch.elastic.faults import Failure, Faults
 from hvdlite.launch.elastic.outcome import Outcome
 from hvdlite.launch.hosts import Host
@@ -44,10 +44,12 @@ class Departures:
         elif member.stage is not Stage.LOST:
             self.lose(member, failure, now)
 
-    def host_lost(self, host: str, now: float) -> None:
-        self._crew.cool_host(host, now)
-        self._crew.departing.discard(host)
-        gone = self._crew.on(host)
+    def host_lost(self, event: HostLost, now: float) -> None:
+        self._crew.cool_host(event.host, now)
+        self._crew.departing.discard(event.host)
+        if event.reason:
+            self._actions.append(Say(event.reason))
+        gone = self._crew.on(event.host)
         for member in gone:
             del self._crew.members[member.number]
         for member in gone:
@@ -84,6 +86,13 @@ class Departures:
     def kill(self, member: Member, why: str, now: float, politely: bool = False) -> None:
         self._actions.append(Kill(member.number, why, politely))
         self.lose(member, Failure(member.number, member.host, _KILLED_STATUS, ""), now)
+
+    def cut_off(self, host: str, now: float) -> None:
+        """A host that others do not reach, while the driver does."""
+        self._crew.cool_host(host, now)
+        why = "the network between it and another host has failed twice"
+        self._actions.append(Say(f"host {host} is put out of the job: {why}."))
+        self.put_out(host, why, now)
 
     def put_out(self, host: str, why: str, now: float) -> None:
         """All that still work on a host."""

@@ -5,25 +5,35 @@ It decides nothing: what happens becomes events of `membership`, and its actions
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import secrets
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvdlite.launch import job, output, plan
-from hvdlite.launch.console import Console
+from hvdlite.launch import output, plan
 from hvdlite.launch.elastic import events
+from hvdlite.launch.elastic.agents import Agents
+from hvdlite.launch.elastic.contacts import Contacts, Outcome
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.elastic.membership import Membership
-from hvdlite.launch.elastic.scout import Fixed, Scout
+from hvdlite.launch.elastic.scout import Fixed, Lookout
+from hvdlite.launch.elastic.surroundings import Surroundings
 from hvdlite.launch.hosts import Host
-from hvdlite.launch.spawn import local
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, StartFailed
-from hvdlite.launch.verdict import Verdict
+from hvdlite.launch.spawn import local, ssh
+from hvdlite.launch.spawn.events import (
+    AllGone,
+    Ended,
+    Event,
+    Gone,
+    Leaving,
+    Lost,
+    StartFailed,
+    Unanswered,
+)
+from hvdlite.launch.spawn.parties import Parties
 from hvdlite.launch.watch import Watch
 from hvdlite.rendezvous import roll
 from hvdlite.rendezvous.server import StoreServer
@@ -36,43 +46,11 @@ _TOKEN_BYTES = 32
 
 
 @dataclass
-class ElasticVerdict(Verdict):
-    """The job's end, as the machine or a signal has decided it."""
-
-    end: events.End | None = None
-
-    def status(self) -> int:
-        if self.interrupted:
-            return 128 + self.interrupted
-        return self.end.status if self.end is not None else 1
-
-    def sentence(self, command: Sequence[str]) -> str:
-        if self.interrupted:
-            return super().sentence(command)
-        said = self.end.sentence if self.end is not None else "the job has ended before its time."
-        return f"hvdliterun: {said}" if said else ""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What the job around the driver offers."""
-
-    console: Console
-    log: Callable[[str], None]
-    command: Sequence[str]
-    environment: Mapping[str, str]  # of all members
-    secret: int | None  # a descriptor that members inherit
-    grace_seconds: float
-    output_directory: str | None
-    verdict: ElasticVerdict
-
-
-@dataclass
 class Process:
-    """A member's process, and the guardian that watches it."""
+    """A member's process, or what is to become one when its host is reached."""
 
     token: bytes
-    group: local.Ranks
+    host: str
     streams: Mapping[str, output.Stream]
 
 
@@ -83,7 +61,8 @@ class Driver(Watch):
         around: Surroundings,
         store: StoreServer,
         watched: Watched,
-        source: Scout | Fixed,
+        source: Lookout | Fixed,
+        contacts: Contacts,
     ) -> None:
         super().__init__({}, {}, around.verdict, around.log, self._chore)
         self._around = around
@@ -91,6 +70,13 @@ class Driver(Watch):
         self._store = store
         self._watched = watched
         self._source = source
+        self._contacts = contacts
+        self._here = Parties(self._start_here)
+        self._agents = Agents(self, self._here, around.near, contacts)
+        self._least = policy.least
+        self._hosts: Sequence[Host] = ()  # that discovery has named last
+        self._unreached: dict[str, str] = {}  # hosts that cannot be reached, and why
+        self._lost: dict[str, str] = {}  # hosts whose agents are lost, and why
         self._processes: dict[int, Process] = {}
         self._refusals = 0
         self._stopping = False
@@ -98,6 +84,7 @@ class Driver(Watch):
         self._busy = False
         self._machine = Membership(policy, time.monotonic(), random.random)
         self.call(watched.fileno(), self._read_store)
+        self.call(contacts.fileno(), self._read_contacts)
         if source.fileno() >= 0:
             self.call(source.fileno(), self._read_source)
         else:
@@ -117,11 +104,33 @@ class Driver(Watch):
         elif isinstance(event, StartFailed):
             reason = f"cannot start {self._around.command[0]!r}: {os.strerror(event.errno)}"
             self._handle([events.StartFailed(event.rank, reason)])
+        elif isinstance(event, Gone):
+            self.resisting += event.resisting
+            self._close(event.rank)
+        elif isinstance(event, Leaving):
+            self._agents.noticed(host)
+            self._handle([events.HostLeaves(host, "its agent was sent SIGTERM")])
+        elif isinstance(event, Lost):
+            self._lost[host] = event.reason
         elif isinstance(event, AllGone):
+            group = self.groups[descriptor][1]
             super().happened(descriptor, host, event)
-            self._close(descriptor)
-        else:
+            if isinstance(group, ssh.Remote):
+                self._agent_gone(group)
+        elif not isinstance(event, Unanswered):
             super().happened(descriptor, host, event)
+
+    def _agent_gone(self, agent: ssh.Remote) -> None:
+        told = self._agents.gone(agent)
+        reason = self._lost.pop(agent.host, "its agent has not answered")
+        if not (told or self.asked):
+            self._lose(agent.host, f"host {agent.host} was lost: {reason}.")
+
+    def _lose(self, host: str, reason: str) -> None:
+        for member, process in list(self._processes.items()):
+            if process.host == host:
+                self._close(member)
+        self._handle([events.HostLost(host, reason)])
 
     def signalled(self, caught: list[int]) -> None:
         while caught:
@@ -153,31 +162,45 @@ class Driver(Watch):
         if due is not None and due <= now:
             self._handle([])
             due = self._machine.due()
-        return None if due is None else max(0.0, due - time.monotonic())
+        self._here.give_up(now)
+        reasons = (None if due is None else max(0.0, due - now), self._here.left(now))
+        return min((seconds for seconds in reasons if seconds is not None), default=None)
 
     # What is heard.
 
     def _read_source(self) -> None:
         for answer in self._source.take():
-            far = self._far(answer.hosts or ())
-            if answer.fatal or far:
-                sentence = answer.trouble if answer.fatal else far
-                self._do(events.End(1, sentence))
+            if answer.fatal:
+                self._do(events.End(1, answer.trouble))
             elif answer.trouble:
                 self._around.console.say(answer.trouble)
-            if answer.hosts is not None and not far:
+            if answer.hosts is not None:
+                self._hosts = answer.hosts
+                self._agents.named(answer.hosts)
                 self._handle([events.HostsFound(answer.hosts)])
 
-    @staticmethod
-    def _far(hosts: Sequence[Host]) -> str:
-        """Why these hosts cannot be used; empty if they can."""
-        far = job.elsewhere(host.name for host in hosts)
-        if not far:
-            return ""
-        return (
-            f"{far[0]} is another host: an elastic job runs on this host only in this version of "
-            "hvdlite. Name this host, or leave out --min-np and --host-discovery-script."
-        )
+    def _read_contacts(self) -> None:
+        for found in self._contacts.take():
+            if isinstance(found, str):
+                self._around.console.say(found)
+            elif not self.asked:
+                self._agents.settled(found)
+                self._reached(found)
+            elif found.agent is not None:
+                self._contacts.dismiss(found.agent)
+        self._release()
+
+    def _reached(self, found: Outcome) -> None:
+        """A host, or it cannot be reached. The reason is told once until it can."""
+        if not found.problem:
+            self._unreached.pop(found.host, None)
+            return None
+        told = self._unreached.get(found.host)
+        self._unreached[found.host] = found.problem
+        slots = sum(host.slots for host in self._hosts if host.name not in self._unreached)
+        if self._source.is_final and not self._machine.generation and slots < self._least:
+            return self._do(events.End(1, "\n".join(self._unreached.values())))
+        return self._lose(found.host, f"{found.problem}." if told != found.problem else "")
 
     def _read_store(self) -> None:
         found = [self._event(key, value) for key, value in self._watched.take()]
@@ -212,7 +235,7 @@ class Driver(Watch):
     def _handle(self, batch: Sequence[events.Event]) -> None:
         """What an action itself leads to is an event after those of this batch."""
         self._waiting += batch
-        if self._busy or self._verdict.interrupted:
+        if self._busy or self._verdict.interrupted or self._verdict.end is not None:
             return
         self._busy = True
         todo = self._machine.handle(self._taken(), time.monotonic())
@@ -221,6 +244,10 @@ class Driver(Watch):
                 self._do(action)
             todo = self._machine.handle(self._taken(), time.monotonic()) if self._waiting else []
         self._busy = False
+        self._release()
+
+    def _release(self) -> None:
+        self._agents.release({process.host for process in self._processes.values()})
 
     def _taken(self) -> list[events.Event]:
         taken, self._waiting = self._waiting, []
@@ -269,7 +296,7 @@ class Driver(Watch):
                 self._store.put(f"{PREFIX}place/{entry.member}", number)
 
     def _start(self, action: events.Start) -> None:
-        around, member, place = self._around, action.member, action.expected
+        member, place = action.member, action.expected
         slot = plan.Slot(
             action.host,
             place.rank,
@@ -281,7 +308,7 @@ class Driver(Watch):
         )
         token = secrets.token_bytes(_TOKEN_BYTES)
         own = {
-            **plan.rank_environment(slot, several_hosts=place.local_size < place.size),
+            **plan.rank_environment(slot, self._around.several_hosts),
             "HVDLITE_MEMBER": str(member),
             "HVDLITE_SLOT": str(action.slot),
             "HVDLITE_MEMBER_TOKEN": token.hex(),
@@ -289,23 +316,22 @@ class Driver(Watch):
         }
         try:
             streams = self._open_streams(member, place.rank)
-            group = local.start(
-                around.command,
-                around.environment,
-                {member: own},
-                around.secret,
-                around.grace_seconds,
-            )
         except OSError as error:
             reason = f"cannot start a process: {error.strerror or error}"
             return self._handle([events.StartFailed(member, reason)])
         self.log(f"member {member} starts in slot {action.slot} of {action.host}")
-        self._processes[member] = Process(token, group, streams)
+        self._processes[member] = Process(token, action.host, streams)
         self._verdict.hosts = {**self._verdict.hosts, member: action.host}
         for name, stream in streams.items():
             self.streams[member, name] = stream
         self.stderr[member] = streams["stderr"]
-        self.add(action.host, group)
+        self._agents.start(action.host, member, own)
+
+    def _start_here(self, member: int, own: Mapping[str, str]) -> local.Ranks:
+        around = self._around
+        return local.start(
+            around.command, around.environment, {member: own}, around.secret, around.grace_seconds
+        )
 
     def _open_streams(self, member: int, rank: int) -> dict[str, output.Stream]:
         console, directory = self._around.console, self._around.output_directory
@@ -317,29 +343,22 @@ class Driver(Watch):
 
     def _kill(self, action: events.Kill) -> None:
         process = self._processes.get(action.member)
-        if process is None or process.group.fileno() not in self.groups:
+        if process is None:
             return
         self.log(f"member {action.member} is ended: {action.why}")
-        if action.politely:
-            process.group.terminate()
-        else:
-            process.group.kill()
-        seconds = process.group.ending_seconds(action.politely)
-        self.patience[process.group.fileno()].asked(seconds, time.monotonic())
+        if not self._agents.end(process.host, action.member, action.politely):
+            self._close(action.member)
+            self._handle([events.Ended(action.member, 128 + signal.SIGKILL)])
 
-    def _close(self, descriptor: int) -> None:
+    def _close(self, member: int) -> None:
         """A member's process and all that it has started are gone."""
-        for member, process in list(self._processes.items()):
-            if process.group.fileno() != descriptor:
-                continue
-            self.finish(member)
-            del self.stderr[member]
-            process.group.close()
-            del self._processes[member]
+        self.finish(member)
+        for name in ("stdout", "stderr"):
+            self.end_stream(member, name)
+        self._agents.close_one(member)
+        self._processes.pop(member, None)
 
     def close(self) -> None:
         super().close()
-        for process in self._processes.values():
-            with contextlib.suppress(OSError):
-                process.group.close()
+        self._agents.close()
         self._source.close()

@@ -50,6 +50,7 @@ class HostLost:
     """Nothing is heard of a host any more. Its processes are gone, or end by themselves."""
 
     host: str
+    reason: str = ""  # a sentence for people; empty: it was told before
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class HostLeaves:
     """A host's agent was sent SIGTERM, or `hvdlite leave` was called there."""
 
     host: str
-    reason: str = ""
+    reason: str = ""  # a sentence for people; empty: it was told before
     seconds: float | None = None
 
 

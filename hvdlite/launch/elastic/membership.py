@@ -95,7 +95,7 @@ class Membership:
         if isinstance(event, events.HostsFound):
             self._departures.hosts_found(event.hosts)
         elif isinstance(event, events.HostLost):
-            self._departures.host_lost(event.host, self._now)
+            self._departures.host_lost(event, self._now)
         elif isinstance(event, events.HostLeaves):
             self._departures.host_leaves(event, self._now)
         elif isinstance(event, events.Stop):
@@ -284,9 +284,7 @@ class Membership:
         cut_off = self._unreachable.judge(pairs, hosts, self.generation, self._now)
         if cut_off is None:
             return self._roll(members)
-        self.crew.cool_host(cut_off, self._now)
-        why = "the network between its host and another one has failed twice"
-        self._departures.put_out(cut_off, why, self._now)
+        self._departures.cut_off(cut_off, self._now)
         return self._gathering()
 
     def _start_anew(self) -> None:

@@ -1,32 +1,41 @@
-"""An elastic job on this host: the steps in their order."""
+"""An elastic job: the steps in their order."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from hvdlite.launch import direct, job, plan
-from hvdlite.launch.elastic.driver import PREFIX, Driver, ElasticVerdict, Surroundings
-from hvdlite.launch.elastic.scout import Fixed, Scout
+from hvdlite.launch.elastic.contacts import Contacts
+from hvdlite.launch.elastic.driver import PREFIX, Driver
+from hvdlite.launch.elastic.scout import Fixed, Hostfile, Scout
+from hvdlite.launch.elastic.surroundings import ElasticVerdict, Surroundings
 from hvdlite.launch.elastic.wish import Wish
+from hvdlite.launch.spawn import ssh
+from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.rendezvous.addresses import join_address
 
 
 def run(wish: Wish, command: Sequence[str], knobs: Mapping[str, str], options: job.Options) -> int:
     """Run the job to its end; returns the exit status. Main thread only."""
     verdict = ElasticVerdict({})
-    this = job.of_the_command_line([], [], command, knobs, options, verdict)
+    names = [host.name for host in wish.hosts]
+    this = job.of_the_command_line(names, [], command, knobs, options, verdict)
     return this.conclude(lambda: _supervise(this, wish, verdict))
 
 
 def _supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
-    with this.opened(PREFIX) as opened, contextlib.ExitStack() as stack:
+    names = [host.name for host in wish.hosts]
+    may_grow = bool(wish.script or wish.hostfile)
+    with this.opened(PREFIX, everywhere=may_grow) as opened, contextlib.ExitStack() as stack:
         this.log(f"the store is at {join_address(*opened.store.address)}")
         shared = plan.without_mpi(plan.job_environment(os.environ, this.knobs))
+        shared |= {"HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"}
+        contacts = Contacts(_reach(this, direct.order(this, opened, shared)))
         shared |= plan.meeting_environment(("127.0.0.1", opened.store.address[1]))
         shared |= direct.share_cores(this, shared, wish.policy.processes)
-        shared |= {"HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"}
         descriptor, variables = direct.hand_over(opened.key, shared, stack)
         around = Surroundings(
             this.console,
@@ -35,13 +44,43 @@ def _supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
             {**shared, **variables},
             descriptor,
             this.options.grace_seconds,
-            this.options.output_directory,
-            verdict,
+            near=[name for name in names if name not in this.far],
+            several_hosts=may_grow or len(names) > 1,
+            output_directory=this.options.output_directory,
+            verdict=verdict,
         )
         assert opened.watched is not None
-        source = Scout(wish.script, wish.slots_per_host) if wish.script else Fixed(wish.hosts)
+        source = _source(wish)
         signals = stack.enter_context(contextlib.closing(this.signals()))
-        driver = Driver(wish.policy, around, opened.store, opened.watched, source)
+        driver = Driver(wish.policy, around, opened.store, opened.watched, source, contacts)
         with contextlib.closing(driver):
             driver.loop(signals.wake, signals.caught)
         this.observer.end()
+
+
+def _source(wish: Wish) -> Scout | Hostfile | Fixed:
+    if wish.script:
+        return Scout(wish.script, wish.slots_per_host)
+    if wish.hostfile:
+        return Hostfile(wish.hostfile, wish.slots_per_host, wish.hosts)
+    return Fixed(wish.hosts)
+
+
+def _reach(this: job.Job, order: Order) -> Callable[[str, int, Contacts], ssh.Remote | None]:
+    """How threads reach a host."""
+
+    def reach(host: str, slots: int, contacts: Contacts) -> ssh.Remote | None:
+        if not job.elsewhere([host]):
+            return None
+        [agent] = ssh.contact(
+            {host: replace(order, slots=slots, bind="none")},
+            this.options.ssh,
+            os.environ,
+            this.options.start_timeout,
+            contacts.say,
+            log=contacts.say if this.options.verbose else lambda text: None,
+            cancel=contacts.over,
+        )
+        return agent
+
+    return reach

@@ -1,6 +1,8 @@
-"""Where an elastic job's hosts come from: a script that is run once a second, or the command line.
+"""Where an elastic job's hosts come from: a script that is run once a second, a hostfile that is
+read again when it has changed, or the command line.
 
-The script runs in a thread of its own, so it may hang. `discovery` decides what its runs mean.
+A thread runs the script, so it may hang, and looks at the file, whose disk may be slow. `discovery`
+decides what runs of a script mean.
 """
 
 from __future__ import annotations
@@ -11,26 +13,26 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hvdlite.launch.elastic.discovery import MOST_BYTES, Answer, Answers
-from hvdlite.launch.hosts import Host
+from hvdlite.launch.hosts import Host, parse_hostfile
 
 # Read each time, so that a test may shorten it.
 PERIOD_SECONDS = 1.0
 LIMIT_SECONDS = 30.0
 
 
-class Scout:
-    """Runs the script again and again until close(). `take()` gives what is new."""
+class Lookout:
+    """Asks again and again in a thread until close(). `take()` gives what is new."""
 
-    def __init__(self, script: str, slots_per_host: int) -> None:
-        self._script = script
-        self._answers = Answers(slots_per_host)
+    is_final = False
+
+    def __init__(self, ask: Callable[[], Answer]) -> None:
+        self._ask = ask
         self._found: collections.deque[Answer] = collections.deque()
         self._news, self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._closing = threading.Event()
-        self._running: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._run, name="hvd-discovery", daemon=True)
         self._thread.start()
 
@@ -48,10 +50,13 @@ class Scout:
 
     def close(self) -> None:
         self._closing.set()
-        self._kill(self._running)
+        self._hurry()
         self._thread.join()
         os.close(self._news)
         os.close(self._bell)
+
+    def _hurry(self) -> None:
+        """Ends what the thread waits for."""
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -63,7 +68,20 @@ class Scout:
                 os.write(self._bell, b"d")
             self._closing.wait(PERIOD_SECONDS)
 
-    def _ask(self) -> Answer:
+
+class Scout(Lookout):
+    """Runs the script."""
+
+    def __init__(self, script: str, slots_per_host: int) -> None:
+        self._script = script
+        self._answers = Answers(slots_per_host)
+        self._running: subprocess.Popen[bytes] | None = None
+        super().__init__(self._run_script)
+
+    def _hurry(self) -> None:
+        self._kill(self._running)
+
+    def _run_script(self) -> Answer:
         late = threading.Event()
         with subprocess.Popen(
             self._script,
@@ -98,8 +116,48 @@ class Scout:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+class Hostfile(Lookout):
+    """Reads the file when it has changed. `hosts`: what it has named at the start."""
+
+    def __init__(self, path: str, slots_per_host: int, hosts: Sequence[Host]) -> None:
+        self._path = path
+        self._slots_per_host = slots_per_host
+        self._hosts: tuple[Host, ...] = ()
+        self._first = tuple(hosts)
+        self._seen: tuple[int, ...] = ()
+        self._told = ""
+        super().__init__(self._look)
+
+    def _look(self) -> Answer:
+        """Trouble is told once, and the last hosts stay."""
+        if not self._hosts:
+            self._hosts = self._first
+            return Answer(self._hosts)
+        try:
+            state = os.stat(self._path)
+            seen = (state.st_mtime_ns, state.st_size, state.st_ino)
+            if seen == self._seen:
+                return Answer()
+            with open(self._path) as file:
+                hosts = tuple(parse_hostfile(file.read(), self._path, self._slots_per_host))
+        except (OSError, ValueError) as error:
+            said = (
+                f"cannot read {self._path}: {error.strerror}."
+                if isinstance(error, OSError)
+                else str(error)
+            )
+            trouble = "" if said == self._told else f"{said} Its last hosts stay."
+            self._told = said
+            return Answer(trouble=trouble)
+        self._seen, self._told = seen, ""
+        changed, self._hosts = hosts != self._hosts, hosts
+        return Answer(hosts if changed else None)
+
+
 class Fixed:
     """The hosts of the command line: one answer."""
+
+    is_final = True
 
     def __init__(self, hosts: Sequence[Host]) -> None:
         self._found = [Answer(tuple(hosts))]

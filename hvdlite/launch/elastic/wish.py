@@ -12,18 +12,24 @@ from hvdlite.launch.hosts import Host
 
 @dataclass(frozen=True)
 class Wish:
-    """`script` names the hosts; without one `hosts` are all."""
+    """`script` or `hostfile` names the hosts; without one `hosts` are all."""
 
     policy: Policy
     hosts: Sequence[Host]
     script: str | None = None
+    hostfile: str | None = None
     slots_per_host: int = 1
 
 
 def understand(
-    arguments: argparse.Namespace, hosts: Sequence[Host], processes: int | None, mode: str
+    arguments: argparse.Namespace,
+    hosts: Sequence[Host],
+    processes: int | None,
+    mode: str,
+    script: str | None,
 ) -> Wish:
-    """`hosts`: those that were named; none means this host. ValueError: a sentence."""
+    """`hosts`: those that were named; none means this host. `script` names others as time goes by.
+    ValueError: a sentence."""
     if mode != "gloo":
         raise ValueError(
             f"hvdliterun itself starts the ranks of an elastic job (--gloo), and here {mode} does."
@@ -56,4 +62,10 @@ def understand(
     chosen = {name: value for name, value in given.items() if value is not None}
     policy = Policy(count, least, arguments.most, **chosen)
     here = [Host("localhost", arguments.most or count)]
-    return Wish(policy, hosts or here, arguments.script, arguments.slots_per_host or 1)
+    return Wish(
+        policy,
+        hosts or here,
+        script,
+        hostfile=None if script or arguments.hosts else arguments.hostfile,
+        slots_per_host=arguments.slots_per_host or 1,
+    )

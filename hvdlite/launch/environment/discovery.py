@@ -90,14 +90,14 @@ def _refuse_to_contradict(
     theirs = f"{other.launcher} has started {size} processes ({other.global_[1] or 'PMIx'}={size})"
     if numbers.size == 1 and size > 1:
         raise RuntimeError(
-            f"{theirs}, but there is {ours}, which is obeyed first: each of them would train "
-            "alone. Unset the variables that are left from elsewhere; or, if this process is "
-            f"meant to be alone, set {ALLOW_SINGLETON}=1."
+            f"{theirs}, but {ours} comes first and says that this process is alone, so each of "
+            "them would train alone. Unset the variables that are left from elsewhere. If this "
+            f"process is meant to be alone, set {ALLOW_SINGLETON}=1."
         )
     same = source is not None and source.family and source.family == other.family
     if same and size != numbers.size and size > 1:
         raise RuntimeError(
-            f"{theirs}, but there is {ours}: one of the two was started inside the other, or its "
-            "variables are left from "
-            "elsewhere. Unset those of the one that did not start this process."
+            f"{theirs}, but {ours} is set. One of the two launchers was started inside the other, "
+            "or its variables are left from elsewhere. Unset the variables of the launcher that "
+            "did not start this process."
         )

@@ -31,9 +31,9 @@ def refuse_without_numbers(environ: Mapping[str, str], asked: Asked) -> None:
     if is_given(environ, asked):
         given = _RENDEZVOUS if environ.get(_RENDEZVOUS) else "init(rendezvous=...)"
         raise ValueError(
-            f"{given} set, but {', '.join(HVDLITE.global_)} not, nor any variable of another "
-            "launcher: which rank is this process, and of how many? hvdliterun sets them; "
-            "init(rank=..., size=...) says it as well."
+            f"{given} is set, but neither {' and '.join(HVDLITE.global_)} nor another launcher's "
+            "variables are: which rank is this process, and of how many? Start it with hvdliterun, "
+            "or call init(rank=..., size=...)."
         )
 
 
@@ -97,8 +97,8 @@ def secret_of(
             )
         raise ValueError(
             f"{_RENDEZVOUS} is set, but neither {job_secret.DESCRIPTOR_VARIABLE} nor "
-            f"{job_secret.TEXT_VARIABLE}: without the job's secret no other rank would talk to "
-            "this one."
+            f"{job_secret.TEXT_VARIABLE}: the other ranks refuse a process without the job's "
+            "secret."
         )
     return secret
 

@@ -1,7 +1,11 @@
 """The protocol between the launcher and the agent on another host. Pure.
 
 The launcher writes to the agent's standard input: an Order as `<length>\\n<JSON>`, and then single
-letters: `S` start, and those of the guardian.
+letters: `S` start, and those of the guardian. In an elastic job ranks come and go one by one. An
+order about one of them is a letter and `<length>\\n<JSON>`:
+
+    P   start it:  {"rank": 3, "environment": {...}}
+    E   end it:    {"rank": 3, "politely": true}
 
 The agent writes to its standard output. The first line is a mark, because a login shell may have
 printed something before. Then frames follow:
@@ -27,6 +31,7 @@ from typing import Any
 MARK = b"\n\0hvdlite agent 1\n"
 READY, REFUSED, EVENT, STDOUT, STDERR = b"r", b"x", b"e", b"1", b"2"
 START = b"S"
+_START_ONE, _END_ONE = b"P", b"E"
 
 _HEADER = struct.Struct(">cII")
 _MOST_NOISE = 1 << 16
@@ -52,6 +57,8 @@ class Order:
     torch_host: str  # where torch's ranks meet; empty: on the launcher's machine
     torch_port: int  # 0: they do not (--torch-env)
     silence_seconds: float  # after this time the launcher's machine counts as lost; 0: never
+    # of an elastic job on this host, whose ranks come and go one by one; 0: the job is not elastic
+    slots: int = 0
 
     def encode(self) -> bytes:
         text = json.dumps(dataclasses.asdict(self)).encode()
@@ -82,6 +89,60 @@ def encode(kind: bytes, payload: bytes, rank: int = 0) -> bytes:
     return _HEADER.pack(kind, rank, len(payload)) + payload
 
 
+@dataclass(frozen=True)
+class StartOne:
+    """Starts a rank with what only this one gets."""
+
+    rank: int
+    environment: Mapping[str, str]
+
+    def encode(self) -> bytes:
+        return _command(_START_ONE, self)
+
+
+@dataclass(frozen=True)
+class EndOne:
+    """Ends a rank. `politely`: SIGTERM and the grace period first."""
+
+    rank: int
+    politely: bool
+
+    def encode(self) -> bytes:
+        return _command(_END_ONE, self)
+
+
+Command = bytes | StartOne | EndOne
+
+
+def _command(letter: bytes, order: StartOne | EndOne) -> bytes:
+    text = json.dumps(dataclasses.asdict(order)).encode()
+    return letter + f"{len(text)}\n".encode() + text
+
+
+class Commands:
+    """Cuts what the launcher writes behind START into letters and orders about one rank."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[Command]:
+        """Returns the commands that are now complete."""
+        self._rest += data
+        found: list[Command] = []
+        while self._rest:
+            letter = self._rest[:1]
+            if letter not in (_START_ONE, _END_ONE):
+                self._rest = self._rest[1:]
+                found.append(letter)
+                continue
+            length, newline, text = self._rest[1:].partition(b"\n")
+            if not newline or len(text) < int(length):
+                break
+            content, self._rest = json.loads(text[: int(length)]), text[int(length) :]
+            found.append(StartOne(**content) if letter == _START_ONE else EndOne(**content))
+        return found
+
+
 class Decoder:
     """Cuts a stream into frames."""
 
@@ -107,7 +168,7 @@ class Decoder:
             kind, rank, length = _HEADER.unpack_from(self._rest, position)
             if kind not in (READY, REFUSED, EVENT, STDOUT, STDERR) or length > MOST_BYTES:
                 raise ValueError(
-                    "the agent sent something that is no frame: "
+                    "the agent sent something that is not a frame: "
                     f"{self._rest[position : position + 40]!r}"
                 )
             start = position + _HEADER.size

@@ -330,7 +330,7 @@ class Delegated:
         )
         return [
             Lost(
-                f"{self._name} {how}; what it said is above"
+                f"{self._name} {how}; its messages are above"
                 if self._words
                 else f"{self._name} {how}"
             )

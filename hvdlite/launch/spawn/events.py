@@ -65,7 +65,21 @@ class AllGone:
     guardian_died: bool = False
 
 
-Event = Started | StartFailed | Ended | Output | Lost | Unanswered | AllGone
+@dataclass(frozen=True)
+class Gone:
+    """Nothing is left of one rank of an elastic job, except `resisting` processes. This is the last
+    event of the rank; its host may start others."""
+
+    rank: int
+    resisting: int = 0
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """The agent of this host was sent SIGTERM: the ranks of an elastic job are to leave it."""
+
+
+Event = Started | StartFailed | Ended | Output | Lost | Unanswered | AllGone | Gone | Leaving
 
 
 def parse(line: str) -> Event:
@@ -82,9 +96,13 @@ def parse(line: str) -> Event:
         return Ended(numbers[0], signal=numbers[1])
     if word == "unanswered":
         return Unanswered(killed=bool(numbers[0]))
+    if word == "leaving":
+        return Leaving()
+    if word == "gone":
+        return Gone(*numbers)
     if word == "done":
         return AllGone(numbers[0], guardian_died=len(numbers) > 1)
-    raise ValueError(f"{line!r} is no event")
+    raise ValueError(f"{line!r} is not an event")
 
 
 def line(event: Event) -> str:
@@ -101,6 +119,10 @@ def line(event: Event) -> str:
         )
     if isinstance(event, Unanswered):
         return f"unanswered {int(event.killed)}"
+    if isinstance(event, Leaving):
+        return "leaving"
+    if isinstance(event, Gone):
+        return f"gone {event.rank} {event.resisting}"
     if isinstance(event, AllGone):
         return f"done {event.resisting} 1" if event.guardian_died else f"done {event.resisting}"
     raise ValueError(f"{event} has no line")

@@ -35,8 +35,8 @@ def _placement(request: Request) -> list[str]:
     counts = {host.slots for host in request.hosts}
     if len(counts) > 1:
         raise ValueError(
-            f"srun cannot place {request.host_list}: it takes the same number of ranks on each "
-            "host. Leave -H out: Slurm knows what it has given to this job."
+            f"srun cannot place {request.host_list}: it starts the same number of ranks on each "
+            "host. Leave -H out: Slurm knows the hosts of this job."
         )
     names = ",".join(host.name for host in request.hosts)
     return [

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hvdlite.launch.spawn import agent_protocol, events, guardian
-from hvdlite.launch.spawn.agent_protocol import Order
+from hvdlite.launch.spawn.agent_protocol import EndOne, Order, StartOne
 from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes, Unanswered
 from hvdlite.launch.spawn.silence import ssh_options
 from hvdlite.launch.spawn.ssh_failures import explain
@@ -127,6 +127,13 @@ class Remote:
         """Starts the host's ranks. Call it once, in the phase `ready`."""
         self.phase = "running"
         self._send(agent_protocol.START)
+
+    def start_one(self, rank: int, own: Mapping[str, str]) -> None:
+        """Starts a rank of an elastic job. Its output comes as Output; Gone is its last event."""
+        self._send(StartOne(rank, own).encode())
+
+    def end_one(self, rank: int, politely: bool) -> None:
+        self._send(EndOne(rank, politely).encode())
 
     def terminate(self) -> None:
         self._send(b"T")
@@ -264,12 +271,14 @@ def contact(
     timeout: float,
     say: Log,
     log: Log,
-    show: Callable[[Mapping[str, str]], None],
+    show: Callable[[Mapping[str, str]], None] = lambda phases: None,
+    cancel: int | None = None,
 ) -> list[Remote]:
     """Returns agents on all hosts, each of which has found the store. ConnectionError has a line
     for every host that has not.
 
     `show` is called with the phase of each host after every event, and with nothing at the end.
+    `cancel`: a descriptor; when it is readable, nothing is waited for any more.
     """
     interpreter = sys.executable or "python3"
     deadline = time.monotonic() + timeout
@@ -278,6 +287,8 @@ def contact(
     again: deque[tuple[float, str]] = deque()  # when to call which host again
     try:
         with selectors.DefaultSelector() as selector:
+            if cancel is not None:
+                selector.register(cancel, selectors.EVENT_READ)
             while True:
                 now = time.monotonic()
                 pending = [remote for remote in remotes.values() if remote.phase != "ready"]
@@ -302,6 +313,8 @@ def contact(
                     )
                 until = min(deadline, again[0][0]) if again else deadline
                 for key, _ in selector.select(until - now):
+                    if key.fd == cancel:
+                        raise ConnectionError("the hosts are not needed any more")
                     remote = cast(Remote, key.fileobj)
                     _listen(remote, selector, log)
                     if (

@@ -8,7 +8,7 @@ import re
 _ADVICE = (
     (
         r"Host key verification failed|REMOTE HOST IDENTIFICATION",
-        "its host key is not known here, or another one: run `ssh {host}` once by hand",
+        "its host key is unknown here, or has changed: run `ssh {host}` once by hand",
     ),
     (
         r"Permission denied",

@@ -265,17 +265,17 @@ def workers_of_a_data_loader_do_no_harm(here: Here, start: str) -> None:
 
 @check()
 def hooks_work_without_torchs_newer_kind(here: Here) -> None:
-    from hvdlite.torch import hooks
+    from hvdlite.torch import gradients
 
     def old(parameter: torch.Tensor, hook: Any) -> Any:
-        return hooks._ByNode(parameter, hook)
+        return gradients._ByNode(parameter, hook)
 
-    newer, hooks._register = hooks._register, old
+    newer, gradients._register = gradients._register, old
     try:
         net, optimizer = distributed()
         run_steps(here, net, optimizer, 5)
     finally:
-        hooks._register = newer
+        gradients._register = newer
     same(here, net, alone(here, sgd))
     if here.size > 1:
         net[0].weight.sum().backward()

@@ -39,7 +39,7 @@ def wrong_arguments_are_refused(here: Here) -> None:
             ("more than once", "0.bias"),
             {"named_parameters": [(n.replace("weight", "bias"), p) for n, p in named]},
         ),
-        (ValueError, ("not all parameters", "0.1"), {"named_parameters": named[:1]}),
+        (ValueError, ("leaves out parameters", "0.1"), {"named_parameters": named[:1]}),
         (ValueError, ("1 or more",), {"backward_passes_per_step": 0}),
         (
             ValueError,
@@ -96,7 +96,7 @@ def two_optimizers_that_share_parameters_are_told_so(here: Here, used: str) -> N
     second = hvd.DistributedOptimizer(
         sgd(net[0].parameters()), net[0].named_parameters("0"), backward_passes_per_step=passes
     )
-    words = ("'0.weight' (and 1 more)", "another hvd.DistributedOptimizer", "made before")
+    words = ("'0.weight' (and 1 more)", "an earlier hvd.DistributedOptimizer", "made last")
     for _ in range(passes):
         first.zero_grad()
         backward(here, net)

@@ -8,7 +8,7 @@ import hvdlite
 from checks import ALWAYS, check
 from checks.here import Here
 from checks.torch_training import distributed, run_steps
-from hvdlite.torch.reducer import GradientReducer
+from hvdlite.adapter.reducer import GradientReducer
 
 
 @check(tags=[ALWAYS])

@@ -4,9 +4,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <functional>
+#include <thread>
 
+#include "pool/elsewhere.h"
 #include "pool/pool.h"
 #include "testing/watchdog.h"
 
@@ -93,13 +96,98 @@ TEST_F(PoolFork, the_child_gets_no_new_blocks_and_frees_none) {
   EXPECT_EQ(StatusOf(pid), 0);
 }
 
-TEST_F(PoolFork, a_child_that_dies_before_its_copies_are_made_holds_no_parent_up) {
-  BeforeFork();
-  const pid_t pid = fork();
-  if (pid == 0) _exit(7);
-  AfterForkInParent();
-  EXPECT_EQ(WEXITSTATUS(StatusOf(pid)), 7);
-  EXPECT_EQ(block_[0], 1);
+TEST_F(PoolFork, a_block_is_private_from_the_fork_on_and_in_the_file_again_when_it_is_lent) {
+  Segment& segment = *Pool::Process().current();
+  const Elsewhere elsewhere(segment);
+  EXPECT_EQ(StatusOf(Fork([] { return 0; })), 0);
+  block_[0] = 2;
+  EXPECT_EQ(elsewhere.at(segment, block_), 1) << "another rank would see a write of a child";
+  const int64_t offset = segment.Lend(block_, kSize);
+  EXPECT_EQ(offset, block_ - segment.base());
+  EXPECT_EQ(elsewhere.at(segment, block_), 2);
+  elsewhere.at(segment, block_) = 3;
+  EXPECT_EQ(block_[0], 3);
+  EXPECT_EQ(block_[1], 1);
+}
+
+TEST_F(PoolFork, a_part_of_a_private_block_stays_private) {
+  Segment& segment = *Pool::Process().current();
+  EXPECT_GE(segment.Lend(block_ + 8, 8), 0);
+  EXPECT_EQ(StatusOf(Fork([] { return 0; })), 0);
+  EXPECT_EQ(segment.Lend(block_ + 8, 8), -1) << "other threads may write to the rest";
+  EXPECT_GE(segment.Lend(block_, kSize), 0);
+  EXPECT_GE(segment.Lend(block_ + 8, 8), 0);
+}
+
+TEST_F(PoolFork, a_freed_block_is_in_the_file_again_when_it_is_handed_out) {
+  Segment& segment = *Pool::Process().current();
+  const Elsewhere elsewhere(segment);
+  EXPECT_EQ(StatusOf(Fork([] { return 0; })), 0);
+  Pool::Process().Give(block_);
+  char* const again = static_cast<char*>(Pool::Process().Take(kSize, 64));
+  ASSERT_EQ(again, block_);
+  again[5] = 6;
+  EXPECT_EQ(elsewhere.at(segment, again + 5), 6);
+}
+
+TEST_F(PoolFork, the_second_child_costs_no_further_copy) {
+  Segment& segment = *Pool::Process().current();
+  const pid_t first = Fork([&] { return block_[0] == 1 ? 0 : 1; });
+  memset(block_, 2, kSize);
+  const pid_t second = Fork([&] { return block_[0] == 2 ? 0 : 1; });
+  EXPECT_EQ(StatusOf(first), 0);
+  EXPECT_EQ(StatusOf(second), 0);
+  EXPECT_GE(segment.Lend(block_, kSize), 0);
+  EXPECT_EQ(block_[kSize - 1], 2);
+}
+
+TEST_F(PoolFork, the_fork_waits_until_no_other_rank_writes) {
+  Segment& segment = *Pool::Process().current();
+  segment.BeginLending();
+  const Elsewhere elsewhere(segment);
+  std::atomic<bool> forking{false};
+  std::thread pass([&] {
+    while (!forking) std::this_thread::yield();
+    for (int i = 0; i < 100; ++i) std::this_thread::yield();  // so that the fork most likely waits
+    elsewhere.at(segment, block_) = 7;
+    segment.EndLending();
+  });
+  forking = true;
+  const pid_t pid = Fork([&] { return block_[0] == 7 ? 0 : 1; });
+  pass.join();
+  EXPECT_EQ(StatusOf(pid), 0);
+  EXPECT_EQ(block_[0], 7);
+}
+
+TEST_F(PoolFork, a_fork_does_not_wait_for_ever) {
+  Segment& segment = *Pool::Process().current();
+  segment.BeginLending();
+  segment.BeforeFork(0);
+  segment.AfterFork();
+  segment.EndLending();
+  EXPECT_GE(segment.Lend(block_ + 8, 8), 0) << "a lent block must not move";
+}
+
+TEST_F(PoolFork, threads_that_take_and_free_blocks_and_lend_them_meet_forks) {
+  std::atomic<bool> stop{false};
+  Segment& segment = *Pool::Process().current();
+  std::thread worker([&] {
+    while (!stop) {
+      char* const mine = static_cast<char*>(Pool::Process().Take(kSize, 64));
+      memset(mine, 8, kSize);
+      segment.BeginLending();
+      segment.Lend(mine, kSize);
+      segment.EndLending();
+      for (size_t i = 0; i < kSize; i += 1000) EXPECT_EQ(mine[i], 8);
+      Pool::Process().Give(mine);
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    block_[9] = static_cast<char>(i);
+    EXPECT_EQ(StatusOf(Fork([&] { return block_[9] == i && block_[10] == 1 ? 0 : 1; })), 0);
+  }
+  stop = true;
+  worker.join();
 }
 
 TEST_F(PoolFork, a_child_without_these_handlers_shares_nothing) {

@@ -61,13 +61,13 @@ TEST(PoolPeers, only_own_memory_that_is_still_shared_has_an_offset) {
   Peers peers(1, 0, mine.get());
   char* const block = static_cast<char*>(mine->Take(kSize));
   int elsewhere = 0;
-  EXPECT_EQ(peers.OffsetOf(block + 8, kSize - 8), block + 8 - mine->base());
-  EXPECT_EQ(peers.OffsetOf(&elsewhere, sizeof(elsewhere)), -1);
-  EXPECT_EQ(peers.OffsetOf(block, kRoom + 1), -1);
+  EXPECT_EQ(peers.Lend(block + 8, kSize - 8), block + 8 - mine->base());
+  EXPECT_EQ(peers.Lend(&elsewhere, sizeof(elsewhere)), -1);
+  EXPECT_EQ(peers.Lend(block, kRoom + 1), -1);
   mine->Retire();
-  EXPECT_EQ(peers.OffsetOf(block, kSize), -1);
+  EXPECT_EQ(peers.Lend(block, kSize), -1);
   peers.GiveUp();
-  EXPECT_EQ(peers.OffsetOf(block, kSize), -1);
+  EXPECT_EQ(peers.Lend(block, kSize), -1);
 }
 
 }  // namespace

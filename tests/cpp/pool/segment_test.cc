@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "pool/elsewhere.h"
 #include "pool/memory.h"
 #include "testing/watchdog.h"
 
@@ -26,23 +27,6 @@ std::unique_ptr<Segment> Make(int64_t gradients = 1, size_t bytes = kRoom) {
   segment->Limit(bytes);
   return segment;
 }
-
-// The same file as another process sees it.
-class Elsewhere {
- public:
-  explicit Elsewhere(const Segment& segment)
-      : bytes_(segment.bytes()),
-        base_(static_cast<char*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                                      MAP_SHARED | MAP_NORESERVE, segment.fd(), 0))) {}
-  ~Elsewhere() { munmap(base_, bytes_); }
-  char& at(const Segment& segment, const void* block) {
-    return base_[static_cast<const char*>(block) - segment.base()];
-  }
-
- private:
-  const size_t bytes_;
-  char* const base_;
-};
 
 TEST(PoolSegment, serves_exactly_the_expected_sizes_on_whole_pages) {
   const auto segment = Make();
@@ -63,6 +47,26 @@ TEST(PoolSegment, small_sizes_are_not_served) {
   EXPECT_FALSE(segment->Serves(kSmallestBlock - 1));
   segment->Expect(kSmallestBlock, 1);
   EXPECT_TRUE(segment->Serves(kSmallestBlock));
+}
+
+TEST(PoolSegment, a_request_that_its_pass_frees_is_left_to_the_c_library_from_the_third_pass_on) {
+  const auto segment = Make(2);
+  void* gradient = nullptr;
+  for (int pass = 1; pass <= 4; ++pass) {
+    void* const temporary = segment->Take(kSize, pass);
+    EXPECT_EQ(temporary == nullptr, pass > 2) << pass;
+    if (gradient != nullptr) segment->Give(gradient);
+    gradient = segment->Take(kSize, pass);
+    EXPECT_NE(gradient, nullptr) << pass;
+    if (temporary != nullptr) segment->Give(temporary, pass);
+  }
+  EXPECT_EQ(segment->stats().misses, 0u);
+  segment->Give(gradient);
+  const std::vector<char> elsewhere(kSize);
+  EXPECT_EQ(segment->Lend(elsewhere.data(), kSize), -1);
+  void* const again = segment->Take(kSize, 5);
+  EXPECT_NE(again, nullptr);
+  segment->Give(again);
 }
 
 TEST(PoolSegment, the_block_freed_last_is_used_first) {

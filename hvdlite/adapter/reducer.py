@@ -1,30 +1,29 @@
 """Reduces gradients while the backward pass goes on: a hook per parameter submits, synchronize()
 waits.
 
-Most gradients (dense, contiguous, in host memory, not compressed, after one backward pass, in no
-group) are submitted as they are, in place, by a native hook. What that refuses goes the long way:
-`_hook` counts, `_launch` starts, and `_Flight.finish` brings it home.
+For a framework whose parameters keep their gradients and call hooks when these are complete. Most
+gradients (dense, contiguous, in host memory, not compressed, after one backward pass, in no group)
+are submitted as they are, in place, by a native hook. What that refuses goes the long way:
+`arrived` counts, `_launch` starts, and `_Flight.finish` brings it home.
 """
 
 from __future__ import annotations
 
-import zlib
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from hvdlite.adapter import divergence, presence, sharers
 from hvdlite.adapter.aggregation import Aggregation, Unit
+from hvdlite.adapter.gradients import Gradients, Hook
 from hvdlite.adapter.roll_call import RollCall
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Sum
 from hvdlite.core import engine
+from hvdlite.core.framework import Tensor
 from hvdlite.core.operations import Call
-from hvdlite.torch import hooks, sparse
-from hvdlite.torch.ops import OPS
 
 
 class _Flight:
@@ -45,8 +44,9 @@ class _Flight:
 
 
 class GradientReducer:
-    def __init__(self, settings: Options) -> None:
+    def __init__(self, settings: Options, gradients: Gradients) -> None:
         self.settings = settings
+        self._gradients = gradients
         self._how = (settings.process_set, settings.op, settings.prescale, settings.postscale)
         self.flights: list[_Flight] = []
         self._aggregation = Aggregation(settings.passes)
@@ -58,16 +58,30 @@ class GradientReducer:
         self._synchronized = ""
         self._plain = settings.compression.is_none
         self._checked = divergence.mode() == "off"
-        # who was made before and after this one
+        # the reducers made before and after this one
         self._earlier, self._later = sharers.Sharers(), sharers.Sharers()
         self.roll_call = RollCall(settings)
+        # parameters that have not required a gradient so far, with their places
+        self._frozen: list[tuple[int, Any]] = []
         # of gradients under way, by place: how many of their dimensions are sparse
         self._sparse: dict[int, int] = {}
 
-    # ---- who takes part
+    # ---- which parameters take part
 
-    def add(self, parameter: torch.Tensor, place: int) -> int:
-        """Reduces the gradient of this parameter from now on. Returns its number."""
+    def expect(self, parameter: Any, label: str) -> None:
+        """A parameter of the optimizer, frozen until thaw()."""
+        self._frozen.append((self.roll_call.expect(label), parameter))
+
+    def thaw(self) -> None:
+        """Reduces from now on the gradients of parameters that require one by now."""
+        wanted = self._gradients.wanted
+        thawed = [(place, parameter) for place, parameter in self._frozen if wanted(parameter)]
+        self._frozen = [each for each in self._frozen if not wanted(each[1])]
+        self._gradients.expect([parameter for _, parameter in thawed], self)
+        for place, parameter in thawed:
+            self._add(parameter, place)
+
+    def _add(self, parameter: Any, place: int) -> None:
         flight = _Flight(
             parameter, self.settings.scope, self.roll_call.labels[place], self._plain, place
         )
@@ -76,13 +90,11 @@ class GradientReducer:
         self._direct.add(flight.name)
         self.flights.append(flight)
         self._choose_way(number)
-        earlier = hooks.take(
-            parameter, self, self._direct.hook(number, hooks.arrival(self, number))
-        )
+        hook = self._direct.hook(number, _arrival(self, number))
+        earlier = self._gradients.take(parameter, self, hook)
         if earlier is not None:
             self._earlier.note(flight.label, earlier)
             earlier._later.note(flight.label, self)
-        return number
 
     def group(self, members: Sequence[int], name: str) -> None:
         """These are reduced together, or not at all."""
@@ -159,34 +171,27 @@ class GradientReducer:
                 return
             self._permit(number, False)
         try:
-            with torch.no_grad():
-                flight.finish = self._start(flight, flight.parameter.grad)
+            with self._gradients.unrecorded():
+                flight.finish = self._start(flight, self._gradients.of(flight.parameter))
         # a hook's exception would end the backward pass somewhere; step() raises it
         except Exception as error:
             flight.error = error
             self._permit(number, self._plain)  # it was not the way's fault
         self._others.append(flight)
 
-    def _start(self, flight: _Flight, gradient: torch.Tensor) -> Callable[[], None]:
-        settings, parameter = self.settings, flight.parameter
-        if gradient.layout != torch.strided:
-            self._sparse[flight.place] = sparse.dimensions(gradient)
-            if settings.sparse_as_dense:
-                dense = gradient.to_dense()
-                pending = OPS.start(self._call(flight.name), [dense])
-
-                def to_sparse() -> None:
-                    parameter.grad = engine.run_now(pending).to_sparse(gradient.sparse_dim())
-
-                return to_sparse
-            gather = sparse.start(OPS, gradient, flight.name, settings.op, settings.process_set)
-
-            def gathered() -> None:
-                parameter.grad = gather()
-
-            return gathered
-        finish = settings.compression.start(OPS, self._call(flight.name), gradient.detach())
-        return lambda: _assign(parameter, finish())
+    def _start(self, flight: _Flight, gradient: Tensor) -> Callable[[], None]:
+        settings, parameter, kept = self.settings, flight.parameter, self._gradients
+        if kept.is_dense(gradient):
+            reduced = settings.compression.start(kept.ops, self._call(flight.name), gradient)
+            return lambda: kept.put(parameter, reduced())
+        self._sparse[flight.place] = kept.sparse_dimensions(gradient)
+        if settings.sparse_as_dense:
+            pending = kept.ops.start(self._call(flight.name), [kept.to_dense(gradient)])
+            return lambda: kept.replace(
+                parameter, kept.to_sparse(engine.run_now(pending), gradient)
+            )
+        gathered = kept.start_sparse(gradient, flight.name, settings.op, settings.process_set)
+        return lambda: kept.replace(parameter, gathered())
 
     def _call(self, name: str, grouped: bool = False) -> Call:
         return Call(ALLREDUCE, name, *self._how, in_place=True, grouped=grouped)
@@ -196,9 +201,10 @@ class GradientReducer:
         dense = []
         for i, number in enumerate(unit):
             parameter = self.flights[number].parameter
-            if parameter.grad is None:
+            gradient = self._gradients.of(parameter)
+            if gradient is None:
                 continue  # on no rank
-            if parameter.grad.layout == torch.strided:
+            if self._gradients.is_dense(gradient):
                 dense.append((f"{group.name}.{i}", parameter))
             else:
                 self._launch(number)  # sparse ones cannot travel in a group
@@ -206,21 +212,21 @@ class GradientReducer:
             return
         self._others.append(group)
         try:
-            with torch.no_grad():
+            with self._gradients.unrecorded():
                 group.finish = self._start_group(group.name, dense)
         except Exception as error:
             group.error = error
 
     def _start_group(self, name: str, members: list[tuple[str, Any]]) -> Callable[[], None]:
-        compression = self.settings.compression
-        packed = [compression.compress(p.grad.detach(), label) for label, p in members]
-        pending = OPS.start(self._call(name, grouped=True), [payload for payload, _ in packed])
+        compression, kept = self.settings.compression, self._gradients
+        packed = [compression.compress(kept.of(p), label) for label, p in members]
+        pending = kept.ops.start(self._call(name, grouped=True), [payload for payload, _ in packed])
 
         def finish() -> None:
             for (_, parameter), result, (_, context) in zip(
                 members, engine.run_now(pending), packed, strict=True
             ):
-                _assign(parameter, compression.decompress(result, context))
+                kept.put(parameter, compression.decompress(result, context))
 
         return finish
 
@@ -229,6 +235,8 @@ class GradientReducer:
     def synchronize(self) -> None:
         """Reduces what has not been reduced in this step, and waits for everything. The first error
         is raised."""
+        if self._frozen:
+            self.thaw()
         try:
             self._check_sharers()
             self._check_parameters()
@@ -247,7 +255,7 @@ class GradientReducer:
         self._sparse.clear()
 
     def _rest(self) -> list[Unit]:
-        """Who has not travelled in this step. The step is over."""
+        """The units that have not travelled in this step. The step is over."""
         left = self._direct.take_submitted()
         if len(left) == len(self.flights):  # none has been counted
             rest = []
@@ -282,7 +290,7 @@ class GradientReducer:
                 if flight.error is not None:
                     raise flight.error
                 if flight.finish is not None:
-                    with torch.no_grad():
+                    with self._gradients.unrecorded():
                         flight.finish()
             except Exception as failed:
                 error = error or failed
@@ -299,11 +307,11 @@ class GradientReducer:
         lacking: set[int] = set()
         dimensions = dict(self._sparse)
         for flight in (self.flights[number] for unit in rest for number in unit):
-            gradient = flight.parameter.grad
+            gradient = self._gradients.of(flight.parameter)
             if gradient is None:
                 lacking.add(flight.place)
-            elif gradient.is_sparse:
-                dimensions[flight.place] = sparse.dimensions(gradient)
+            elif sparse := self._gradients.sparse_dimensions(gradient):
+                dimensions[flight.place] = sparse
         return self.roll_call.hold(lacking, dimensions)
 
     def _completed(self, unit: Unit, heard: Sequence[int] | None) -> Unit:
@@ -311,15 +319,15 @@ class GradientReducer:
         None, as without hvdlite."""
         if heard is None:
             return unit
-        flights = [self.flights[number] for number in unit]
-        for flight in flights:
-            if flight.parameter.grad is None:
+        kept, present = self._gradients, False
+        for flight in (self.flights[number] for number in unit):
+            if kept.of(flight.parameter) is None:
                 first, dimensions = presence.said_of(flight.place, heard)
-                if dimensions:
-                    flight.parameter.grad = sparse.nothing(flight.parameter, dimensions)
-                elif first == presence.DENSE:
-                    flight.parameter.grad = torch.zeros_like(flight.parameter)
-        return unit if any(flight.parameter.grad is not None for flight in flights) else ()
+                if not dimensions and first != presence.DENSE:
+                    continue
+                kept.replace(flight.parameter, kept.zeros(flight.parameter, dimensions))
+            present = True
+        return unit if present else ()
 
     def _check_sharers(self) -> None:
         shared = self._later.named()
@@ -330,7 +338,7 @@ class GradientReducer:
         if self._checked:
             return
         self._checked = True
-        prints = [_fingerprint(flight.parameter) for flight in self.flights]
+        prints = [self._gradients.fingerprint(flight.parameter) for flight in self.flights]
         divergence.check(
             [f.label for f in self.flights], prints, self.settings.scope, self.settings.process_set
         )
@@ -346,15 +354,14 @@ class GradientReducer:
         self._aggregation.reset()
 
 
-def _assign(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
-    if parameter.grad is None:
-        parameter.grad = gradient
-    elif parameter.grad.data_ptr() != gradient.data_ptr():
-        parameter.grad.copy_(gradient)
+def _arrival(reducer: GradientReducer, number: int) -> Hook:
+    """Tells the reducer that a gradient of this number has arrived."""
+    # Weak: parameters would keep the optimizer alive for ever.
+    reference = weakref.ref(reducer)
 
+    def hook(parameter: Any) -> None:
+        living = reference()
+        if living is not None:
+            living.arrived(number)
 
-def _fingerprint(parameter: torch.Tensor) -> int:
-    # Of some thousand elements: a rank that has drawn other random numbers differs everywhere.
-    flat = parameter.detach().reshape(-1)
-    sample = flat[:: max(1, flat.numel() // 8192)].cpu().contiguous()
-    return zlib.crc32(sample.view(torch.uint8).numpy().tobytes(), flat.numel() & 0xFFFFFFFF)
+    return hook

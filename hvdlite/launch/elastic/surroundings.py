@@ -1,0 +1,44 @@
+"""What the job around the driver of an elastic job offers, and how its end is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from hvdlite.launch.console import Console
+from hvdlite.launch.elastic import events
+from hvdlite.launch.verdict import Verdict
+
+
+@dataclass
+class ElasticVerdict(Verdict):
+    """The job's end, as the machine or a signal has decided it."""
+
+    end: events.End | None = None
+
+    def status(self) -> int:
+        if self.interrupted:
+            return 128 + self.interrupted
+        return self.end.status if self.end is not None else 1
+
+    def sentence(self, command: Sequence[str]) -> str:
+        if self.interrupted:
+            return super().sentence(command)
+        said = self.end.sentence if self.end is not None else "the job has ended before its time."
+        return f"hvdliterun: {said}" if said else ""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the job around the driver offers."""
+
+    console: Console
+    log: Callable[[str], None]
+    command: Sequence[str]
+    environment: Mapping[str, str]  # of all members of this host
+    secret: int | None  # a descriptor that members of this host inherit
+    grace_seconds: float
+    near: Collection[str]  # names of this host
+    several_hosts: bool  # other hosts are named, or may be later
+    output_directory: str | None
+    verdict: ElasticVerdict

@@ -1,0 +1,47 @@
+"""Jobs whose other hosts are behind real ssh."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import sshd
+from launched import READY, Job
+
+PYTHON = sys.executable
+
+
+class FarJob:
+    def __init__(self, job: Job, hosts: sshd.SshHosts) -> None:
+        self.job = job
+        self.hosts = hosts
+
+    def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
+        return self.job.start(f"--ssh-args=-F {self.hosts.config}", *arguments, **extra)
+
+    def run(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
+        process = self.start(*arguments, **extra)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def start_four(self, hosts: str = "a:2,b:2", **extra: str) -> subprocess.Popen[bytes]:
+        """Four ranks, each with a child; returns when all are there."""
+        script = self.job.script("import subprocess; subprocess.Popen(['sleep', '600'])\n" + READY)
+        process = self.start("-H", hosts, PYTHON, script, **extra)
+        self.job.wait_ready(4)
+        return process
+
+    def pids(self, *words: str) -> list[int]:
+        """The job's processes whose command line has all these words."""
+        found = []
+        for pid in self.job.pids():
+            try:
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            except OSError:
+                continue
+            if all(
+                any(part == word or part.endswith(f"/{word}") for part in line) for word in words
+            ):
+                found.append(pid)
+        return found

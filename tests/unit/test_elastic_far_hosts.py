@@ -1,0 +1,131 @@
+"""Elastic jobs on several hosts: orders to agents, contacts, a hostfile that changes."""
+
+from __future__ import annotations
+
+import os
+import select
+from pathlib import Path
+
+import pytest
+
+from hvdlite.job.membership import Member
+from hvdlite.launch.elastic import scout
+from hvdlite.launch.elastic.contacts import Contacts, Outcome
+from hvdlite.launch.elastic.discovery import Answer
+from hvdlite.launch.hosts import Host
+from hvdlite.launch.spawn import events
+from hvdlite.launch.spawn.agent_protocol import Command, Commands, EndOne, StartOne
+from hvdlite.launch.spawn.ssh import Remote
+from hvdlite.rendezvous.roll import Place
+
+SECONDS = 20.0
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+def test_commands_arrive_whole_however_they_are_cut(piece: int) -> None:
+    sent: list[Command] = [
+        StartOne(3, {"A": "\udcff\n", "B": "P"}),
+        b"1",
+        EndOne(3, politely=True),
+        b"T",
+    ]
+    data = b"".join(each if isinstance(each, bytes) else each.encode() for each in sent)
+    commands = Commands()
+    found = []
+    for begin in range(0, len(data), piece):
+        found += commands.feed(data[begin : begin + piece])
+    assert found == sent
+
+
+@pytest.mark.parametrize("event", [events.Gone(3), events.Gone(3, 2), events.Leaving()])
+def test_events_of_elastic_agents_are_lines(event: events.Event) -> None:
+    assert events.parse(events.line(event)) == event
+
+
+def _ready(source: Contacts | scout.Lookout) -> None:
+    assert select.select([source], [], [], SECONDS)[0], "nothing has come"
+
+
+def test_contacts_tell_what_has_become_of_a_host() -> None:
+    def reach(host: str, slots: int, contacts: Contacts) -> Remote | None:
+        contacts.say(f"{slots} slots")
+        if host == "far":
+            raise ConnectionError("no such host")
+        return None
+
+    contacts = Contacts(reach)
+    found: list[Outcome | str] = []
+    for host, slots in (("here", 2), ("far", 3)):
+        contacts.begin(host, slots)
+    while len(found) < 4:
+        _ready(contacts)
+        found += contacts.take()
+    contacts.close()
+    assert {each for each in found if isinstance(each, str)} == {"2 slots", "3 slots"}
+    assert Outcome("here") in found and Outcome("far", problem="no such host") in found
+
+
+def test_the_end_does_not_wait_for_a_host() -> None:
+    def reach(host: str, slots: int, contacts: Contacts) -> Remote | None:
+        assert select.select([contacts.over], [], [], SECONDS)[0], "the end does not come"
+        raise ConnectionError("not needed any more")
+
+    contacts = Contacts(reach)
+    contacts.begin("slow", 1)
+    contacts.close()
+
+
+def _next(source: scout.Hostfile) -> Answer:
+    _ready(source)
+    [answer] = source.take()
+    return answer
+
+
+def test_a_hostfile_is_read_when_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scout, "PERIOD_SECONDS", 0.01)
+
+    def write(text: str) -> None:
+        (tmp_path / "new").write_text(text)
+        os.replace(tmp_path / "new", tmp_path / "hosts")
+
+    write("a\n")
+    source = scout.Hostfile(str(tmp_path / "hosts"), 2, [Host("a", 2)])
+    try:
+        assert _next(source) == Answer((Host("a", 2),))
+        write("a slots=1\nb\n")
+        assert _next(source) == Answer((Host("a", 1), Host("b", 2)))
+        write("no host at all\n")
+        trouble = _next(source).trouble
+        assert "is not a host" in trouble and trouble.endswith("Its last hosts stay.")
+        write("b\n")
+        assert _next(source) == Answer((Host("b", 2),))
+        (tmp_path / "hosts").unlink()
+        assert "No such file" in _next(source).trouble
+    finally:
+        source.close()
+
+
+class _NoStore:
+    def close(self) -> None: ...
+    def set(self, key: str, value: bytes) -> None: ...
+    def delete(self, key: str) -> None: ...
+    def get(self, key: str, timeout: float | None = None) -> bytes:
+        raise AssertionError(key)
+
+
+@pytest.mark.parametrize(
+    ("me", "accused"),
+    [(0, 1), (1, 0), (2, 3), (3, 2), (4, None)],
+)
+def test_two_ranks_that_found_no_way_to_each_other_accuse_each_other(
+    me: int, accused: int | None
+) -> None:
+    place = Place(me, 5, 0, 1, 0, 1)
+    member = Member(7, 0, b"", place, meets=False, connect=_NoStore)
+    member.has_not_met(
+        "rank 1 could not connect to rank 0 in time: cannot connect to 10.0.0.3:39769\n"
+        "rank 3 (10.0.0.4:1, 10.0.0.5:1) did not connect to rank 2, which listens at :::7, in time"
+    )
+    assert member.failure.broken and member.failure.lost == accused
