@@ -317,11 +317,12 @@ class ObjectState(State):
         self._take_over()
 
     def _receive(self, root: int) -> None:
-        """All ranks call this. `root` sends what it has."""
-        values = self._values()
-        received = self._bcast_object(values) if root == 0 else self._bcast_object(values, root)
+        """All ranks call this. `root` sends what it has, and whether the program calls `step()`."""
+        own = self._values(), self._marks.steps
+        values, steps = self._bcast_object(own) if root == 0 else self._bcast_object(own, root)
         if self._rank() != root:
-            self._set(received)
+            self._set(values)
+            self._marks.steps = self._marks.steps or steps
         for handler in self._handlers.values():
             handler.sync(root) if root else handler.sync()
         self._take_over()

@@ -107,7 +107,7 @@ def step(state: Any, indices: Any) -> None:
     line = json.dumps([hvd.elastic.generation(), state.position, *place])
     os.write(log, (line + "\n").encode())
     events.at("begin")
-    time.sleep(STEP_SECONDS)
+    time.sleep(STEP_SECONDS)  # span: what a step computes
     mine = np.zeros(LENGTH + 1, np.int64)
     np.add.at(mine, indices, 1)
     mine[-1] = events.over()

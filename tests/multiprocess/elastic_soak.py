@@ -128,7 +128,7 @@ class Soak:
         self._next(lambda g: g.size == FIRST, "the first generation")
         self._look_at_the_launcher()
         while time.monotonic() < deadline:
-            time.sleep(self._chance.uniform(*pause))
+            time.sleep(self._chance.uniform(*pause))  # span: faults are apart
             generation = self._next(lambda g: True, "a generation")
             kinds = [self._slots_change, self._crash]
             if generation.size > 1:
@@ -189,7 +189,7 @@ class Soak:
         looks = []
         for _ in range(LOOKS):
             looks.append([len(list((process / what).iterdir())) for what in ("fd", "task")])
-            time.sleep(0.01)
+            time.sleep(0.01)  # poll
         self._launcher.append(min(looks))
 
     def _said(self) -> str:

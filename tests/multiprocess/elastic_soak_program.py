@@ -55,7 +55,7 @@ def step(indices: Any) -> bool:
     mine = np.zeros(LENGTH + 1, np.int64)
     np.add.at(mine, indices, 1)
     mine[-1] = os.path.exists("enough")
-    time.sleep(STEP_SECONDS)
+    time.sleep(STEP_SECONDS)  # span: what a step computes
     of_all = hvd.allreduce(mine, op=hvd.Sum, name="counts")
     state.weights = state.weights + hvd.allreduce(np.ones(100_000), name="gradient")
     state.counts = state.counts + of_all[:-1]

@@ -70,7 +70,7 @@ def wait_for_size(size: int) -> None:
         Path("hosts.new").write_text(f"localhost:{size}\n")
         os.replace("hosts.new", "hosts")
     while hvd.size() != size:
-        time.sleep(0.001)
+        time.sleep(0.001)  # poll
         check_host_updates()
 
 

@@ -198,7 +198,7 @@ def members(rank):
 
 
 @pytest.mark.costly
-@pytest.mark.parametrize("most", [6, pytest.param(100, marks=pytest.mark.full)])
+@pytest.mark.parametrize("most", [6, pytest.param(50, marks=pytest.mark.full)])
 @pytest.mark.watchdog(180)
 def test_forks_through_resets_do_no_harm(job: Job, most: int) -> None:  # race 17
     done_when = f"hvd.size() == 3 and hvd.elastic.generation() >= {most}"

@@ -100,6 +100,14 @@ def test_what_the_roll_says(steps: bool) -> None:
     assert state.epoch == 1 and state._marks.standing() == Standing(1, steps, 1)
 
 
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_newcomer_learns_whether_the_program_steps(steps: bool) -> None:
+    """Otherwise its state counts as torn, and an interrupt before its first step as a boundary."""
+    state = elastic.ObjectState(lambda *_: ({"epoch": 7}, steps), lambda: 1, epoch=0)
+    state._settle(Part.RECEIVE, 0, 5)
+    assert state.epoch == 7 and state._marks.standing() == Standing(5, steps, 5)
+
+
 def test_a_cursor_moves_with_boundaries_and_goes_back_with_the_state() -> None:
     cursor = elastic.Cursor(100, batch_size=10, shuffle=False, rank=lambda: 0, size=lambda: 1)
     state = _state(cursor=cursor)

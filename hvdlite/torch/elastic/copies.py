@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from operator import is_
 from typing import Any
 
 import torch
@@ -15,10 +16,20 @@ class Copy:
 
     def __init__(self) -> None:
         self.kept: Any = None  # belongs to this object, and is not to be changed
+        self._tensors: list[torch.Tensor] = []  # of which take_all() has made it
 
     def take(self, value: Any) -> None:
         with torch.no_grad():
             self.kept = mapped(value, _copied, self.kept)
+
+    def take_all(self, tensors: list[torch.Tensor]) -> None:
+        """Takes microseconds if these are the same objects as before."""
+        before, self._tensors = self._tensors, tensors
+        if not before or len(before) != len(tensors) or not all(map(is_, before, tensors)):
+            return self.take(tensors)
+        with torch.no_grad():
+            torch._foreach_copy_(self.kept, tensors)
+        return None
 
     def fresh(self) -> Any:
         """A copy of the copy, for an object that keeps the tensors that it loads."""

@@ -11,7 +11,6 @@ from hvdlite.elastic.description import SAMPLE, checksum
 from hvdlite.elastic.handlers import StateDictHandler, StateHandler
 from hvdlite.torch import functions
 from hvdlite.torch.adasum import DistributedAdasum
-from hvdlite.torch.elastic.buffers import BufferCopies
 from hvdlite.torch.elastic.copies import Copy
 from hvdlite.torch.optimizer_state import broadcast_optimizer_state
 
@@ -22,11 +21,15 @@ class ModelStateHandler(StateHandler):
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model)
         self._copy = Copy()
-        self._buffers = BufferCopies(model)
+        self._buffers = Copy()
+        self._owners: list[dict[str, torch.Tensor | None]] = []
 
     def save(self) -> None:
         self._copy.take(self.value.state_dict())
-        self._buffers.find()
+        # Looking for the modules that have buffers takes as long as copying the buffers.
+        self._owners = [module._buffers for module in self.value.modules() if module._buffers]
+        if self._buffers.kept is not None:
+            self.keep()
 
     def restore(self) -> None:
         self.value.load_state_dict(self._copy.kept)
@@ -46,14 +49,15 @@ class ModelStateHandler(StateHandler):
         )
 
     def keep(self) -> None:
-        self._buffers.take()
+        self._buffers.take_all(self._present())
 
     def put_back(self) -> None:
-        self._buffers.put_back()
+        with torch.no_grad():
+            for buffer, kept in zip(self._present(), self._buffers.kept or (), strict=False):
+                buffer.copy_(kept)
 
-    def set_value(self, value: torch.nn.Module) -> None:
-        self._buffers = BufferCopies(value)
-        super().set_value(value)
+    def _present(self) -> list[torch.Tensor]:
+        return [b for owner in self._owners for b in owner.values() if b is not None]
 
 
 class OptimizerStateHandler(StateHandler):
