@@ -1,7 +1,7 @@
 """The processes of an elastic job on all hosts: those of this one, and those behind agents.
 
 An agent is called when the first member of its host is to be started. It is told to end when no
-member is left there, and discovery names the host no longer or the agent was sent SIGTERM.
+member is left there, and discovery names the host no longer or the host was asked to leave.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Agents:
         self._slots: dict[str, int] = {}  # of the hosts that discovery names
         self._agents: dict[str, ssh.Remote] = {}
         self._ending: set[str] = set()  # agents that were told to end
-        self._noticed: set[str] = set()  # agents that were sent SIGTERM
+        self._noticed: set[str] = set()  # hosts that were asked to leave
         # By host, members that are to be started when its agent is there.
         self._waiting: dict[str, dict[int, Mapping[str, str]]] = {}
         loop.add("localhost", here)
@@ -98,8 +98,9 @@ class Agents:
         self._slots = {host.name: host.slots for host in hosts}
 
     def noticed(self, host: str) -> None:
-        """The host's agent was sent SIGTERM."""
-        self._noticed.add(host)
+        """The host was asked to leave."""
+        if host in self._agents:
+            self._noticed.add(host)
 
     def release(self, busy: Collection[str]) -> None:
         """Tells agents to end that are of no more use. `busy`: the members' hosts."""

@@ -106,7 +106,6 @@ class Driver(Watch):
             self.resisting += event.resisting
             self._close(event.rank)
         elif isinstance(event, Leaving):
-            self._agents.noticed(host)
             self._handle([events.HostLeaves(host, "its agent was sent SIGTERM")])
         elif isinstance(event, Lost):
             self._lost[host] = event.reason
@@ -214,6 +213,9 @@ class Driver(Watch):
     def _handle(self, batch: Sequence[events.Event]) -> None:
         """What an action itself leads to is an event after those of this batch."""
         self._waiting += batch
+        for event in batch:
+            if isinstance(event, events.HostLeaves):
+                self._agents.noticed(event.host)
         if self._busy or self._verdict.interrupted or self._verdict.end is not None:
             return
         self._busy = True
