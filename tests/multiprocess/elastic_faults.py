@@ -20,7 +20,7 @@ import sys
 from hvdlite.launch import cli
 from hvdlite.launch.elastic import announcing, membership, scout
 announcing.TOGETHER_SECONDS = 0.05
-scout.PERIOD_SECONDS = 0.05
+scout.DISCOVER_HOSTS_FREQUENCY_SECS = 0.05
 {more}
 sys.exit(cli.main())
 """

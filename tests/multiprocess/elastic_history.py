@@ -25,7 +25,7 @@ import sys
 from hvdlite.launch import cli
 from hvdlite.launch.elastic import announcing, scout
 announcing.TOGETHER_SECONDS = 0.05
-scout.PERIOD_SECONDS = 0.05
+scout.DISCOVER_HOSTS_FREQUENCY_SECS = 0.05
 sys.exit(cli.main())
 """
 

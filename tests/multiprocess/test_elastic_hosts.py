@@ -165,7 +165,7 @@ def test_a_host_that_flaps_changes_nothing(hosts: HostsJob) -> None:  # 17, race
     hosts.job.launcher = [
         hosts.job.script(
             "import sys\nfrom hvdlite.launch import cli\nfrom hvdlite.launch.elastic import scout\n"
-            "scout.PERIOD_SECONDS = 0.01\nsys.exit(cli.main())\n",
+            "scout.DISCOVER_HOSTS_FREQUENCY_SECS = 0.01\nsys.exit(cli.main())\n",
             "launcher.py",
         )
     ]

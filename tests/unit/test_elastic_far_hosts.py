@@ -84,7 +84,7 @@ def _next(source: scout.Hostfile) -> Answer:
 def test_a_hostfile_is_read_when_it_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scout, "PERIOD_SECONDS", 0.01)
+    monkeypatch.setattr(scout, "DISCOVER_HOSTS_FREQUENCY_SECS", 0.01)
 
     def write(text: str) -> None:
         (tmp_path / "new").write_text(text)
