@@ -102,7 +102,10 @@ def train():
         kept = kept[-3:]
         if own.random() < 0.05: os.waitpid(os.fork() or os._exit(0), 0)
 train(); train()
-assert hvd.metrics()["carried_by"].get("shm in place", {}).get("allreduce", 0) > 0
+in_place = hvd.metrics()["carried_by"].get("shm in place", {}).get("allreduce", 0)
+# Between hosts, gradients travel by other ways, but lie in the pool all the same.
+assert in_place > 0 or hvd.cross_size() > 1
+assert any(g is not None and pool.contains(g.data_ptr()) for g in inside.grads())
 if FATE == "ends":
     for _ in range(ROUNDS): train()
     tell(steps=steps, error=None)
@@ -163,7 +166,7 @@ def one_job(seed: int) -> tuple[str, int]:
         ranks.start(_MODELS + _TRAINING, **environment)
         others = [rank for rank in range(size) if rank != 1]
         if fate != "ends":
-            ranks.wait_for_flags(*(f"failed.{rank}" for rank in others), seconds=300)
+            ranks.wait_for_flags(*(f"failed.{rank}" for rank in others), seconds=100)
             if fate == "stopped":
                 ranks.kill(1, signal.SIGCONT)
             ranks.processes[1].wait(1500)
