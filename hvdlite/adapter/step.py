@@ -12,6 +12,8 @@ from hvdlite.adapter.compression import Compressor, Settled
 from hvdlite.adapter.grouping import VARIABLES, Groups, Members
 from hvdlite.base.ops import Adasum, Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
+from hvdlite.exceptions import NotInitializedError
+from hvdlite.job import basics
 
 NO_COMPRESSION = Settled(Compressor())
 
@@ -41,10 +43,16 @@ class Options:
             "backward_passes_per_step": self.passes,
         }  # fmt: skip
 
+    def takes_part(self) -> bool:
+        """Whether this rank is in the process set. Raises an error that says what is missing."""
+        if not basics.is_initialized():  # the process would train alone, and say nothing
+            raise NotInitializedError()
+        set_id_of(self.process_set)
+        return bool(self.process_set.included())
+
     def reduces(self) -> bool:
         """Whether this rank has others to reduce with. An elastic job may get them later."""
-        set_id_of(self.process_set)  # or an error that says what is missing
-        if not self.process_set.included():
+        if not self.takes_part():
             return False
         return (self.process_set.size() or 1) > 1 or elastic.enabled()
 

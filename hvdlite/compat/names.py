@@ -16,8 +16,11 @@ _ADAPTERS = ("torch", "tensorflow", "keras")
 
 _RENAMED = {
     "horovod.common.basics": "hvdlite.job.horovod_basics",
+    "horovod.common.elastic": "hvdlite.elastic.horovod_names",
     "horovod.common.exceptions": "hvdlite.exceptions",
     "horovod.common.process_sets": "hvdlite.process_sets",
+    "horovod.runner.elastic.driver": "hvdlite.launch.elastic.scout",
+    "horovod.runner.elastic.worker": "hvdlite.elastic.horovod_names",
     "horovod.tensorflow.gradient_aggregation": "hvdlite.tensorflow.aggregation",
     "horovod.tensorflow.gradient_aggregation_eager": "hvdlite.tensorflow.aggregation_eager",
 }
@@ -42,10 +45,10 @@ _INSTEAD = {
     "horovod.jax": "Horovod never had one, and hvdlite's is `import hvdlite.jax as hvd`",
     "horovod.runner.http": "the ranks of hvdliterun meet by themselves; hvd.init(rank=, size=, "
     "rendezvous=, secret=) is for processes that you start",
-    "horovod.runner.elastic": _CHECKPOINTS,
+    "horovod.runner.elastic": "hvdliterun has a driver of its own; --host-discovery-script names "
+    "the hosts, and hvd.elastic is what ranks use",
     "horovod.runner.driver": _START,
     "horovod._keras": "import horovod.keras or horovod.tensorflow.keras",
-    "horovod.common.elastic": _CHECKPOINTS,
 }
 
 

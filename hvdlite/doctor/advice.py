@@ -66,6 +66,9 @@ HOROVOD = {
         "horovod.common": "basics elastic exceptions process_sets util",
         "horovod.common.basics": "HorovodBasics",
         "horovod.common.elastic": "State ObjectState run_fn notification_manager",
+        "horovod.runner.elastic": "driver worker",
+        "horovod.runner.elastic.driver": "DISCOVER_HOSTS_FREQUENCY_SECS",
+        "horovod.runner.elastic.worker": "HostUpdateResult WorkerNotificationManager",
         "horovod.common.exceptions": "HorovodInternalError HostsUpdatedInterrupt "
         "HorovodVersionMismatchError",
         "horovod.common.process_sets": _SETS,
@@ -125,7 +128,8 @@ _PLANNED = (
 
 #: other variables that hvdlite reads
 ALSO_WORK = {
-    "TF_USE_LEGACY_KERAS": "tf.keras is tf_keras then (pip install tf_keras), for hvdlite as well"
+    "HOROVOD_ELASTIC_TIMEOUT": "is the default of hvdliterun --elastic-timeout",
+    "TF_USE_LEGACY_KERAS": "tf.keras is tf_keras then (pip install tf_keras), for hvdlite as well",
 }
 
 #: variables that launchers set and programs need not
@@ -157,7 +161,6 @@ NO_EFFECT = (
         "HVDLITE_HEARTBEAT_SECONDS in docs/reference/knobs.md",
         "HOROVOD_ENABLE_XLA_OPS": "collectives in compiled functions need no setting",
         "HOROVOD_ELASTIC": "hvdliterun --min-np makes a job elastic and sets it",
-        "HOROVOD_ELASTIC_TIMEOUT": "hvdliterun --elastic-timeout says it",
         "HOROVOD_SPARK_START_TIMEOUT": "it is for horovod.spark",
     }
     | {

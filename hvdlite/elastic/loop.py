@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hvdlite.elastic import news
+from hvdlite.elastic.notifications import notification_manager
 from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
-from hvdlite.job import basics, membership
+from hvdlite.job import basics, membership, torch_environment
 from hvdlite.job.membership import Member, PutOut, Standing
+from hvdlite.rendezvous.roll import News
 
 _log = logging.getLogger("hvdlite")
 _OWN = ("save", "restore", "sync")
@@ -25,44 +27,75 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
     When a rank is lost, or ranks come or go, the function is left by an exception. The others
     go on: they agree about the state and call the function again.
     """
+    return run_fn(func, None)
+
+
+def run_fn(func: Callable[..., Result], reset: Callable[[], None] | None) -> Callable[..., Result]:
+    """`run` for a program that leaves a job and joins the next one itself.
+
+    Its `reset` calls shutdown() and init(), and is called in jobs that are not elastic, too.
+    """
 
     @functools.wraps(func)
     def in_generations(state: Any, *args: Any, **kwargs: Any) -> Result:
         call = functools.partial(func, state, *args, **kwargs)
         member = membership.member()
-        if member is None:
-            return _one_generation(state, call)
-        loop = _Loop(member, state, call)
+        notification_manager.init()
+        notification_manager.register_listener(state)
         try:
-            result: Result = loop.run()
+            if member is None:
+                return _one_generation(state, call, reset)
+            result: Result = _Loop(member, state, call, reset or _reset).run()
+            return result
         except PutOut as out:
             _log.warning("%s", out.why)
             raise
-        return result
+        finally:
+            notification_manager.remove_listener(state)
 
     return in_generations
 
 
-def _one_generation(state: Any, call: Callable[[], Result]) -> Result:
+def _reset() -> None:
+    basics.shutdown()
+    basics.init()
+
+
+def _one_generation(
+    state: Any, call: Callable[[], Result], reset: Callable[[], None] | None
+) -> Result:
     """Of a job that is not elastic: its ranks stay, and one that fails ends it."""
     if basics.is_initialized() and basics.size() > 1 and basics.rank() == 0:
         _log.warning(
             "this job is not elastic, and ends with its first rank that fails: start it with "
             "`hvdliterun --min-np N` or `--host-discovery-script FILE`."
         )
+    synchronises = True
     while True:
-        state.sync()
         try:
+            if synchronises:
+                state.sync()
             return call()
-        except HostsUpdatedInterrupt:  # of the program's own
-            state.on_reset()
+        except HorovodInternalError as error:
+            if reset is None or not error.retryable:
+                raise
+            state.restore()
+            synchronises = True
+        except HostsUpdatedInterrupt as interrupt:  # of the program's own
+            synchronises = not interrupt.skip_sync
+        if reset is not None:
+            reset()
+        state.on_reset()
 
 
 class _Loop:
-    def __init__(self, member: Member, state: Any, call: Callable[[], Any]) -> None:
+    def __init__(
+        self, member: Member, state: Any, call: Callable[[], Any], reset: Callable[[], None]
+    ) -> None:
         self._member = member
         self._state = state
         self._call = call
+        self._reset = reset
         self._foreign = is_foreign(state)
 
     def run(self) -> Any:
@@ -71,7 +104,7 @@ class _Loop:
         told = member.place
         if basics.warms_up():
             self._next_generation()
-        news.start(member, self._hear)
+        news.start(member, _tell)
         try:
             return self._train((member.place.rank, member.place.size) != (told.rank, told.size))
         finally:
@@ -81,9 +114,8 @@ class _Loop:
         member, state = self._member, self._state
         while True:
             try:
-                if changed:
-                    state.on_reset()
-                self._settle()
+                torch_environment.renew(member)
+                self._settle(changed)
                 member.trains()
                 result = self._call()
             except HorovodInternalError as error:
@@ -117,8 +149,7 @@ class _Loop:
     def _next_generation(self) -> None:
         """Ends when this process is in it. Raises PutOut if it is in none any more."""
         self._member.standing = self._standing()
-        basics.shutdown()
-        basics.init()
+        self._reset()
 
     def _standing(self) -> Standing:
         """Of a foreign state only its copies are known: whatever the roll says, rank 0 sends."""
@@ -128,19 +159,21 @@ class _Loop:
         position = self._state._marks.position if isinstance(self._state, State) else 0
         return Standing(position, False, position)
 
-    def _settle(self) -> None:
+    def _settle(self, changed: bool) -> None:
         member, state = self._member, self._state
         assert member.roll is not None
         if not self._foreign:
-            state._settle(member.entry.part, member.source, member.roll.position)
+            state._settle(member.entry.part, member.source, member.roll.position, changed)
             return
+        if changed:
+            state.on_reset()
         state.sync()
         if isinstance(state, State):
             state._marks.position = member.roll.position
 
-    def _hear(self, heard: Any) -> None:
-        if hasattr(self._state, "_hear"):
-            self._state._hear(heard)
+
+def _tell(heard: News) -> None:
+    notification_manager.tell(removed=bool(heard.leaving), added=bool(heard.ready))
 
 
 def is_foreign(state: Any) -> bool:

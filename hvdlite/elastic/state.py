@@ -22,16 +22,11 @@ from hvdlite.elastic.handlers import (
     has_state_dict,
 )
 from hvdlite.elastic.marks import Marks, Pace
+from hvdlite.elastic.notifications import HostUpdateResult, Repeated
 from hvdlite.exceptions import HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
 from hvdlite.job.membership import Standing
-from hvdlite.rendezvous.roll import News, Part
-
-_REMOVED, _ADDED = 1, 2  # Horovod's HostUpdateResult
-
-
-class NewsMessage(tuple[int, int]):
-    """A message in `_host_messages` that repeats what the reader of news has noted already."""
+from hvdlite.rendezvous.roll import Part
 
 
 class State:
@@ -79,16 +74,20 @@ class State:
 
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt on all ranks if one of them has heard that ranks change."""
-        latest = news.latest()
-        told, removed, added = self._read_messages()
-        if latest is not None:
+        latest, answered = news.latest(), _answered()
+        told, result = self._read_messages()
+        removed = bool(result & HostUpdateResult.removed)
+        added = bool(result & HostUpdateResult.added)
+        if latest is not None and latest.number > answered:
             removed, added = removed or bool(latest.leaving), added or bool(latest.ready)
-        heard = latest.number if latest else 0
-        number, *agreed = _agreed([heard, told, removed, added])
-        if number > _answered() or agreed[0]:
+        heard, before = latest.number if latest else 0, self._last_updated_timestamp
+        number, any_told, *changes, self._last_updated_timestamp = _agreed(
+            [heard, told, removed, added, before]
+        )
+        if number > answered or any_told:
             if not self._marks.whole:
                 self._at_boundary()
-            raise HostsUpdatedInterrupt(skip_sync=agreed[1:] == [1, 0])
+            raise HostsUpdatedInterrupt(skip_sync=changes == [1, 0])
 
     def save(self) -> None:
         raise NotImplementedError
@@ -104,25 +103,18 @@ class State:
 
     # ---- for the loop
 
-    def _hear(self, heard: News) -> None:
-        """Called by the thread that reads news: existing programs look at the queue."""
-        result = (_REMOVED if heard.leaving else 0) | (_ADDED if heard.ready else 0)
-        self._host_messages.put(NewsMessage((int(time.time()), result)))
-
     def _at_boundary(self) -> None:
         self._marks.at_boundary()
 
-    def _read_messages(self) -> tuple[bool, bool, bool]:
+    def _read_messages(self) -> tuple[bool, int]:
+        """Returns whether the program has put news there, and what they say."""
         told, result = False, 0
         while not self._host_messages.empty():
-            message = self._host_messages.get()
-            if isinstance(message, NewsMessage):
-                continue
-            timestamp, update = message
-            if timestamp > self._last_updated_timestamp:
+            timestamp, update = self._host_messages.get()
+            if not isinstance(timestamp, Repeated) and timestamp > self._last_updated_timestamp:
                 self._last_updated_timestamp = timestamp
                 told, result = True, result | int(update)
-        return told, bool(result & _REMOVED), bool(result & _ADDED)
+        return told, result
 
 
 class ObjectState(State):
@@ -196,8 +188,12 @@ class ObjectState(State):
 
     # ---- for the loop, and for the states of frameworks
 
-    def _settle(self, part: Part, source: int | None, position: int) -> None:
-        """Does what the roll says: afterwards this rank has the job's state at `position`."""
+    def _settle(self, part: Part, source: int | None, position: int, changed: bool = False) -> None:
+        """Does what the roll says: afterwards this rank has the job's state at `position`.
+
+        `changed`: the ranks are others than before. What reset callbacks change, such as a
+        learning rate, stays: nothing is restored behind them.
+        """
         marks = self._marks
         if part is Part.RESTORE:
             self.restore()
@@ -205,6 +201,8 @@ class ObjectState(State):
             marks.tear()
         elif marks.steps:
             self._put_back_kept()
+        if changed:
+            self.on_reset()
         if source is not None:
             self._receive(source)
         marks.position = position

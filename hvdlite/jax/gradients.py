@@ -8,7 +8,6 @@ from typing import Any
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core.operations import Call
-from hvdlite.core.process_sets import set_id_of
 from hvdlite.jax.leaves import map_leaves
 from hvdlite.jax.ops import run
 
@@ -18,15 +17,15 @@ Array = Any
 def allreduce_gradients(gradients: Sequence[Array | None], options: Options) -> list[Array | None]:
     """The reduced gradients. Absent ones (None) stay absent, and on ranks outside the process set
     all stay as they are."""
-    process_set = options.process_set
-    set_id_of(process_set)  # or an error that says what is missing
-    if not process_set.included():
+    if not options.takes_part():
         return list(gradients)
     name = f"{options.scope}gradients"
 
     def send(arrays: list[Array]) -> list[Array]:
         factors = (options.prescale, options.postscale)
-        call = Call(ALLREDUCE, name, process_set, options.op, *factors, grouped=len(arrays) > 1)
+        call = Call(
+            ALLREDUCE, name, options.process_set, options.op, *factors, grouped=len(arrays) > 1
+        )
         return run(call, arrays, options.compression.given)
 
     return list(map_leaves(list(gradients), send))

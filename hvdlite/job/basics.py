@@ -100,9 +100,10 @@ def init(
             _say_where_hosts_differ(identity, values)
             if _incarnation == 1 and _core.uses_mpi():
                 warn_of_few_threads(arrived, values)
-            _start_pulse(
-                identity.started_as, place or identity.place, float(values["monitor_seconds"])
-            )
+            if not warms_up():  # a newcomer has no rank of its own yet
+                _start_pulse(
+                    identity.started_as, place or identity.place, float(values["monitor_seconds"])
+                )
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
     if not warms_up():  # alone, a process set has no members

@@ -131,7 +131,7 @@ def understand(
         script = arguments.script
         if script is None and found is not None:
             script = discovery_script(environ, read)
-        wish = elastic.understand(arguments, named, processes, mode, script)
+        wish = elastic.understand(arguments, named, processes, mode, script, environ)
     else:
         notes += [
             f"{flag} has no effect: the job is not elastic (--min-np)."
@@ -214,7 +214,7 @@ def _main(argv: Sequence[str] | None) -> int:
         if values["secret_file"]:
             secret.read(str(values["secret_file"]))
         environment = dict(request.environment)
-        if arguments.horovod_compat:
+        if arguments.horovod_compat or arguments.horovodrun:
             from hvdlite import compat
 
             environment |= compat.environment({**os.environ, **environment})

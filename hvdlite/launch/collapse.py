@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdlite.launch.output import Sink
@@ -66,6 +66,17 @@ class Gathering:
         """Returns the lines up to the newest of that rank."""
         return [self._pop() for _ in range(self._last.get(rank, -1) + 1 - self._first)]
 
+    def everything(self) -> list[Held]:
+        return [self._pop() for _ in range(len(self._held))]
+
+    def came(self, rank: int) -> None:
+        """Lines wait for this one, too."""
+        self._all.add(rank)
+
+    def expect(self, ranks: Iterable[int]) -> None:
+        """From now on, these are all."""
+        self._all = set(ranks)
+
     def left(self, rank: int) -> None:
         """This rank prints nothing more."""
         self._all.discard(rank)
@@ -86,13 +97,29 @@ class Gathering:
 
 
 class Collapse:
-    """One stream, stdout or stderr, of all ranks on its way to a Sink."""
+    """One stream, stdout or stderr, of all ranks on its way to a Sink.
+
+    In an elastic job its sources are members, whose ranks change.
+    """
 
     def __init__(self, name: str, ranks: Iterable[int], sink: Sink) -> None:
         self._name, self._sink = name, sink
         self._gathering = Gathering(ranks)
+        self._numbers: dict[int, int] = {}  # the ranks of sources that are members
         # ranks in the middle of a line that has been partly shown
         self._unfinished: set[int] = set()
+
+    def start(self, source: int, rank: int, awaited: bool) -> None:
+        """A member that is told this rank. `awaited`: lines wait for it."""
+        self._numbers[source] = rank
+        if awaited:
+            self._gathering.came(source)
+
+    def renumber(self, ranks: Mapping[int, int]) -> None:
+        """The ranks of all members from now on. What waits was printed under the old ones."""
+        self._show(self._gathering.everything())
+        self._gathering.expect(ranks)
+        self._numbers.update(ranks)
 
     def put(self, rank: int, lines: Sequence[bytes], now: float) -> None:
         for line in filter(None, lines):
@@ -125,7 +152,8 @@ class Collapse:
             self._sink.emit(self._prefix(held.ranks), [held.line])
 
     def _prefix(self, ranks: Iterable[int]) -> bytes:
-        return f"[{ranges(ranks)}]<{self._name}>:".encode()
+        numbers = {self._numbers.get(rank, rank) for rank in ranks}
+        return f"[{ranges(numbers)}]<{self._name}>:".encode()
 
 
 def ranges(numbers: Iterable[int]) -> str:

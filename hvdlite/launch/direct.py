@@ -48,7 +48,7 @@ def supervise(this: job.Job) -> None:
         own = {
             slot.rank: plan.rank_environment(slot, several_hosts=len(hosts) > 1) for slot in slots
         }
-        torch = _torch_meeting(shared, hosts[0], this.far) if options.torch_env else ("", 0)
+        torch = torch_meeting(shared, hosts[0], this.far) if options.torch_env else ("", 0)
         if options.torch_env:
             run = plan.torch_environment(slots, f"hvdlite-{port}")
             own = {rank: {**environment, **run[rank]} for rank, environment in own.items()}
@@ -118,7 +118,7 @@ def order(
     )
 
 
-def _torch_meeting(
+def torch_meeting(
     environment: Mapping[str, str], first: str, far: Sequence[str]
 ) -> tuple[str, int]:
     """Returns the host, empty for this machine, and the port where torch's rank 0 will listen. The

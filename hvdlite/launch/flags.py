@@ -116,6 +116,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="make `import horovod` find hvdlite in the ranks, so programs written for Horovod run "
         "unchanged",
     )
+    # What the command horovodrun adds: Horovod's defaults where hvdliterun's are others.
+    add("--horovodrun", action="store_true", help=argparse.SUPPRESS)
     add(
         "--bind",
         choices=binding.WISHES,

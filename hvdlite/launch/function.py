@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
-import pickle
-import signal
 import sys
-import sysconfig
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hvdlite.base import knobs
-from hvdlite.launch import blobs, cli, direct, job, machine, output, plan, task
+from hvdlite.launch import cli, delivery, direct, job, machine, output, plan
 from hvdlite.launch.console import Console
 from hvdlite.launch.flags import build_parser, read_text
 from hvdlite.launch.verdict import Verdict, is_consequence
-from hvdlite.launch.watch import JobObserver
-from hvdlite.rendezvous import StoreClient, StoreServer
+from hvdlite.rendezvous import StoreClient
+
+if TYPE_CHECKING:
+    from hvdlite.launch.elastic.wish import Wish
 
 __all__ = ["run"]
 
@@ -70,6 +69,10 @@ def run(
     have slots, else as this host has GPUs, else cores. `torch_env` and `collapse` are the flags of
     these names. The other parameters are those of `hvdliterun` (docs/guides/running-functions.md).
     `disable_cache` is accepted for Horovod's sake.
+
+    With `min_num_proc` or `host_discovery_script` the job is elastic: it goes on while ranks die,
+    leave and come (docs/guides/elastic.md). run() then returns the results of the first
+    `min_num_proc` ranks of the last generation.
     """
     num_proc = _renamed("np", np, "num_proc", num_proc)
     min_num_proc = _renamed("min_np", min_np, "min_num_proc", min_num_proc)
@@ -83,15 +86,6 @@ def run(
     if use_gloo and use_mpi:
         raise ValueError("use_gloo and use_mpi exclude one another.")
     _refuse(
-        "elastic training comes with a later version",
-        min_num_proc=min_num_proc,
-        max_num_proc=max_num_proc,
-        host_discovery_script=host_discovery_script,
-        slots=slots,
-        reset_limit=reset_limit,
-        cooldown_range=cooldown_range,
-    )
-    _refuse(
         "only hvdliterun starts ranks through mpirun", use_mpi=use_mpi or None, mpi_args=mpi_args
     )
     payload = _pickled(func, args, kwargs)
@@ -101,10 +95,13 @@ def run(
     flags.mode = "gloo"
     if num_proc == "auto" and hosts is None and hostfile is None:
         num_proc = machine.count("auto", machine.here(os.environ))[0]
+    if min_num_proc is not None and num_proc != "auto":
+        num_proc = max(int(num_proc), min_num_proc)
     flags.processes = num_proc
-    flags.hosts = (
-        hosts if hosts is not None or hostfile is not None else f"localhost:{max(1, int(num_proc))}"
-    )
+    flags.least, flags.most, flags.script = min_num_proc, max_num_proc, host_discovery_script
+    flags.slots_per_host, flags.reset_limit, flags.cooldown = slots, reset_limit, cooldown_range
+    named = any(each is not None for each in (hosts, hostfile, host_discovery_script))
+    flags.hosts = hosts if named else f"localhost:{max(1, int(num_proc), max_num_proc or 0)}"
     flags.torch_env, flags.collapse = torch_env, collapse
     flags.hostfile = hostfile
     flags.ssh_port, flags.ssh_identity_file = ssh_port, ssh_identity_file
@@ -112,6 +109,9 @@ def run(
     flags.knob_start_timeout_seconds = None if start_timeout is None else str(start_timeout)
     flags.knob_network_interfaces = network_interfaces
     request = cli.understand(flags, os.environ, read_text)
+    for note in request.notes:
+        if note.startswith("--"):
+            warnings.warn(f"hvdlite.run(): {note}", stacklevel=2)
     values = knobs.resolve({**os.environ, **request.environment})
     return _call(payload, request, cli.options(flags, values))
 
@@ -168,132 +168,102 @@ def _pickled(
         ) from error
 
 
-def _program() -> bytes:
-    """Returns how this interpreter finds modules, if another one of the same kind would not by
-    itself."""
-    usual = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    path = [os.path.abspath(entry) for entry in sys.path]
-    own = [
-        entry
-        for entry in path
-        if not entry.endswith(".zip") and not any(_below(entry, top) for top in usual)
-    ]
-    return json.dumps({"python": sys.version_info[:2], "path": own}).encode()
-
-
-def _below(path: str, top: str) -> bool:
-    return path == top or path.startswith(top + os.sep)
-
-
 def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[Any]:
+    if request.elastic is not None:
+        return _call_elastic(payload, request, request.elastic, options)
     slots = plan.assign(request.hosts, request.processes)
     verdict = Verdict({slot.rank: slot.host for slot in slots})
-    delivery = _Delivery(payload, slots, verdict, request.command)
+    results = _Results(payload, slots, verdict, request.command)
     far = job.elsewhere(slot.host for slot in slots)
+    with _console(options) as console:
+        this = job.Job(
+            slots, request.command, request.environment, options, far, console, verdict, results
+        )
+        direct.supervise(this)
+    return results.results
+
+
+def _call_elastic(
+    payload: bytes, request: cli.Request, wish: Wish, options: job.Options
+) -> list[Any]:
+    from hvdlite.launch.elastic import run as elastic
+    from hvdlite.launch.elastic.function import ElasticDelivery
+    from hvdlite.launch.elastic.surroundings import ElasticVerdict
+
+    verdict = ElasticVerdict({})
+    results = ElasticDelivery(payload, verdict, wish.policy.least, request.command)
+    far = job.elsewhere(host.name for host in wish.hosts)
+    with _console(options) as console:
+        this = job.Job(
+            [], request.command, request.environment, options, far, console, verdict, results
+        )
+        elastic.supervise(this, wish, verdict)
+    return results.results
+
+
+@contextlib.contextmanager
+def _console(options: job.Options) -> Iterator[Console]:
     console = Console(
         output.TextWriter(sys.stdout), output.TextWriter(sys.stderr), options.timestamps
     )
-    this = job.Job(
-        slots, request.command, request.environment, options, far, console, verdict, delivery
-    )
     try:
-        direct.supervise(this)
+        yield console
     finally:
         try:
             console.flush()
         finally:
             console.close()
-    return delivery.results
 
 
-class _Delivery(JobObserver):
-    """Takes the function to the ranks and collects their results."""
+class _Results(delivery.Delivery):
+    """Those of all ranks, in their order."""
 
     def __init__(
-        self, payload: bytes, slots: Sequence[plan.Slot], verdict: Verdict, command: Sequence[str]
+        self,
+        payload: bytes,
+        slots: Sequence[plan.Slot],
+        verdict: Verdict,
+        command: Sequence[str],
     ) -> None:
-        self.results: list[Any] = []
-        self._payload, self._slots, self._verdict, self._command = payload, slots, verdict, command
-        self._where: tuple[tuple[str, int], bytes] | None = None
+        super().__init__(payload)
+        self._slots, self._verdict, self._command = slots, verdict, command
 
-    def begin(self, store: StoreServer, secret: bytes) -> None:
-        self._where = ("localhost", store.address[1]), secret
-        with StoreClient(*self._where) as client:
-            client.set(task.PROGRAM, _program())
-            blobs.send(client, task.FUNCTION, self._payload)
-
-    def end(self) -> None:
-        assert self._where is not None
-        with StoreClient(*self._where) as client:
-            _raise_failure(client, self._verdict, self._command)
-            self.results = [_result(client, slot) for slot in self._slots]
+    def collect(self, client: StoreClient) -> list[Any]:
+        _raise_failure(client, self._verdict, self._command)
+        return [_result(client, slot) for slot in self._slots]
 
 
 def _result(client: StoreClient, slot: plan.Slot) -> Any:
     try:
-        data = blobs.receive(client, task.result_key(slot.rank), 0)
+        return delivery.result(client, slot.rank, f"rank {slot.rank} on {slot.host}")
     except TimeoutError:
         raise RuntimeError(
             f"rank {slot.rank} on {slot.host} ended without a result: the function has ended the "
             "process itself, with sys.exit() or os._exit()"
         ) from None
-    client.delete(task.result_key(slot.rank))
-    try:
-        return pickle.loads(data)
-    except Exception as error:
-        raise RuntimeError(
-            f"the result of rank {slot.rank} on {slot.host} cannot be unpickled here: "
-            f"{type(error).__name__}: {error}"
-        ) from error
 
 
 def _raise_failure(client: StoreClient, verdict: Verdict, command: Sequence[str]) -> None:
     """Raises the failure, if a rank has failed."""
-    if verdict.interrupted:
-        # It was held back until the ranks had ended. Now it takes its effect in this program.
-        signal.raise_signal(verdict.interrupted)
-        if verdict.interrupted == signal.SIGINT:
-            raise KeyboardInterrupt
+    delivery.interrupted_by(verdict.interrupted)
     if verdict.status() == 0:
         return
     sentence = verdict.sentence(command).replace("hvdliterun: ", "")
     rank = verdict.culprit()
     if rank is None:
         raise RuntimeError(sentence)
-    told = _told(client, rank)
-    if told is not None and is_consequence(told[0].encode()):
+    report = delivery.told(client, rank)
+    if report is not None and is_consequence(report.last_line.encode()):
         # The cause is reported before the others learn of it, but its process may take longer to
         # end.
-        others = ((other, _told(client, other)) for other in verdict.hosts)
+        others = ((other, delivery.told(client, other)) for other in verdict.hosts)
         causes = [
             (other, it)
             for other, it in others
-            if it is not None and not is_consequence(it[0].encode())
+            if it is not None and not is_consequence(it.last_line.encode())
         ]
-        rank, told = causes[0] if causes else (rank, told)
-    if told is None:
+        rank, report = causes[0] if causes else (rank, report)
+    if report is None:
         raise RuntimeError(sentence)  # it died without a report
-    last_line, trace, itself = told
-    raise RuntimeError(
-        f"rank {rank} on {verdict.hosts[rank]} raised {last_line}\n\nOn rank {rank}:\n{trace}"
-    ) from _exception(itself)
-
-
-def _told(client: StoreClient, rank: int) -> tuple[str, str, bytes | None] | None:
-    """Returns the report of a rank that has raised an exception."""
-    try:
-        told: tuple[str, str, bytes | None] = pickle.loads(
-            blobs.receive(client, task.failure_key(rank), 0)
-        )
-    except TimeoutError:
-        return None
-    return told
-
-
-def _exception(data: bytes | None) -> BaseException | None:
-    """Returns a rank's exception, if this process can unpickle it."""
-    try:
-        error = pickle.loads(data) if data is not None else None
-    except Exception:
-        return None
-    return error if isinstance(error, BaseException) else None
+    what = f"rank {rank} on {verdict.hosts[rank]} raised {report.last_line}"
+    delivery.fail(what, f"rank {rank}", report)

@@ -257,6 +257,7 @@ class Stream:
     sink: Sink
     copy: int | None = None  # the file's descriptor
     together: Together | None = None
+    source: int | None = None  # what `together` knows it by, if not by its rank
     last_words: LastWords = field(default_factory=LastWords)
     _lines: Lines = field(default_factory=Lines)
     _bars: Bars = field(default_factory=Bars)
@@ -265,6 +266,10 @@ class Stream:
     @property
     def prefix(self) -> bytes:
         return f"[{self.rank}]<{self.name}>:".encode()
+
+    @property
+    def _known_as(self) -> int:
+        return self.rank if self.source is None else self.source
 
     def feed(self, data: bytes, now: float) -> None:
         self._fed = now
@@ -295,7 +300,7 @@ class Stream:
         self._emit([self._lines.flush()])
         self._pass_on(self._bars.rest(), self._fed)
         if self.together is not None:
-            self.together.end(self.rank)
+            self.together.end(self._known_as)
         if self.copy is not None:
             os.close(self.copy)
             self.copy = None
@@ -310,7 +315,7 @@ class Stream:
 
     def _pass_on(self, lines: list[bytes], now: float) -> None:
         if self.together is not None:
-            self.together.put(self.rank, lines, now)
+            self.together.put(self._known_as, lines, now)
         else:
             self.sink.emit(self.prefix, lines)
 

@@ -74,7 +74,10 @@ _STAYS = re.compile(
     r"|DBUS_SESSION_BUS_ADDRESS|DISPLAY|XAUTHORITY|TMUX.*|STY|TTY|_"
 )
 # A job that is started from within another one must not see the outer one's identity.
-_OUTER = ("HVDLITE_SECRET", "HVDLITE_SECRET_FD", "HVDLITE_RENDEZVOUS")
+_OUTER = {
+    "HVDLITE_SECRET", "HVDLITE_SECRET_FD", "HVDLITE_RENDEZVOUS", "HVDLITE_ELASTIC",
+    "HVDLITE_MEMBER", "HVDLITE_MEMBER_TOKEN", "HVDLITE_MEMBER_MEETS", "HVDLITE_SLOT",
+}  # fmt: skip
 
 
 def job_environment(environ: Mapping[str, str], knobs: Mapping[str, str]) -> dict[str, str]:
@@ -112,21 +115,33 @@ def torch_environment(slots: Sequence[Slot], run: str) -> dict[int, dict[str, st
     hosts = list(dict.fromkeys(slot.host for slot in slots))
     return {
         slot.rank: {
-            "RANK": str(slot.rank),
-            "WORLD_SIZE": str(slot.size),
-            "LOCAL_RANK": str(slot.local_rank),
-            "LOCAL_WORLD_SIZE": str(slot.local_size),
-            "GROUP_RANK": str(hosts.index(slot.host)),
-            "GROUP_WORLD_SIZE": str(len(hosts)),
+            **torch_place(
+                slot.rank, slot.size, slot.local_rank, slot.local_size, hosts.index(slot.host),
+                len(hosts),
+            ),
             "ROLE_NAME": "default",
-            "ROLE_RANK": str(slot.rank),
-            "ROLE_WORLD_SIZE": str(slot.size),
             "TORCHELASTIC_RUN_ID": run,
             "TORCHELASTIC_RESTART_COUNT": "0",
             "TORCHELASTIC_MAX_RESTARTS": "0",
             "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 serves the store
         }
         for slot in slots
+    }  # fmt: skip
+
+
+def torch_place(
+    rank: int, size: int, local_rank: int, local_size: int, host: int, hosts: int
+) -> dict[str, str]:
+    """Returns the variables of torchrun that are a rank's numbers."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(local_size),
+        "GROUP_RANK": str(host),
+        "GROUP_WORLD_SIZE": str(hosts),
+        "ROLE_RANK": str(rank),
+        "ROLE_WORLD_SIZE": str(size),
     }
 
 
@@ -141,22 +156,26 @@ def torch_host(first: str) -> str:
 
 
 def rank_environment(slot: Slot, several_hosts: bool) -> dict[str, str]:
-    """Returns what only this rank gets. Programs read Horovod's names, so it sets those as well."""
-    numbers = {
-        "RANK": slot.rank,
-        "SIZE": slot.size,
-        "LOCAL_RANK": slot.local_rank,
-        "LOCAL_SIZE": slot.local_size,
-        "CROSS_RANK": slot.cross_rank,
-        "CROSS_SIZE": slot.cross_size,
-    }
-    own = {
-        f"{prefix}_{name}": str(n)
-        for prefix in ("HVDLITE", "HOROVOD")
-        for name, n in numbers.items()
-    }
+    """Returns what only this rank gets."""
+    own = numbers(
+        rank=slot.rank,
+        size=slot.size,
+        local_rank=slot.local_rank,
+        local_size=slot.local_size,
+        cross_rank=slot.cross_rank,
+        cross_size=slot.cross_size,
+    )
     own["HOROVOD_HOSTNAME"] = slot.host
     if several_hosts:
         # `localhost:2,127.0.0.1:2` acts as two hosts, and its ranks have to believe it, too.
         own["HVDLITE_HOST_ID"] = slot.host
     return own
+
+
+def numbers(**by_name: int) -> dict[str, str]:
+    """A rank's numbers. Programs read Horovod's names, so it sets those as well."""
+    return {
+        f"{prefix}_{name.upper()}": str(number)
+        for prefix in ("HVDLITE", "HOROVOD")
+        for name, number in by_name.items()
+    }

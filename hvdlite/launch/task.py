@@ -24,15 +24,20 @@ FUNCTION = "run/function"  # the pickle of (function, args, kwargs)
 _FETCH_SECONDS = 60.0
 
 
-def result_key(rank: int) -> str:
-    """Returns the key for the pickle of a rank's result."""
-    return f"run/result/{rank}"
+def result_key(number: int) -> str:
+    """Returns the key for the pickle of the result of a rank, or of a member."""
+    return f"run/result/{number}"
 
 
-def failure_key(rank: int) -> str:
-    """Returns the key for the report of a rank that has raised: the pickle of (its last line, the
-    traceback, the pickled exception or None)."""
-    return f"run/failure/{rank}"
+def failure_key(number: int) -> str:
+    """Returns the key for the report of a rank or member that has raised: the pickle of (its last
+    line, the traceback, the pickled exception or None)."""
+    return f"run/failure/{number}"
+
+
+def _number(me: environment.Identity) -> int:
+    """The ranks of an elastic job change; the number of its member does not."""
+    return int(os.environ.get("HVDLITE_MEMBER") or me.rank)
 
 
 def _load(client: StoreClient) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -83,7 +88,7 @@ def _tell(me: environment.Identity, error: BaseException) -> None:
     assert me.rendezvous is not None and me.secret is not None
     try:
         with StoreClient(me.rendezvous, me.secret) as client:
-            blobs.send(client, failure_key(me.rank), pickle.dumps((last_line, text, itself)))
+            blobs.send(client, failure_key(_number(me)), pickle.dumps((last_line, text, itself)))
     finally:
         sys.excepthook(type(error), error, error.__traceback__)
 
@@ -102,7 +107,7 @@ def main() -> int:
             function, args, kwargs = _load(client)
         result = _pickled(function(*args, **kwargs))
         with StoreClient(me.rendezvous, me.secret) as client:
-            blobs.send(client, result_key(me.rank), result)
+            blobs.send(client, result_key(_number(me)), result)
     except SystemExit:
         raise
     except BaseException as error:

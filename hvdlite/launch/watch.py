@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -38,12 +39,23 @@ _FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
 _GLANCE_SECONDS = 0.5
 
 
+@dataclass(frozen=True)
+class Situation:
+    """Of an elastic job: the ranks of the moment with their hosts, and a line about the job."""
+
+    hosts: Mapping[int, str]
+    line: str
+
+
 class JobObserver:
     """Accompanies a job: `hvdlite.run` with the function and its results, or the monitor. This
     class does nothing itself. The thread that supervises the job calls it."""
 
     def begin(self, store: StoreServer, secret: bytes) -> None:
         """The store exists, and the ranks do not yet."""
+
+    def ask(self, situation: Callable[[], Situation]) -> None:
+        """Of an elastic job: says who the ranks are at present."""
 
     def tick(self) -> float | None:
         """Called often while the ranks run. Returns the maximum seconds until the next call, if

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 
 import hvdlite.torch as hvd  # noqa: E402
+from hvdlite.core import engine  # noqa: E402
 from hvdlite.job import basics  # noqa: E402
 from hvdlite.rendezvous.roll import Part  # noqa: E402
 from hvdlite.torch.elastic.handlers import StateHandler  # noqa: E402
@@ -101,6 +102,21 @@ def test_a_step_is_torn_from_its_update_on(distributed: bool) -> None:
     assert _equal(before, _numbers(model, optimizer)) and state.batch == 0
     _train(model, optimizer)
     assert not state._marks.whole
+
+
+def test_a_step_whose_reduction_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HVDLITE_ELASTIC", "1")
+    model, _ = _made()
+    optimizer = hvd.DistributedOptimizer(torch.optim.AdamW(model.parameters(), weight_decay=0.5))
+    state = hvd.elastic.TorchState(model, optimizer)
+    _train(model, optimizer)
+    state.step()
+    before = _numbers(optimizer) + [p.detach().clone() for p in model.parameters()]
+    engine.abort("rank 0 was lost")
+    with pytest.raises(hvd.HorovodInternalError, match="was lost"):
+        _train(model, optimizer)
+    after = _numbers(optimizer) + [p.detach().clone() for p in model.parameters()]
+    assert _equal(before, after) and state._standing().whole
 
 
 def test_buffers_are_put_back_into_those_that_a_step_has_assigned() -> None:

@@ -169,7 +169,7 @@ def test_jax_goes_on_as_if_no_rank_had_died(job: Job, donated: str, end_of_step:
     _is_undisturbed(job, program)
 
 
-@pytest.mark.watchdog(300)
+@pytest.mark.watchdog(150)
 @pytest.mark.parametrize("end_of_step", one_of(("Step", "Commit"), "the end of Keras' steps"))
 @pytest.mark.parametrize("backend", one_of(BACKENDS, "a backend of elastic Keras"))
 def test_keras_goes_on_as_if_no_rank_had_died(job: Job, backend: str, end_of_step: str) -> None:
@@ -182,7 +182,7 @@ def test_keras_goes_on_as_if_no_rank_had_died(job: Job, backend: str, end_of_ste
     )  # fmt: skip
 
 
-@pytest.mark.watchdog(300)
+@pytest.mark.watchdog(150)
 @pytest.mark.parametrize("end_of_step", one_of(("step", "commit"), "the end of a graph's steps"))
 @pytest.mark.parametrize("state", one_of(("variables", "keras"), "a state of TensorFlow"))
 def test_tensorflow_goes_on_as_if_no_rank_had_died(job: Job, state: str, end_of_step: str) -> None:

@@ -21,7 +21,7 @@ from machine import within
 from waiting import wait_until
 
 import hvdlite
-from hvdlite.launch import function
+from hvdlite.launch import delivery, function
 
 
 @pytest.fixture(autouse=True)
@@ -237,7 +237,7 @@ def test_a_function_that_cannot_be_loaded_there() -> None:
 
 
 def test_another_version_of_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(function, "_program", lambda: b'{"python": [3, 1], "path": []}')
+    monkeypatch.setattr(delivery, "_program", lambda: b'{"python": [3, 1], "path": []}')
     assert "pickled by Python 3.1, but this rank runs Python 3." in str(_fails(lambda: 1))
 
 
@@ -282,8 +282,8 @@ def test_arguments_of_horovod() -> None:
         hvdlite.run(_rank, hosts="localhost:1", hostfile="x")
     with pytest.raises(ValueError, match="use_gloo and use_mpi"):
         hvdlite.run(_rank, use_gloo=True, use_mpi=True)
-    with pytest.raises(NotImplementedError, match="min_num_proc=.*elastic"):
-        hvdlite.run(_rank, min_num_proc=1)
+    with pytest.warns(UserWarning, match="--reset-limit has no effect: the job is not elastic"):
+        assert hvdlite.run(_rank, reset_limit=3) == [0]
     with pytest.raises(ValueError, match="slots of the hosts"):
         hvdlite.run(_rank, num_proc=3, hosts="localhost:2")
     with pytest.raises(ValueError, match="-np 0"):

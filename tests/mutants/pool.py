@@ -9,8 +9,8 @@ MUTANTS = (
     Mutant(
         "GP1",
         "csrc/pool/segment.cc",
-        "  MapPrivately(MAP_FIXED);\n",
-        "",
+        "may still end its pass.\n  MakePrivate();\n",
+        "may still end its pass.\n",
         "a rank that was given up writes into a gradient of this one",
         (
             "C++ PoolSegment.once_retired_others_cannot_reach_its_blocks",
@@ -43,8 +43,8 @@ MUTANTS = (
     ),
     Mutant(
         "GP5",
-        "csrc/pool/fork.cc",
-        "  mine.segment->CopyInChild();\n",
+        "csrc/pool/segment.cc",
+        "  if (lending_ == 0 && !retired()) MakePrivate();\n",
         "",
         "a forked child has no gradients",
         ("C++ PoolFork.the_child_has_the_values_of_that_moment_and_memory_of_its_own",),

@@ -109,7 +109,7 @@ if FATE == "ends":
 else:
     if RANK == 1:
         def meet_it():
-            time.sleep(own.random() * 0.3)
+            time.sleep(own.random() * 0.3)  # span: the moment of the fault is drawn
             tell(fate=FATE, steps=steps)
             os.kill(os.getpid(), signal.SIGKILL if FATE == "killed" else signal.SIGSTOP)
         threading.Thread(target=meet_it, daemon=True).start()

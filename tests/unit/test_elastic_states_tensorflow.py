@@ -58,8 +58,17 @@ def test_variables_go_back_to_the_commit_as_often_as_needed() -> None:
     assert _numbers(state.variables) == [[2.0, 3.0], 3]
 
 
-def test_a_failed_step_is_undone() -> None:
-    variable = tf.Variable(1.0)
+class _OfKeras:
+    """A variable as Keras 3 has it on TensorFlow: no tf.Variable."""
+
+    def __init__(self, value: float) -> None:
+        self._value = tf.Variable(value)
+        self.assign, self.numpy = self._value.assign, self._value.numpy
+
+
+@pytest.mark.parametrize("made", [tf.Variable, _OfKeras])
+def test_a_failed_step_is_undone(made: Any) -> None:
+    variable = made(1.0)
     state = hvd.elastic.TensorFlowState([variable])
     variable.assign(2.0)
     state.step()
@@ -67,6 +76,11 @@ def test_a_failed_step_is_undone() -> None:
     assert state._standing().whole
     state._settle(Part.KEEP, None, 1)
     assert variable.numpy() == 2.0
+
+
+def test_what_is_no_variable_is_refused() -> None:
+    with pytest.raises(TypeError, match="not EagerTensor|not .*Tensor"):
+        hvd.elastic.TensorFlowState([tf.ones(2)])
 
 
 def test_variables_of_a_session() -> None:

@@ -123,10 +123,6 @@ def test_a_minimum_or_a_script_makes_a_job_elastic() -> None:
             "hvdliterun itself starts the ranks of an elastic job",
         ),
         (
-            ("-np", "2", "--min-np", "1", "--torch-env"),
-            "--torch-env is not there yet for elastic jobs",
-        ),
-        (
             ("-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "9", "1"),
             "MIN is more than MAX",
         ),

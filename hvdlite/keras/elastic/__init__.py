@@ -7,8 +7,7 @@
         model.fit(..., epochs=90 - state.epoch, callbacks=[
             hvd.elastic.UpdateEpochStateCallback(state), hvd.elastic.CommitStateCallback(state)])
 
-The function that `run` decorates may fail with the backend's errors: those of hvdlite in them
-count.
+The function that `run` decorates may fail with the backend's errors.
 """
 
 from __future__ import annotations

@@ -48,10 +48,9 @@ def guards(optimizer: Any) -> bool:
 
 
 def _gate() -> Gate:
-    name = backend_name()
-    if name == "torch":
+    if backend_name() == "torch":
         return Gate()
-    gate: Gate = import_module(f"hvdlite.{name}.elastic.gate").GATE
+    gate: Gate = import_module(f"hvdlite.{backend_name()}.elastic.gate").GATE
     return gate
 
 

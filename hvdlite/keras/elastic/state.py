@@ -24,6 +24,8 @@ class KerasState(ObjectState):
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
         self._given = optimizer
         super().__init__(broadcast_object, basics.rank, model=model, **kwargs)
+        if "model" not in self._handlers:
+            raise TypeError(f"expected a model of Keras, got {type(model).__name__}")
         self.optimizer = optimizer or getattr(model, "optimizer", None)
 
     def _handler_of(self, value: Any) -> StateHandler | None:

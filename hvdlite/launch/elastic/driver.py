@@ -13,13 +13,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvdlite.launch import output, plan
+from hvdlite.launch import plan
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.agents import Agents
 from hvdlite.launch.elastic.contacts import Contacts, Outcome
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.elastic.membership import Membership
 from hvdlite.launch.elastic.scout import Fixed, Lookout
+from hvdlite.launch.elastic.situation import situation
 from hvdlite.launch.elastic.surroundings import Surroundings
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import local, ssh
@@ -51,7 +52,6 @@ class Process:
 
     token: bytes
     host: str
-    streams: Mapping[str, output.Stream]
 
 
 class Driver(Watch):
@@ -83,6 +83,7 @@ class Driver(Watch):
         self._waiting: list[events.Event] = []  # that came while actions were done
         self._busy = False
         self._machine = Membership(policy, time.monotonic(), random.random)
+        around.observer.ask(lambda: situation(self._machine, time.monotonic()))
         self.call(watched.fileno(), self._read_store)
         self.call(contacts.fileno(), self._read_contacts)
         if source.fileno() >= 0:
@@ -143,7 +144,7 @@ class Driver(Watch):
             elif number == signal.SIGTERM and self._verdict.end is None:
                 if self._stopping:  # a second one does not wait for the boundary
                     self._interrupt(number)
-                self._stopping = True
+                self._stopping, self._verdict.stopped = True, number
                 self._handle([events.Stop(128 + number)])
             else:
                 self._interrupt(number)
@@ -163,7 +164,11 @@ class Driver(Watch):
             self._handle([])
             due = self._machine.due()
         self._here.give_up(now)
-        reasons = (None if due is None else max(0.0, due - now), self._here.left(now))
+        reasons = (
+            None if due is None else max(0.0, due - now),
+            self._here.left(now),
+            self._around.observer.tick(),
+        )
         return min((seconds for seconds in reasons if seconds is not None), default=None)
 
     # What is heard.
@@ -282,10 +287,9 @@ class Driver(Watch):
 
     def _write(self, written: roll.Roll) -> None:
         ranks = {entry.member: rank for rank, entry in enumerate(written.members)}
-        for member, rank in ranks.items():
-            if member in self._processes:
-                for stream in self._processes[member].streams.values():
-                    stream.rank = rank
+        self._verdict.ranks = written.numbers()
+        self._around.streams.renumber(ranks)
+        self._store.delete("monitor")  # reports of the ranks that there were
         names = ", ".join(f"{member} is rank {rank}" for member, rank in ranks.items())
         self.log(f"generation {written.generation} has {len(ranks)} ranks: member {names}")
         data = roll.encode_roll(written.with_nonce(secrets.token_hex(roll.NONCE_DIGITS // 2)))
@@ -296,7 +300,7 @@ class Driver(Watch):
                 self._store.put(f"{PREFIX}place/{entry.member}", number)
 
     def _start(self, action: events.Start) -> None:
-        member, place = action.member, action.expected
+        around, member, place = self._around, action.member, action.expected
         slot = plan.Slot(
             action.host,
             place.rank,
@@ -308,19 +312,22 @@ class Driver(Watch):
         )
         token = secrets.token_bytes(_TOKEN_BYTES)
         own = {
-            **plan.rank_environment(slot, self._around.several_hosts),
+            **plan.rank_environment(slot, around.several_hosts),
             "HVDLITE_MEMBER": str(member),
             "HVDLITE_SLOT": str(action.slot),
             "HVDLITE_MEMBER_TOKEN": token.hex(),
             "HVDLITE_MEMBER_MEETS": str(int(action.meets)),
         }
+        if around.torch_run:
+            own |= plan.torch_environment([slot], around.torch_run)[place.rank]
+            own["HVDLITE_TORCH_ENV"] = "1"
         try:
-            streams = self._open_streams(member, place.rank)
+            streams = around.streams.open(member, place.rank)
         except OSError as error:
             reason = f"cannot start a process: {error.strerror or error}"
             return self._handle([events.StartFailed(member, reason)])
         self.log(f"member {member} starts in slot {action.slot} of {action.host}")
-        self._processes[member] = Process(token, action.host, streams)
+        self._processes[member] = Process(token, action.host)
         self._verdict.hosts = {**self._verdict.hosts, member: action.host}
         for name, stream in streams.items():
             self.streams[member, name] = stream
@@ -332,14 +339,6 @@ class Driver(Watch):
         return local.start(
             around.command, around.environment, {member: own}, around.secret, around.grace_seconds
         )
-
-    def _open_streams(self, member: int, rank: int) -> dict[str, output.Stream]:
-        console, directory = self._around.console, self._around.output_directory
-        found = {}
-        for name, sink in (("stdout", console.stdout), ("stderr", console.stderr)):
-            copy = output.open_copy(directory, member, 1, name) if directory else None
-            found[name] = output.Stream(rank, name, sink, copy)
-        return found
 
     def _kill(self, action: events.Kill) -> None:
         process = self._processes.get(action.member)
@@ -355,8 +354,10 @@ class Driver(Watch):
         self.finish(member)
         for name in ("stdout", "stderr"):
             self.end_stream(member, name)
+        self._around.streams.close(member)
         self._agents.close_one(member)
         self._processes.pop(member, None)
+        self.stderr.pop(member, None)
 
     def close(self) -> None:
         super().close()

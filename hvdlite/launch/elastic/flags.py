@@ -28,10 +28,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--elastic-timeout",
-        type=_seconds,
+        type=seconds,
         metavar="SECONDS",
         help="how long the job waits for --min-np ranks, or for a rank that does not come back "
-        "(default: 600)",
+        "(default: HOROVOD_ELASTIC_TIMEOUT, or 600)",
     )
     group.add_argument(
         "--reset-limit",
@@ -42,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--blacklist-cooldown-range",
         dest="cooldown",
-        type=_seconds,
+        type=seconds,
         nargs=2,
         metavar=("MIN", "MAX"),
         help="how long a slot stays empty after a rank in it has failed, in seconds (default: from "
@@ -51,11 +51,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--failure-unit",
         choices=("slot", "host"),
-        help="what a failed rank takes out of use: its slot (the default) or its host",
+        help="what a failed rank takes out of use: its slot (the default) or its host (the default "
+        "of horovodrun with several hosts or a script)",
     )
     group.add_argument(
         "--leave-seconds",
-        type=_seconds,
+        type=seconds,
         metavar="SECONDS",
         help="how long ranks that are asked to leave may take until they come to the end of a step "
         "(default: 30)",
@@ -89,7 +90,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     """argparse's type for spans of time."""
     try:
         seconds = float(text)

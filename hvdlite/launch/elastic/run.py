@@ -11,6 +11,7 @@ from hvdlite.launch import direct, job, plan
 from hvdlite.launch.elastic.contacts import Contacts
 from hvdlite.launch.elastic.driver import PREFIX, Driver
 from hvdlite.launch.elastic.scout import Fixed, Hostfile, Scout
+from hvdlite.launch.elastic.streams import Streams
 from hvdlite.launch.elastic.surroundings import ElasticVerdict, Surroundings
 from hvdlite.launch.elastic.wish import Wish
 from hvdlite.launch.spawn import ssh
@@ -23,18 +24,24 @@ def run(wish: Wish, command: Sequence[str], knobs: Mapping[str, str], options: j
     verdict = ElasticVerdict({})
     names = [host.name for host in wish.hosts]
     this = job.of_the_command_line(names, [], command, knobs, options, verdict)
-    return this.conclude(lambda: _supervise(this, wish, verdict))
+    return this.conclude(lambda: supervise(this, wish, verdict))
 
 
-def _supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
+def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
+    """Runs until nothing of the job is left. Raises OSError or ValueError if it cannot start."""
     names = [host.name for host in wish.hosts]
     may_grow = bool(wish.script or wish.hostfile)
     with this.opened(PREFIX, everywhere=may_grow) as opened, contextlib.ExitStack() as stack:
         this.log(f"the store is at {join_address(*opened.store.address)}")
         shared = plan.without_mpi(plan.job_environment(os.environ, this.knobs))
         shared |= {"HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"}
-        contacts = Contacts(_reach(this, direct.order(this, opened, shared)))
+        torch = ("", 0)
+        if this.options.torch_env:
+            torch = direct.torch_meeting(shared, names[0], this.far)
+        contacts = Contacts(_reach(this, direct.order(this, opened, shared, torch)))
         shared |= plan.meeting_environment(("127.0.0.1", opened.store.address[1]))
+        if this.options.torch_env:
+            shared |= plan.torch_meeting(torch[0] or "127.0.0.1", torch[1])
         shared |= direct.share_cores(this, shared, wish.policy.processes)
         descriptor, variables = direct.hand_over(opened.key, shared, stack)
         around = Surroundings(
@@ -46,7 +53,9 @@ def _supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
             this.options.grace_seconds,
             near=[name for name in names if name not in this.far],
             several_hosts=may_grow or len(names) > 1,
-            output_directory=this.options.output_directory,
+            streams=Streams(this.console, this.options.output_directory, this.options.collapse),
+            observer=this.observer,
+            torch_run=f"hvdlite-{opened.store.address[1]}" if this.options.torch_env else "",
             verdict=verdict,
         )
         assert opened.watched is not None
@@ -55,6 +64,7 @@ def _supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         driver = Driver(wish.policy, around, opened.store, opened.watched, source, contacts)
         with contextlib.closing(driver):
             driver.loop(signals.wake, signals.caught)
+        signals.close()  # a signal that was held back takes its effect in the observer
         this.observer.end()
 
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from hvdlite.launch.elastic.discovery import MOST_BYTES, Answer, Answers
 from hvdlite.launch.hosts import Host, parse_hostfile
 
-# Read each time, so that a test may shorten it.
-PERIOD_SECONDS = 1.0
+# Read each time, so that a test may shorten it. The name is that of horovod.runner.elastic.driver.
+DISCOVER_HOSTS_FREQUENCY_SECS = 1.0
 LIMIT_SECONDS = 30.0
 
 
@@ -66,7 +66,7 @@ class Lookout:
             if answer.hosts is not None or answer.trouble:
                 self._found.append(answer)
                 os.write(self._bell, b"d")
-            self._closing.wait(PERIOD_SECONDS)
+            self._closing.wait(DISCOVER_HOSTS_FREQUENCY_SECS)
 
 
 class Scout(Lookout):

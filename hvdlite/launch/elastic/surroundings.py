@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from hvdlite.launch.console import Console
 from hvdlite.launch.elastic import events
+from hvdlite.launch.elastic.streams import Streams
 from hvdlite.launch.verdict import Verdict
+from hvdlite.launch.watch import JobObserver
 
 
 @dataclass
@@ -15,6 +17,8 @@ class ElasticVerdict(Verdict):
     """The job's end, as the machine or a signal has decided it."""
 
     end: events.End | None = None
+    ranks: tuple[int, ...] = ()  # the members of the last generation, by rank
+    stopped: int = 0  # the signal on which members leave at their next boundary
 
     def status(self) -> int:
         if self.interrupted:
@@ -40,5 +44,7 @@ class Surroundings:
     grace_seconds: float
     near: Collection[str]  # names of this host
     several_hosts: bool  # other hosts are named, or may be later
-    output_directory: str | None
+    streams: Streams
+    observer: JobObserver
+    torch_run: str  # for --torch-env: a name that no other job has
     verdict: ElasticVerdict

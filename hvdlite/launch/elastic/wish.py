@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hvdlite.launch.elastic import flags
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.hosts import Host
+
+TIMEOUT = "HOROVOD_ELASTIC_TIMEOUT"
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ def understand(
     processes: int | None,
     mode: str,
     script: str | None,
+    environ: Mapping[str, str],
 ) -> Wish:
     """`hosts`: those that were named; none means this host. `script` names others as time goes by.
     ValueError: a sentence."""
@@ -34,10 +38,6 @@ def understand(
         raise ValueError(
             f"hvdliterun itself starts the ranks of an elastic job (--gloo), and here {mode} does."
         )
-    for flag in ("torch_env", "collapse", "monitor"):
-        if getattr(arguments, flag):
-            name = flag.replace("_", "-")
-            raise ValueError(f"--{name} is not there yet for elastic jobs: leave it out.")
     slots = sum(host.slots for host in hosts)
     count = processes or slots or arguments.least
     if not count:
@@ -53,11 +53,11 @@ def understand(
     if low is not None and low > high:
         raise ValueError(f"--blacklist-cooldown-range {low:g} {high:g}: MIN is more than MAX.")
     given = {
-        "elastic_timeout": arguments.elastic_timeout,
+        "elastic_timeout": arguments.elastic_timeout or _timeout(environ),
         "leave_seconds": arguments.leave_seconds,
         "reset_limit": arguments.reset_limit,
         "cooldown_range": arguments.cooldown and (low, high),
-        "failure_unit": arguments.failure_unit,
+        "failure_unit": arguments.failure_unit or _horovods_unit(arguments, hosts, script),
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     policy = Policy(count, least, arguments.most, **chosen)
@@ -69,3 +69,19 @@ def understand(
         hostfile=None if script or arguments.hosts else arguments.hostfile,
         slots_per_host=arguments.slots_per_host or 1,
     )
+
+
+def _timeout(environ: Mapping[str, str]) -> float | None:
+    text = environ.get(TIMEOUT)
+    try:
+        return flags.seconds(text) if text else None
+    except argparse.ArgumentTypeError as error:
+        raise ValueError(f"{TIMEOUT}: {error}.") from None
+
+
+def _horovods_unit(
+    arguments: argparse.Namespace, hosts: Sequence[Host], script: str | None
+) -> str | None:
+    """A job on one host would end with its first failure. Horovod refuses to start it."""
+    several = len(hosts) > 1 or script is not None
+    return "host" if arguments.horovodrun and several else None

@@ -99,6 +99,14 @@ class Board:
     def __init__(self, hosts: Mapping[int, str]) -> None:
         self._hosts = hosts
         self._ranks = {rank: _Rank() for rank in hosts}
+        self.heading = ""  # of an elastic job
+
+    def become(self, hosts: Mapping[int, str], heading: str) -> None:
+        """The ranks of an elastic job now, and a line about it. Reports of others are forgotten."""
+        self.heading = heading
+        if hosts != self._hosts:
+            self._hosts = hosts
+            self._ranks = {rank: _Rank() for rank in hosts}
 
     @property
     def ranks(self) -> Iterable[int]:
@@ -120,7 +128,8 @@ class Board:
         if rank.left:
             row.note = "has left"
         elif not rank.reports:
-            row.note = "not yet in init()" if not rank.raw else ""
+            # A rank of a generation is in init(), or was.
+            row.note = "" if rank.raw or self.heading else "not yet in init()"
         elif now - rank.heard > SILENT_SECONDS:
             row.silent = True
             row.note = f"silent for {now - rank.heard:.0f} s"
@@ -138,8 +147,8 @@ class Board:
 
     def _add_lateness(self, rows: Sequence[Row]) -> None:
         """Adds how long operations waited for each rank; rank 0 knows it."""
-        root = self._ranks[0]
-        if len(root.reports) < 2 or not root.growth("operations") or len(rows) < 2:
+        root = self._ranks.get(0)
+        if root is None or len(root.reports) < 2 or not root.growth("operations") or len(rows) < 2:
             return
         before, after = (
             r["counters"].get("seconds_waited_for_rank", {})
@@ -178,7 +187,7 @@ class Board:
         """Returns everything in one line."""
         rows = self.rows(now)
         told = [row for row in rows if row.operations is not None]
-        parts = [f"{len(rows)} ranks" if len(rows) > 1 else "1 rank"]
+        parts = ["1 rank" if len(rows) == 1 else f"{len(rows)} ranks"]
         if told:
             if all(row.steps is not None for row in told):
                 parts.append(f"{rate(min(row.steps or 0 for row in told))} steps/s")
@@ -191,7 +200,8 @@ class Board:
                 parts.append(f"last {told[0].last}")
         others = [f"rank {row.rank} on {row.host}: {row.note}" for row in rows if row.note]
         shown = others[:8] + ([f"and {len(others) - 8} more ranks"] if len(others) > 8 else [])
-        return "; ".join([", ".join(parts), *shown])
+        heading = [self.heading] if self.heading else []
+        return "; ".join([*heading, ", ".join(parts), *shown])
 
 
 def rate(value: float | None) -> str:

@@ -16,7 +16,7 @@ from typing import Protocol
 from hvdlite.launch.monitor import board
 from hvdlite.launch.monitor.board import Board, Row
 from hvdlite.launch.monitor.screen import Screen
-from hvdlite.launch.watch import JobObserver
+from hvdlite.launch.watch import JobObserver, Situation
 from hvdlite.rendezvous.server import StoreServer
 
 _READ_SECONDS = 1.0
@@ -82,7 +82,10 @@ class Table:
 
     def draw(self, now: float) -> None:
         columns, rows = self._screen.size()
-        self._screen.show(render(self._board.rows(now), columns - 1, rows - 4, self._colours))
+        heading = [self._board.heading[: columns - 1]] if self._board.heading else []
+        most = rows - 4 - len(heading)
+        table = render(self._board.rows(now), columns - 1, most, self._colours)
+        self._screen.show([*heading, *table])
 
     def tick(self) -> float | None:
         if self._screen.drawn:
@@ -144,6 +147,10 @@ class Monitor(JobObserver):
         self._next_read = time.monotonic() + _READ_SECONDS
         self._next_draw = time.monotonic() + display.seconds
         self._store: StoreServer | None = None
+        self._situation: Callable[[], Situation] | None = None
+
+    def ask(self, situation: Callable[[], Situation]) -> None:
+        self._situation = situation
 
     def begin(self, store: StoreServer, secret: bytes) -> None:
         self._store = store
@@ -164,6 +171,9 @@ class Monitor(JobObserver):
 
     def _read(self, now: float) -> None:
         assert self._store is not None
+        if self._situation is not None:
+            present = self._situation()
+            self._board.become(present.hosts, present.line)
         for rank in self._board.ranks:
             raw = self._store.peek(board.report_key(rank))
             if raw is not None:

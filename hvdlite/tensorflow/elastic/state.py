@@ -30,7 +30,7 @@ class OfTensorFlow(VariablesHandler):
         self._session = session
 
     def variables(self) -> Variables:
-        return [self.value] if isinstance(self.value, tf.Variable) else list(self.value)
+        return [self.value] if _is_variable(self.value) else list(self.value)
 
     def read(self, variables: Variables) -> Iterable[Array]:
         if self._session is None:
@@ -64,10 +64,20 @@ class TensorFlowState(ObjectState):
     def __init__(self, variables: Any = None, session: Any = None, **kwargs: Any) -> None:
         self._session = session
         given = tf.compat.v1.global_variables() if variables is None else list(variables)
+        wrong = [type(each).__name__ for each in given if not _is_variable(each)]
+        if wrong:
+            raise TypeError(f"variables= takes variables of TensorFlow, not {wrong[0]}")
         super().__init__(functions.broadcast_object, basics.rank, variables=given, **kwargs)
 
     def _handler_of(self, value: Any) -> StateHandler | None:
         several = isinstance(value, (list, tuple)) and len(value) > 0
-        if all(isinstance(v, tf.Variable) for v in (value if several else [value])):
+        if all(map(_is_variable, value if several else [value])):
             return OfTensorFlow(value, self._session)
         return super()._handler_of(value)
+
+
+def _is_variable(value: Any) -> bool:
+    """Of TensorFlow, or of Keras 3, whose variables are none of TensorFlow's."""
+    return isinstance(value, tf.Variable) or all(
+        callable(getattr(value, name, None)) for name in ("assign", "numpy")
+    )

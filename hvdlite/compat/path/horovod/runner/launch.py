@@ -17,11 +17,12 @@ __all__ = ["parse_args", "run_commandline", "run_controller"]
 
 
 def run_commandline() -> NoReturn:
-    """What `horovodrun` does: hvdliterun, with horovod an alias in every rank."""
+    """What `horovodrun` does: hvdliterun with Horovod's defaults, and horovod an alias in every
+    rank."""
     if sys.argv[1:] in (["-v"], ["--version"]):
         print(compat.HOROVOD_VERSION)  # scripts compare it
         sys.exit(0)
-    sys.exit(cli.main(["--horovod-compat", *sys.argv[1:]]))
+    sys.exit(cli.main(["--horovodrun", *sys.argv[1:]]))
 
 
 def parse_args() -> argparse.Namespace:
@@ -57,7 +58,7 @@ def parse_args() -> argparse.Namespace:
 
 def _run(args: argparse.Namespace) -> None:
     """Runs what parse_args() has read. RuntimeError: the job has failed."""
-    status = cli.main(["--horovod-compat", *args.argv])
+    status = cli.main(["--horovodrun", *args.argv])
     if status != 0:
         raise RuntimeError(f"the job has failed: hvdliterun's exit code is {status}")
 

@@ -1,0 +1,1 @@
+"""horovod.runner.elastic: what programs use of the parts behind elastic training."""

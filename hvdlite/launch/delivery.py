@@ -1,0 +1,110 @@
+"""How `hvdlite.run(fn)` takes a function to the ranks, and brings back results and exceptions.
+
+All of it goes through the job's store. A rank is known by a number: its rank, or in an elastic job
+its member's number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import sys
+import sysconfig
+from typing import Any, NamedTuple, NoReturn
+
+from hvdlite.launch import blobs, task
+from hvdlite.launch.watch import JobObserver
+from hvdlite.rendezvous import StoreClient, StoreServer
+
+
+class Told(NamedTuple):
+    """The report of a rank that has raised an exception."""
+
+    last_line: str
+    trace: str
+    pickled: bytes | None  # the exception itself
+
+
+class Delivery(JobObserver):
+    """Derive from it, with a way to choose the results."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.results: list[Any] = []
+        self._payload = payload
+        self._where: tuple[tuple[str, int], bytes] | None = None
+
+    def begin(self, store: StoreServer, secret: bytes) -> None:
+        self._where = ("localhost", store.address[1]), secret
+        with StoreClient(*self._where) as client:
+            client.set(task.PROGRAM, _program())
+            blobs.send(client, task.FUNCTION, self._payload)
+
+    def end(self) -> None:
+        assert self._where is not None
+        with StoreClient(*self._where) as client:
+            self.results = self.collect(client)
+
+    def collect(self, client: StoreClient) -> list[Any]:
+        """Returns the results, or raises the failure."""
+        raise NotImplementedError
+
+
+def result(client: StoreClient, number: int, who: str) -> Any:
+    """Returns a rank's result, and deletes it. Raises TimeoutError if there is none."""
+    data = blobs.receive(client, task.result_key(number), 0)
+    client.delete(task.result_key(number))
+    try:
+        return pickle.loads(data)
+    except Exception as error:
+        raise RuntimeError(
+            f"the result of {who} cannot be unpickled here: {type(error).__name__}: {error}"
+        ) from error
+
+
+def told(client: StoreClient, number: int) -> Told | None:
+    """Returns what a rank has reported of its exception."""
+    try:
+        return Told(*pickle.loads(blobs.receive(client, task.failure_key(number), 0)))
+    except TimeoutError:
+        return None
+
+
+def fail(what: str, who: str, report: Told) -> NoReturn:
+    """Raises the failure of a rank, whose cause is the rank's own exception."""
+    raise RuntimeError(f"{what}\n\nOn {who}:\n{report.trace}") from _exception(report.pickled)
+
+
+def interrupted_by(number: int) -> None:
+    """A signal was held back until the ranks had ended. Now it takes its effect in this program."""
+    if number:
+        signal.raise_signal(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+
+def _program() -> bytes:
+    """Returns how this interpreter finds modules, if another one of the same kind would not by
+    itself."""
+    usual = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    path = [os.path.abspath(entry) for entry in sys.path]
+    own = [
+        entry
+        for entry in path
+        if not entry.endswith(".zip") and not any(_below(entry, top) for top in usual)
+    ]
+    return json.dumps({"python": sys.version_info[:2], "path": own}).encode()
+
+
+def _below(path: str, top: str) -> bool:
+    return path == top or path.startswith(top + os.sep)
+
+
+def _exception(data: bytes | None) -> BaseException | None:
+    """Returns a rank's exception, if this process can unpickle it."""
+    try:
+        error = pickle.loads(data) if data is not None else None
+    except Exception:
+        return None
+    return error if isinstance(error, BaseException) else None
