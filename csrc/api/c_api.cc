@@ -106,7 +106,7 @@ void hvdlite_abort(const char* why) {
 void hvdlite_end_generation(int32_t number, const char* why) {
   Status ignored;
   const auto engine = Runtime::Get().engine(&ignored);
-  if (engine != nullptr && static_cast<int64_t>(engine->generation()) == number)
+  if (engine != nullptr && static_cast<int64_t>(engine->world().generation()) == number)
     engine->Abort(Status::PeerLost(engine->rank(), why));
 }
 

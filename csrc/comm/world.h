@@ -100,6 +100,7 @@ class World {
   // Gives the set's shared memory back.
   void Disconnect(Group* group);
 
+  uint32_t generation() const { return options_.generation; }  // 0: the job is not elastic
   const rendezvous::Roster& roster() const { return roster_; }
   const rendezvous::Place& place() const {
     return roster_.places[static_cast<size_t>(options_.rank)];

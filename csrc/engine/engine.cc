@@ -27,6 +27,12 @@ StallOptions StallLimits(const Config& config) {
   return {nanos(config.stall_check_time_seconds), nanos(config.stall_shutdown_time_seconds)};
 }
 
+// A failure ends a job. Of an elastic job it ends a generation, and the program goes on in another.
+void SayWhyItEnds(const Logger& log, uint32_t generation, const Status& why) {
+  if (generation == 0) return log.Error("the job has failed: " + why.message());
+  log.Warning("generation " + std::to_string(generation) + " has ended: " + why.message());
+}
+
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
@@ -212,17 +218,10 @@ void Engine::FailNow(Status status) {
   world_->segment().SetAbort(status);
   // The host's first failure is the cause.
   if (world_->segment().aborted()) status = world_->segment().abort_status();
-  SayWhyItEnds(status);
+  SayWhyItEnds(log_, options_.generation, status);
   for (const ProcessSetPtr& set : sets_.mine()) set->agreement->SpreadAbort(status);
   Finish(status);
   world_->bells().RingEveryone();
-}
-
-// A failure ends a job. Of an elastic job it ends a generation, and the program goes on in another.
-void Engine::SayWhyItEnds(const Status& why) const {
-  if (options_.generation == 0) return log_.Error("the job has failed: " + why.message());
-  log_.Warning("generation " + std::to_string(options_.generation) +
-               " has ended: " + why.message());
 }
 
 void Engine::Finish(const Status& reason) {

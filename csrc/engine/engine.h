@@ -52,7 +52,6 @@ class Engine final : private Turn::Worker {
 
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
-  uint32_t generation() const { return options_.generation; }  // 0: the job is not elastic
   // The parts that do not change once the engine has started: the roster, the GPUs, the use of MPI.
   comm::World& world() { return *world_; }
   // Only for those members that any thread may call.
@@ -97,7 +96,6 @@ class Engine final : private Turn::Worker {
   void LinkFailed(ProcessSet* set, Status status) REQUIRES(turn_);
   // Fails the job and tells the other ranks.
   void FailNow(Status status) REQUIRES(turn_);
-  void SayWhyItEnds(const Status& why) const;
   // Ends everything outstanding, and everything submitted later, with `reason`.
   void Finish(const Status& reason) REQUIRES(turn_);
 

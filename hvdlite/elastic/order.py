@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray  # takes long to import
 
 TABLE_MOST = 10_000_000
 ROUNDS = 4
 
-Indices = NDArray[np.int64]
+Indices: TypeAlias = "NDArray[np.int64]"
 #: Places in an epoch to samples of the data set.
-Order = Callable[[Indices], Indices]
+Order: TypeAlias = "Callable[[Indices], Indices]"
 
 
 def straight(places: Indices) -> Indices:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -16,7 +17,7 @@ class Gated:
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         """One optimization step, once all these gradients are there."""
-        with GATE.behind(grads):
+        with backends_gate().behind(grads):
             super().apply(grads, trainable_variables)  # type: ignore[misc]
 
 
@@ -26,7 +27,7 @@ class GatedOfTfKeras:
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """One optimization step, once all these gradients are there."""
         pairs = list(grads_and_vars)
-        with GATE.behind([gradient for gradient, _ in pairs]):
+        with backends_gate().behind([gradient for gradient, _ in pairs]):
             return super().apply_gradients(pairs, *args, **kwargs)  # type: ignore[misc]
 
 
@@ -44,14 +45,13 @@ def guards(optimizer: Any) -> bool:
     """
     inner = getattr(optimizer, "inner_optimizer", None)
     gated = next((o for o in (optimizer, inner) if isinstance(o, (Gated, GatedOfTfKeras))), None)
-    return gated is not None and gated._hvd.passes == 1 and GATE.guards()  # type: ignore[union-attr]
+    return gated is not None and gated._hvd.passes == 1 and backends_gate().guards()  # type: ignore[union-attr]
 
 
-def _gate() -> Gate:
+@functools.cache
+def backends_gate() -> Gate:
+    """Loads hvdlite's adapter of the backend, which most programs need for nothing else."""
     if backend_name() == "torch":
         return Gate()
     gate: Gate = import_module(f"hvdlite.{backend_name()}.elastic.gate").GATE
     return gate
-
-
-GATE = _gate()

@@ -7,7 +7,7 @@ from typing import Any
 
 from hvdlite.elastic.variables import Array, Contents, Variables, VariablesHandler
 from hvdlite.keras import values
-from hvdlite.keras.elastic.gate import GATE, guards
+from hvdlite.keras.elastic.gate import backends_gate, guards
 from hvdlite.keras.host import build, to_numpy, variables_of
 
 
@@ -38,24 +38,24 @@ class ModelHandler(VariablesHandler):
         return map(to_numpy, variables)
 
     def write(self, contents: Contents) -> None:
-        GATE.forget(self.value)
+        backends_gate().forget(self.value)
         for variable, array in contents:
             variable.assign(array)
 
     def keep(self) -> None:
-        GATE.close()
+        backends_gate().close()
         super().keep()
 
     def is_torn(self) -> bool:
-        return self._is_guarded() and GATE.has_begun()
+        return self._is_guarded() and backends_gate().has_begun()
 
     def wait(self) -> None:
         """Until the step is computed. Raises what it has raised."""
-        GATE.wait(self.value, self.variables())
+        backends_gate().wait(self.value, self.variables())
 
     def sync(self, root_rank: int = 0) -> None:
         """Metrics are each rank's own, and so are seeds. How far a seed has got is not."""
-        if not GATE.are_alive(self.variables()):
+        if not backends_gate().are_alive(self.variables()):
             self.revive()
         seeds = [v for v in self.value.variables if "seed_generator_state" in v.name]
         own = [to_numpy(variable).copy() for variable in seeds]
