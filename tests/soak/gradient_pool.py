@@ -172,6 +172,7 @@ def one_job(seed: int) -> tuple[str, int]:
             ranks.processes[1].wait(1500)
             (Path(folder) / "resumed").touch()
         codes = ranks.wait(300)
+        ranks.job.wait_until_gone(30)  # a killed rank's data loaders look for it every 5 s
         expected = {rank: 0 for rank in (range(size) if fate == "ends" else others)}
         assert expected.items() <= codes.items(), f"{codes}\n{ranks.outputs()}"
         if fate != "ends":

@@ -45,9 +45,9 @@ TEST_P(EngineGenerations, survivors_go_on_with_a_newcomer_after_a_death) {
 INSTANTIATE_TEST_SUITE_P(All, EngineGenerations,
                          ::testing::Combine(::testing::ValuesIn(kCases),
                                             ::testing::Values(1, 2, kSize)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_on_" +
-                                  std::to_string(std::get<1>(info.param)) + "_hosts";
+                         [](const auto& each) {
+                           return std::string(std::get<0>(each.param).name) + "_on_" +
+                                  std::to_string(std::get<1>(each.param)) + "_hosts";
                          });
 
 TEST(EngineGenerationsAtRandom, any_deaths_leave_survivors_that_go_on) {
