@@ -14,8 +14,8 @@ import pytest
 from hvdlite.rendezvous.table import Table
 
 # bytes before the first frame (docs/how-it-works/wire.md)
-_PREFACE = {"dialer": 41 + 32 + 32, "listener": 72 + 8}
-_GROUP_AT = 41 + 32 + 4
+_PREFACE = {"dialer": 45 + 32 + 32, "listener": 76 + 8}
+_GROUP_AT = 45 + 32 + 4
 _HEADER = struct.Struct("<IIII")
 
 
