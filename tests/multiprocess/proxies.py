@@ -14,7 +14,7 @@ import pytest
 from hvdlite.rendezvous.table import Table
 
 # bytes before the first frame (docs/how-it-works/wire.md)
-_PREFACE = {"dialer": 45 + 32 + 32, "listener": 76 + 8}
+_PREFACE = {"dialer": 45 + 32 + 24, "listener": 76 + 8}
 _GROUP_AT = 45 + 32 + 4
 _HEADER = struct.Struct("<IIII")
 
