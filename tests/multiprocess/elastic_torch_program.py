@@ -64,11 +64,19 @@ def inside() -> None:
 state.check_host_updates = inside
 
 
+def change_size(size: int) -> None:
+    """Not before the slots of the dead are filled: a slot that goes may have the only survivor."""
+    named = hvd.broadcast_object(Path("hosts").read_text(), root_rank=0)
+    if named != f"localhost:{size}\n":
+        wait_for_size(int(named.partition(":")[2]))
+        if hvd.rank() == 0:
+            Path("hosts.new").write_text(f"localhost:{size}\n")
+            os.replace("hosts.new", "hosts")
+    wait_for_size(size)
+
+
 def wait_for_size(size: int) -> None:
     """The same number of calls on all ranks: position and size are the same."""
-    if hvd.rank() == 0:
-        Path("hosts.new").write_text(f"localhost:{size}\n")
-        os.replace("hosts.new", "hosts")
     while hvd.size() != size:
         time.sleep(0.001)  # poll
         check_host_updates()
@@ -95,7 +103,7 @@ def train(state: Any) -> None:
     while state.position < PLAN["steps"]:
         for indices in cursor:
             if state.position in PHASES:
-                wait_for_size(PHASES[state.position])
+                change_size(PHASES[state.position])
             step(indices)
             if state.position == PLAN["steps"]:
                 break
