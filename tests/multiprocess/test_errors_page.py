@@ -51,7 +51,7 @@ ROWS = _rows()
 NOT_PROVOKED = {
     "host … was lost: …": "see test_ssh and test_elastic_networks",
     "host … is put out of the job: …": "see test_elastic_networks",
-    "generation … has ended, because hvdliterun has lost …": "see test_elastic_ranks",
+    "generation … has ended: …": "see test_elastic_ranks",
     "hvdlite: the job goes on without this process (member …): generation … does not name "
     "it.": "see test_elastic_ranks",
     "hvdlite: this process leaves the job, as hvdliterun has asked it to.": "see test_elastic",
