@@ -46,6 +46,7 @@ def train(state):
         state.commit()
         state.step()
     tell(inside=count())
+    hvd.barrier()  # the job lives until both have counted
     return state.number
 
 tell(end=hvd.elastic.run(train)(state))
