@@ -92,9 +92,9 @@ Status Pool::OpenLocked(size_t limit, Segment** segment) {
     return Status::Unsupported("the program holds gradients of " + std::to_string(kPlaces) +
                                " failed jobs");
   std::unique_ptr<Segment> made;
+  const uintptr_t at = start_.load(std::memory_order_relaxed) + place * segment_bytes_;
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address in the reserved range
-  void* const address =
-      reinterpret_cast<void*>(start_.load(std::memory_order_relaxed) + place * segment_bytes_);
+  void* const address = reinterpret_cast<void*>(at);
   HVDLITE_RETURN_IF_ERROR(Segment::Create(address, segment_bytes_, &made));
   made->Limit(limit);
   for (const auto& [bytes, gradients] : expected_) made->Expect(bytes, gradients);

@@ -211,8 +211,7 @@ void Segment::MakePrivate() {
   size_t page = 0;
   while (page < end) {
     const uint16_t found = owner_[page].load(kRelaxed);
-    const size_t next =
-        page + (found == 0 ? 1 : RoundToPages(ClassOf(found)->bytes) / PageBytes());
+    const size_t next = page + (found == 0 ? 1 : RoundToPages(ClassOf(found)->bytes) / PageBytes());
     if ((found & (kLive | kPrivate)) != kLive) {
       MakePrivate(first, page);
       first = next;
