@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 import tier
@@ -17,6 +18,17 @@ PRODUCTS = ("hosts", "mpirun", "jit")
 COSTLY_TURNS = 4
 # Of the tests with processes `quick` keeps one in so many.
 QUICK_PROCESSES = 3
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The test's process is a job of one rank."""
+    import hvdlite as hvd
+
+    monkeypatch.setenv("HVDLITE_ALLOW_SINGLETON", "1")
+    hvd.init()
+    yield
+    hvd.shutdown()
 
 
 def pytest_configure(config: pytest.Config) -> None:

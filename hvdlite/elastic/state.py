@@ -32,6 +32,7 @@ from hvdlite.rendezvous.likeness import Pairs
 from hvdlite.rendezvous.roll import Part
 
 _log = logging.getLogger("hvdlite")
+_COPIES = ("auto", "always")
 
 
 class State:
@@ -331,6 +332,13 @@ class ObjectState(State):
         """A handler may have another value now, such as new arrays."""
         for name, handler in self._handlers.items():
             object.__setattr__(self, name, handler.value)
+
+
+def always(copies: str) -> bool:
+    """What the parameter `copies` of a state says: whether step() copies everything each time."""
+    if copies not in _COPIES:
+        raise ValueError(f"copies={copies!r} is not possible: expected 'auto' or 'always'")
+    return copies == "always"
 
 
 def _agreed(values: list[int]) -> list[int]:

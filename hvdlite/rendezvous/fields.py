@@ -67,6 +67,9 @@ class Fields:
             raise Refused(f"{name} is not a number of seconds")
         return float(value)
 
+    def seconds_or_none(self, name: str) -> float | None:
+        return None if self._found[name] is None else self.seconds(name)
+
     def items(self, name: str, read: Callable[[Any], _Item]) -> tuple[_Item, ...]:
         value = self._found[name]
         if not isinstance(value, list) or len(value) > MOST_ITEMS:

@@ -10,10 +10,9 @@ A decoder raises Refused and no other exception, whatever the bytes are.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
-from hvdlite.rendezvous.roll import Refused
+from hvdlite.rendezvous.fields import Fields, Refused, encoded
 
 LEAVE = "leave"
 LEAVE_HOST = "leave-host"
@@ -21,7 +20,6 @@ OVER = "over"
 GENERATION = "generation"
 
 MOST_TEXT = 200
-_MOST_SECONDS = 1e9
 _MOST_BYTES = 4096
 
 
@@ -38,22 +36,14 @@ def of(reason: str, seconds: float | None = None) -> Request:
 
 
 def encode(request: Request) -> bytes:
-    return json.dumps(vars(request)).encode()
+    return encoded(vars(request))
 
 
 def decode(data: bytes) -> Request:
-    try:
-        if len(data) > _MOST_BYTES:
-            raise ValueError
-        found = json.loads(data.decode("ascii"))
-        reason, seconds = found["reason"], found["seconds"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise Refused("it is no JSON object with a reason and seconds") from None
-    if not isinstance(reason, str) or len(reason) > MOST_TEXT or not reason.isprintable():
-        raise Refused(f"its reason is no printable text of at most {MOST_TEXT} characters")
-    if seconds is None:
-        return Request(reason)
-    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not number or not 0 <= seconds <= _MOST_SECONDS:
-        raise Refused("its seconds are no number of seconds")
-    return Request(reason, float(seconds))
+    if len(data) > _MOST_BYTES:
+        raise Refused(f"a request has at most {_MOST_BYTES} bytes")
+    fields = Fields(data, set(Request.__dataclass_fields__))
+    found = Request(fields.text("reason"), fields.seconds_or_none("seconds"))
+    if len(found.reason) > MOST_TEXT:
+        raise Refused(f"its reason has more than {MOST_TEXT} characters")
+    return found

@@ -16,6 +16,14 @@ from hvdlite.torch import older
 SUPPORTED = frozenset(getattr(torch, name) for name in DTYPES if hasattr(torch, name))
 
 
+def sample(tensor: torch.Tensor, most: int) -> Any:
+    """The bytes of elements here and there, as numpy's: at least `most` if there are so many, and
+    fewer than twice as many."""
+    flat = tensor.detach().reshape(-1)
+    some = flat[:: max(1, flat.numel() // most)].cpu().contiguous()
+    return some.view(torch.uint8).numpy()
+
+
 class TorchFramework:
     """See hvdlite.core.framework.Framework."""
 

@@ -13,6 +13,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from hvdlite.adapter.gradients import Hook
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.torch import pool, sparse
+from hvdlite.torch.framework import sample
 from hvdlite.torch.ops import OPS
 
 # The handle of each hook, and whose it is: an optimizer that is made anew for the same model takes
@@ -68,9 +69,7 @@ class TorchGradients:
 
     def fingerprint(self, parameter: torch.Tensor) -> int:
         # Of some thousand elements: a rank that has drawn other random numbers differs everywhere.
-        flat = parameter.detach().reshape(-1)
-        sample = flat[:: max(1, flat.numel() // 8192)].cpu().contiguous()
-        return zlib.crc32(sample.view(torch.uint8).numpy().tobytes(), flat.numel() & 0xFFFFFFFF)
+        return zlib.crc32(sample(parameter, 8192).tobytes(), parameter.numel() & 0xFFFFFFFF)
 
     def take(self, parameter: torch.Tensor, reducer: Any, hook: Hook) -> Any:
         previous = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -16,13 +14,7 @@ from hvdlite.rendezvous.roll import Part  # noqa: E402
 from hvdlite.torch.elastic.handlers import StateHandler  # noqa: E402
 from hvdlite.torch.elastic.state import get_handler_registry, set_handler_registry  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("HVDLITE_ALLOW_SINGLETON", "1")
-    hvd.init()
-    yield
-    hvd.shutdown()
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def _made() -> tuple[torch.nn.Module, torch.optim.Optimizer]:

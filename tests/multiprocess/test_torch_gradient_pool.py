@@ -160,18 +160,24 @@ def test_four_ranks_train_to_the_same_bits(job: Job) -> None:
     assert out.count("as before") == 4
 
 
-_OFF = """
+_TWO_STEPS = """
 net = linear()
 optimizer = distributed(net)
 for step in range(2):
     optimizer.zero_grad()
     net(torch.ones(2, 256)).sum().backward()
     optimizer.step()
+"""
+
+_OFF = (
+    _TWO_STEPS
+    + """
 assert not any(inside(net)) and counted("shm in place") == 0
 assert engine.pool_stats() == (0, 0, 0, 0)
 assert all(torch.equal(p.grad, hvd.allreduce(p.grad)) for p in net.parameters())
 print("pool" if "gradient_pool" in hvdlite.metrics() else "no pool", flush=True)
 """
+)
 
 
 def test_nothing_happens_with_the_knob_off(job: Job) -> None:
@@ -180,15 +186,8 @@ def test_nothing_happens_with_the_knob_off(job: Job) -> None:
 
 
 def test_the_pool_is_on_by_default(job: Job) -> None:
-    _run(job, """
-net = linear()
-optimizer = distributed(net)
-for step in range(2):
-    optimizer.zero_grad()
-    net(torch.ones(2, 256)).sum().backward()
-    optimizer.step()
-assert all(inside(net)) and counted("shm in place") > 0
-""", HVDLITE_GRADIENT_POOL="")  # fmt: skip
+    used = 'assert all(inside(net)) and counted("shm in place") > 0'
+    _run(job, _TWO_STEPS + used, HVDLITE_GRADIENT_POOL="")
 
 
 def test_a_job_without_torch_shares_no_gradients(job: Job) -> None:

@@ -8,7 +8,6 @@ _CREW = "hvdlite/launch/elastic/crew.py"
 _MEMBERSHIP = "hvdlite/launch/elastic/membership.py"
 _SETS = "hvdlite/elastic/process_sets.py"
 _SIGTERM = "hvdlite/elastic/sigterm.py"
-_REQUEST = "hvdlite/rendezvous/request.py"
 _RACES = "tests/unit/test_elastic_races.py::"
 _RULES = "tests/unit/test_elastic_rules.py::"
 _COMMAND = "tests/unit/test_leave_command.py::"
@@ -52,8 +51,8 @@ MUTANTS = (
     ),
     Mutant(
         "EL5",
-        _REQUEST,
-        "or not reason.isprintable()",
+        "hvdlite/rendezvous/fields.py",
+        "or not value.isprintable()",
         "",
         "a request to leave can write control characters to terminals",
         (_COMMAND + "test_what_is_no_request_is_refused",),

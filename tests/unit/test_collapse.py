@@ -6,19 +6,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from written import Kept
 
 from hvdlite.launch.collapse import MOMENT_SECONDS, MOST_BYTES, Collapse, ranges
-from hvdlite.launch.output import Sink, Stream, Writer
-
-
-class Kept(Writer):
-    backlog = 0
-
-    def __init__(self) -> None:
-        self.data = b""
-
-    def put(self, data: bytes) -> None:
-        self.data += data
+from hvdlite.launch.output import Sink, Stream
 
 
 def _streams(count: int) -> tuple[Kept, list[Stream]]:

@@ -16,7 +16,6 @@ from hvdlite.rendezvous.roll import (
     Accusation,
     Cause,
     Entry,
-    Leaving,
     News,
     Part,
     Place,
@@ -31,7 +30,7 @@ from hvdlite.rendezvous.roll import (
     encode_roll,
 )
 
-TOKEN = bytes(range(32))
+TOKEN = fuzz_target.TOKEN
 REPORT = Report(
     member=7,
     generation=3,
@@ -42,27 +41,7 @@ REPORT = Report(
     accused=(Accusation(4, Cause.SILENCE), Accusation(5, Cause.CLOSED)),
     fingerprints=(("layer.weight", "a1"), ("größe", "b2")),
 )
-NEWS = News(
-    number=9,
-    generation=3,
-    broken=True,
-    lost=(4,),
-    ready=(8, 9),
-    leaving=(Leaving(5, 29.5, "SIGTERM"),),
-    stop=True,
-)
-ROLL = Roll(
-    generation=4,
-    members=(
-        Entry(7, "node1", 1, Part.KEEP),
-        Entry(5, "node1", 0, Part.RECEIVE),
-        Entry(9, "node2", 0, Part.RECEIVE, newcomer=True),
-    ),
-    position=1200,
-    source=7,
-    answers=9,
-    nonce="0123456789abcdef" * 2,
-)
+NEWS, ROLL = fuzz_target.NEWS, fuzz_target.ROLL
 
 
 def _read_report(data: bytes) -> Report:

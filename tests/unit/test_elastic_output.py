@@ -6,22 +6,12 @@ import json
 from pathlib import Path
 
 from elastic_job import Job, running
+from written import Kept
 
 from hvdlite.launch.console import Console
 from hvdlite.launch.elastic.situation import situation
 from hvdlite.launch.elastic.streams import Streams
 from hvdlite.launch.monitor.board import Board
-from hvdlite.launch.output import Writer
-
-
-class Kept(Writer):
-    backlog = 0
-
-    def __init__(self) -> None:
-        self.data = b""
-
-    def put(self, data: bytes) -> None:
-        self.data += data
 
 
 def _streams(directory: Path | None = None, collapse: bool = False) -> tuple[Kept, Streams]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,7 @@ from hvdlite.exceptions import HorovodInternalError, MismatchError  # noqa: E402
 from hvdlite.rendezvous.roll import Part  # noqa: E402
 from hvdlite.tensorflow.elastic.gate import GraphGate  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("HVDLITE_ALLOW_SINGLETON", "1")
-    hvd.init()
-    yield
-    hvd.shutdown()
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def _numbers(variables: list[Any]) -> list[Any]:

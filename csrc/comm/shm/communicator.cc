@@ -49,8 +49,9 @@ Carrier Communicator::Choose(const Batch& batch) const {
 }
 
 std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
+  if (!MayBeInPlace(batch)) return StartAs(Choose(batch), batch);
   const uint64_t shape = ShapeOf(batch);
-  if (!MayBeInPlace(batch) || !interest_.Asks(shape)) return StartAs(Choose(batch), batch);
+  if (!interest_.Asks(shape)) return StartAs(Choose(batch), batch);
   return StartInPlace(
       region_, shared_, batch, [this](const Batch& rest) { return StartAs(Choose(rest), rest); },
       [this, shape](bool any) {

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hvdlite.elastic.handlers import StateHandler
-from hvdlite.elastic.state import ObjectState
+from hvdlite.elastic.state import ObjectState, always
 from hvdlite.jax import functions
 from hvdlite.jax.elastic.trees import TreeHandler, arrays_of, wait
 from hvdlite.job import basics
 
 __all__ = ["JaxState"]
-
-_COPIES = ("auto", "always")
 
 
 class JaxState(ObjectState):
@@ -25,9 +23,7 @@ class JaxState(ObjectState):
     """
 
     def __init__(self, *, copies: str = "auto", **kwargs: Any) -> None:
-        if copies not in _COPIES:
-            raise ValueError(f"copies={copies!r} is not possible: expected 'auto' or 'always'")
-        self._always = copies == "always"
+        self._always = always(copies)
         super().__init__(functions.broadcast_object, basics.rank, **kwargs)
 
     def _handler_of(self, value: Any) -> StateHandler | None:

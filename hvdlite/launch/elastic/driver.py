@@ -11,7 +11,6 @@ import secrets
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from hvdlite.launch import plan
 from hvdlite.launch.elastic import events, requests
@@ -44,13 +43,6 @@ from hvdlite.rendezvous.watched import Watched
 PREFIX = "elastic/"
 
 
-@dataclass
-class Process:
-    """A member's process, or what is to become one when its host is reached."""
-
-    host: str
-
-
 class Driver(Watch):
     def __init__(
         self,
@@ -74,7 +66,8 @@ class Driver(Watch):
         self._hosts: Sequence[Host] = ()  # that discovery has named last
         self._unreached: dict[str, str] = {}  # hosts that cannot be reached, and why
         self._lost: dict[str, str] = {}  # hosts whose agents are lost, and why
-        self._processes: dict[int, Process] = {}
+        # By member, the host of its process, or where there is to be one when the host is reached.
+        self._processes: dict[int, str] = {}
         self._inbox = Inbox(around.console.say, lambda: self._verdict.hosts)
         self._stopping = False
         self._waiting: list[events.Event] = []  # that came while actions were done
@@ -124,8 +117,8 @@ class Driver(Watch):
             self._lose(agent.host, f"host {agent.host} was lost: {reason}.")
 
     def _lose(self, host: str, reason: str) -> None:
-        for member, process in list(self._processes.items()):
-            if process.host == host:
+        for member, its_host in list(self._processes.items()):
+            if its_host == host:
                 self._close(member)
         self._handle([events.HostLost(host, reason)])
 
@@ -228,7 +221,7 @@ class Driver(Watch):
         self._release()
 
     def _release(self) -> None:
-        self._agents.release({process.host for process in self._processes.values()})
+        self._agents.release(set(self._processes.values()))
 
     def _taken(self) -> list[events.Event]:
         taken, self._waiting = self._waiting, []
@@ -278,15 +271,7 @@ class Driver(Watch):
 
     def _start(self, action: events.Start) -> None:
         around, member, place = self._around, action.member, action.expected
-        slot = plan.Slot(
-            action.host,
-            place.rank,
-            place.size,
-            place.local_rank,
-            place.local_size,
-            place.cross_rank,
-            place.cross_size,
-        )
+        slot = plan.Slot(action.host, **vars(place))
         own = {
             **plan.rank_environment(slot, around.several_hosts),
             "HVDLITE_MEMBER": str(member),
@@ -303,7 +288,7 @@ class Driver(Watch):
             reason = f"cannot start a process: {error.strerror or error}"
             return self._handle([events.StartFailed(member, reason)])
         self.log(f"member {member} starts in slot {action.slot} of {action.host}")
-        self._processes[member] = Process(action.host)
+        self._processes[member] = action.host
         self._verdict.hosts = {**self._verdict.hosts, member: action.host}
         for name, stream in streams.items():
             self.streams[member, name] = stream
@@ -317,13 +302,13 @@ class Driver(Watch):
         )
 
     def _kill(self, action: events.Kill) -> None:
-        process = self._processes.get(action.member)
-        if process is None:
+        host = self._processes.get(action.member)
+        if host is None:
             return
         self.log(f"member {action.member} is ended: {action.why}")
         if action.politely:
             requests.say_over(self._store, [action.member])
-        if not self._agents.end(process.host, action.member, action.politely):
+        if not self._agents.end(host, action.member, action.politely):
             self._close(action.member)
             self._handle([events.Ended(action.member, 128 + signal.SIGKILL)])
 

@@ -71,31 +71,21 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
 
+# By field, the flags that only an elastic job has a use for.
+_ELASTIC_ONLY = {
+    "most": "--max-np",
+    "elastic_timeout": "--elastic-timeout",
+    "reset_limit": "--reset-limit",
+    "cooldown": "--blacklist-cooldown-range",
+    "failure_unit": "--failure-unit",
+    "leave_seconds": "--leave-seconds",
+    "spares": "--spares",
+}
+
+
 def given(arguments: argparse.Namespace) -> list[str]:
     """The flags given that only an elastic job has a use for."""
-    fields = (
-        "most",
-        "elastic_timeout",
-        "reset_limit",
-        "cooldown",
-        "failure_unit",
-        "leave_seconds",
-        "spares",
-    )
-    names = (
-        "--max-np",
-        "--elastic-timeout",
-        "--reset-limit",
-        "--blacklist-cooldown-range",
-        "--failure-unit",
-        "--leave-seconds",
-        "--spares",
-    )
-    return [
-        name
-        for field, name in zip(fields, names, strict=True)
-        if getattr(arguments, field) is not None
-    ]
+    return [name for field, name in _ELASTIC_ONLY.items() if getattr(arguments, field) is not None]
 
 
 def _count(text: str) -> int:

@@ -12,6 +12,7 @@ from hvdlite.elastic.handlers import StateDictHandler, StateHandler
 from hvdlite.torch import functions
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.elastic.copies import Copy
+from hvdlite.torch.framework import sample
 from hvdlite.torch.optimizer_state import broadcast_optimizer_state
 
 
@@ -127,8 +128,6 @@ def _is_replicated(parameter: torch.Tensor) -> bool:
 
 
 def _fingerprint(name: str, value: torch.Tensor) -> tuple[str, str]:
-    flat = value.detach().reshape(-1)
-    step = max(1, flat.numel() // SAMPLE)
-    sample = flat[::step][:SAMPLE].cpu().contiguous().view(torch.uint8).numpy()
+    first = sample(value, SAMPLE)[: SAMPLE * value.element_size()]
     where = f" on {torch.cuda.get_device_name(value.device)}" if value.is_cuda else ""
-    return name + where, checksum([sample])
+    return name + where, checksum([first])

@@ -9,7 +9,7 @@ import torch
 
 from hvdlite.elastic.handlers import StateHandler
 from hvdlite.elastic.randomness import Generator
-from hvdlite.elastic.state import ObjectState
+from hvdlite.elastic.state import ObjectState, always
 from hvdlite.job import basics
 from hvdlite.torch import functions
 from hvdlite.torch.elastic.handlers import (
@@ -27,7 +27,6 @@ _registry: _Registry = [
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
 ]
-_COPIES = ("auto", "always")
 
 
 def get_handler_registry() -> _Registry:
@@ -71,11 +70,10 @@ class TorchState(ObjectState):
         copies: str = "auto",
         **kwargs: Any,
     ) -> None:
-        if copies not in _COPIES:
-            raise ValueError(f"copies={copies!r} is not possible: expected 'auto' or 'always'")
+        copies_always = always(copies)
         given = {"model": model, "optimizer": optimizer, **kwargs}
         super().__init__(functions.broadcast_object, basics.rank, **given)
-        self._copies_always = self._copies_always or copies == "always"
+        self._copies_always = self._copies_always or copies_always
 
     def _generators(self) -> Sequence[Generator]:
         return [*super()._generators(), Generator(_random_states, _set_random_states)]
