@@ -34,21 +34,25 @@ _WORKER = str(_HERE / "elastic_worker.py")
 _PACKAGES = ("hvdlite", "torch")
 Note = dict[str, Any]
 
-# By name: ranks, and what surrounds them.
-JOBS: dict[str, tuple[int, dict[str, str]]] = {
-    "2 ranks": (2, {}),
-    "3 ranks": (3, {}),
-    "4 ranks": (4, {}),
-    "4 ranks over TCP": (4, {"HVDLITE_CPU_OPERATIONS": "net"}),
+# The ssh there stays on this host.
+_PRETEND = {"PATH": f"{_HERE / 'pretended_hosts'}:{os.environ['PATH']}"}
+# By name: ranks, what surrounds them, and more flags of hvdliterun.
+JOBS: dict[str, tuple[int, dict[str, str], tuple[str, ...]]] = {
+    "2 ranks": (2, {}, ()),
+    "3 ranks": (3, {}, ()),
+    "4 ranks": (4, {}, ()),
+    "4 ranks over TCP": (4, {"HVDLITE_CPU_OPERATIONS": "net"}, ()),
+    "2 × 2 ranks, pretended hosts": (4, _PRETEND, ("-H", "localhost:2,other:2")),
 }
 SMALL = {"width": 256, "layers": 4}  # 1 MB
 LARGE = {"width": 2524, "layers": 4}  # 102 MB
 NORMS = {"norms": 52, "features": 598}  # 156 buffers of 243 KiB
 
 
-def hvdliterun(ranks: int) -> list[str]:
+def hvdliterun(ranks: int, *flags: str) -> list[str]:
     cooldown = ("--blacklist-cooldown-range", "0.05", "0.1")
-    return [launch.HVDLITERUN, "-np", str(ranks), "--min-np", "1", *cooldown, sys.executable]
+    job = ("-np", str(ranks), "--min-np", "1", *cooldown, *flags)
+    return [launch.HVDLITERUN, *job, sys.executable]
 
 
 def torchrun(ranks: int, restarts: int) -> list[str]:
@@ -138,9 +142,9 @@ def measure(given: argparse.Namespace, runner: Runner) -> Note:
     results: Note = {"deaths": {}, "growth": {}, "date": time.strftime("%d %B %Y")}
     results["scheduling"] = "SCHED_FIFO" if given.fifo else "nice -18"
     plan = {"deaths": given.deaths, "steps": 20, **SMALL}
-    for name, (ranks, environment) in JOBS.items():
+    for name, (ranks, environment, flags) in JOBS.items():
         if given.jobs in name:
-            notes = run(hvdliterun(ranks), "hvdlite", plan | {"ranks": ranks}, environment)
+            notes = run(hvdliterun(ranks, *flags), "hvdlite", plan | {"ranks": ranks}, environment)
             results["deaths"][name] = elastic_report.deaths(notes)
             results["growth"][name] = elastic_report.growths(notes)
             if given.torchrun and not environment:

@@ -26,10 +26,13 @@ Status Peers::Map(int rank, int fd) {
   if (fstat(fd, &file) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     return Status::Unsupported("a rank of this host gave no sealed memory");
   const auto bytes = static_cast<size_t>(file.st_size);
-  void* const base =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  if (base == MAP_FAILED) return Status::FromErrno("cannot map a rank's gradients", errno);
-  mappings_[static_cast<size_t>(rank)] = {static_cast<char*>(base), bytes, true};
+  char* const base = ReserveAddresses(bytes);
+  if (base == nullptr || !MapFile(base, bytes, fd, 0, MAP_SHARED)) {
+    const int error = errno;
+    if (base != nullptr) munmap(base, bytes);
+    return Status::FromErrno("cannot map a rank's gradients", error);
+  }
+  mappings_[static_cast<size_t>(rank)] = {base, bytes, true};
   if (!KeepFromChildren(base, bytes))
     return Status::FromErrno("cannot keep a rank's gradients from children", errno);
   return Status::Ok();

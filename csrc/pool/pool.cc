@@ -44,9 +44,8 @@ Status Pool::Reserve() {
         "this system commits no more memory than it has "
         "(vm.overcommit_memory=2)");
   const size_t length = kPlaces * segment_bytes_;
-  void* const start =
-      mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (start == MAP_FAILED)
+  const char* const start = ReserveAddresses(length);
+  if (start == nullptr)
     return Status::Unsupported("the limit of address space is too low (ulimit -v)");
   start_.store(reinterpret_cast<uintptr_t>(start), std::memory_order_relaxed);
   length_.store(length, std::memory_order_release);

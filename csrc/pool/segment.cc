@@ -105,16 +105,19 @@ bool Segment::Claim(size_t bytes) {
 bool Segment::Make(size_t bytes, uint32_t* page) {
   const size_t whole = RoundToPages(bytes);
   if (!Claim(whole)) return false;
-  size_t at = used_.load(kRelaxed);
+  size_t end = used_.load(kRelaxed);
+  size_t at = 0;
   do {
+    at = whole < kHugePage ? end : RoundUpToHugePages(end);
     if (at + whole > bytes_) return false;
-  } while (!used_.compare_exchange_weak(at, at + whole, kRelaxed));
+  } while (!used_.compare_exchange_weak(end, at + whole, kRelaxed));
   int rc;
   do {
     rc = fallocate(fd_.get(), 0, static_cast<off_t>(at), static_cast<off_t>(whole));
   } while (rc != 0 && errno == EINTR);
   if (rc != 0) return false;  // the addresses stay unused; what has been claimed bounds the loss
   Populate(base_ + at, whole);
+  if (whole >= kHugePage) MakeHuge(base_ + at, whole);
   *page = static_cast<uint32_t>(at / PageBytes());
   return true;
 }

@@ -4,8 +4,8 @@
 //   file    one anonymous file (memfd), mapped once; large and sparse: a block costs memory from
 //           its first allocation on
 //   class   the blocks of one exact size: a stack of free ones, used last in first out
-//   block   begins on a page; `owner` says for each page which class's block begins there, whether
-//           it is allocated, and whether it is private
+//   block   begins on a page, a large one on a huge page; `owner` says for each page which class's
+//           block begins there, whether it is allocated, and whether it is private
 //
 // An allocated block becomes private, with the same bytes at the same address, in two cases:
 //
