@@ -74,7 +74,7 @@ class Membership:
         """When handle() has to be called at the latest, whether or not anything happens."""
         if self.phase is Phase.ENDED:
             return None
-        times = [self._stop_by]
+        times = [self._stop_by, self._departures.stops.deadline()]
         for member in self.crew.members.values():
             times += [member.leave_by, member.suspect_until]
         if self._awaited():
@@ -118,6 +118,8 @@ class Membership:
             self._departures.ended(member, _CANNOT_START, event.reason, self._now)
         elif isinstance(event, events.Unfit):
             self._departures.refuse(member, event.why, self._now)
+        elif isinstance(event, events.Stopped):
+            self._departures.stopped(member, self._now)
         elif isinstance(event, events.MemberLeaves):
             self._departures.asked_to_leave([member], event.reason, event.seconds, self._now)
         elif isinstance(event, events.Entered):
@@ -168,6 +170,7 @@ class Membership:
             return self._end(self._outcome.stopped())
         self._departures.overdue(self._now)
         late, now = self._awaited(), self._now
+        self._departures.look(bool(late) or self._outcome.returned, now)
         if late and now >= self._since + self.policy.elastic_timeout:
             self._waited_too_long(late)
         elif late and now >= self._since + TELL_OF_WAITING_SECONDS and not self._said_waiting:
