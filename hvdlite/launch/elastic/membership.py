@@ -255,7 +255,7 @@ class Membership:
     def _run(self) -> None:
         """All are in. Newcomers that wait in init() are too late for it."""
         self._enter(Phase.RUNNING)
-        self._progress.met = True
+        self._progress.met, self._progress.up = True, self.generation
         if self._outcome.stop is not None:
             self._tell()  # the roll has answered the news that said so
         for member in self.crew.newcomers():
@@ -337,6 +337,8 @@ class Membership:
         return self._write(ranks, decision)
 
     def _write(self, ranks: Sequence[Member], decision: Decision) -> None:
+        were_up = self._progress.up == self.generation
+        patience = self._unreachable.patience(self.policy.silence_seconds, were_up)
         self.generation += 1
         self._outcome.rolled = True
         self._outcome.failures.clear()
@@ -344,7 +346,7 @@ class Membership:
         entries = [Entry(m.number, m.host, m.slot, parts[m.number], not m.has_state) for m in ranks]
         position, source = decision.position, decision.source
         answers = self._announcements.number
-        roll = Roll(self.generation, tuple(entries), position, source, answers)
+        roll = Roll(self.generation, tuple(entries), position, source, answers, patience=patience)
         self._actions.append(events.WriteRoll(roll))
         if self.generation > 2:
             self._actions.append(events.Forget(self.generation - 2))
