@@ -72,7 +72,7 @@ class Runner:
         plan: Note,
         environment: Mapping[str, str] = MappingProxyType({}),
         patience: float = 900.0,
-        may_hang: bool = False,
+        may_fail: bool = False,
     ) -> list[Note]:
         """All that the ranks have noted, in order of time."""
         with tempfile.TemporaryDirectory(prefix="hvd-elastic-") as folder:
@@ -86,8 +86,8 @@ class Runner:
                     start_new_session=True,
                     preexec_fn=self._first,
                 )
-                hangs = self._wait(process, patience)
-            if process.returncode and not (hangs and may_hang):
+                self._wait(process, patience)
+            if process.returncode and not may_fail:
                 said = Path(folder, "output").read_text(errors="replace")[-2000:]
                 raise SystemExit(
                     f"{' '.join(command)} ended with status {process.returncode}:\n{said}"
@@ -100,13 +100,12 @@ class Runner:
         return sorted(notes, key=lambda note: note["at"])
 
     @staticmethod
-    def _wait(process: subprocess.Popen[bytes], patience: float) -> bool:
-        """Whether it had to be ended."""
+    def _wait(process: subprocess.Popen[bytes], patience: float) -> None:
+        """Ends it after that."""
         try:
             process.wait(patience)
-            return False
         except subprocess.TimeoutExpired:
-            return True
+            pass
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
@@ -151,7 +150,7 @@ def measure(given: argparse.Namespace, runner: Runner) -> Note:
                 command = torchrun(ranks, 5 * given.torchrun)
                 less = plan | {"ranks": ranks, "deaths": given.torchrun, "gloo_seconds": 30}
                 patience = 60.0 + 20 * given.torchrun
-                notes = run(command, "torchrun", less, patience=patience, may_hang=True)
+                notes = run(command, "torchrun", less, patience=patience, may_fail=True)
                 results["deaths"][f"torchrun, {name}"] = elastic_report.deaths(notes)
     large = {"deaths": max(1, given.deaths // 4), "steps": 5, "ranks": 2, **LARGE}
     notes = run(hvdliterun(2), "hvdlite", large)

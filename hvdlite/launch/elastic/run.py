@@ -40,7 +40,8 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         torch = ("", 0)
         if this.options.torch_env:
             torch = direct.torch_meeting(shared, names[0], this.far)
-        contacts = Contacts(_reach(this, direct.order(this, opened, shared, torch)))
+        by = replace(this.options.ssh, in_slurm=wish.in_slurm)
+        contacts = Contacts(_reach(this, direct.order(this, opened, shared, torch), by))
         shared |= plan.meeting_environment(("127.0.0.1", opened.store.address[1]))
         if this.options.torch_env:
             shared |= plan.torch_meeting(torch[0] or "127.0.0.1", torch[1])
@@ -79,7 +80,9 @@ def _source(wish: Wish) -> Scout | Hostfile | Fixed:
     return Fixed(wish.hosts)
 
 
-def _reach(this: job.Job, order: Order) -> Callable[[str, int, Contacts], ssh.Remote | None]:
+def _reach(
+    this: job.Job, order: Order, by: ssh.Options
+) -> Callable[[str, int, Contacts], ssh.Remote | None]:
     """How threads reach a host."""
 
     def reach(host: str, slots: int, contacts: Contacts) -> ssh.Remote | None:
@@ -87,7 +90,7 @@ def _reach(this: job.Job, order: Order) -> Callable[[str, int, Contacts], ssh.Re
             return None
         [agent] = ssh.contact(
             {host: replace(order, slots=slots, bind="none")},
-            this.options.ssh,
+            by,
             os.environ,
             this.options.start_timeout,
             contacts.say,
