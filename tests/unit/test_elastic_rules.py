@@ -238,6 +238,29 @@ def test_the_first_time_they_train_together_again() -> None:
     assert job.roll.numbers() == (1, 2, 3) and job.kills == []
 
 
+@pytest.mark.parametrize(("silence", "patience"), [(61.0, 31), (1.0, 4), (0.0, None)])
+def test_the_next_attempt_of_two_hosts_that_were_together_is_short(
+    silence: float, patience: int | None
+) -> None:
+    job = running("a:2,b:1", silence_seconds=silence)
+    assert _cut(job).roll.patience == patience
+    job.form(1, 2, 3).die(2).report(1, 3, broken=True)
+    assert job.roll.patience is None, "it is no attempt of theirs any more"
+
+
+def test_hosts_that_have_never_met_have_the_start_timeout() -> None:
+    job = running("a:2,b:1")
+    job.die(2).report(1, 3, broken=True)  # the next generation does not come up
+    job.report(1, broken=True, accused=(Accusation(3, Cause.OUTAGE),)).report(3, broken=True)
+    assert job.roll.numbers() == (1, 3) and job.roll.patience is None
+
+
+def test_members_of_one_host_have_the_start_timeout() -> None:
+    job = running("a:3")
+    job.report(1, broken=True, accused=(Accusation(3, Cause.OUTAGE),)).report(2, 3, broken=True)
+    assert job.roll.patience is None
+
+
 def test_the_second_time_the_smaller_host_is_put_out() -> None:
     job = _cut(_cut(running("a:2,b:1")))
     assert job.kills == [3]

@@ -26,6 +26,7 @@ class Policy:
     reset_limit: int | None = None
     cooldown_range: tuple[float, float] | None = None
     failure_unit: str = "slot"  # or "host"
+    silence_seconds: float = 10.0  # HVDLITE_HEARTBEAT_SECONDS
 
 
 class Stage(Enum):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hvdlite.launch.elastic.crew import Crew, Member, Stage
-from hvdlite.launch.elastic.events import Action, HostLeaves, HostLost, Kill, Say
+from hvdlite.launch.elastic.events import Action, HostLeaves, HostLost, Kill, Look, Say
 from hvdlite.launch.elastic.faults import Failure, Faults
 from hvdlite.launch.elastic.outcome import Outcome
+from hvdlite.launch.elastic.stops import Stops
 from hvdlite.launch.hosts import Host
 from hvdlite.rendezvous.likeness import difference
 
@@ -23,6 +24,7 @@ class Departures:
     def __init__(self, crew: Crew, outcome: Outcome, actions: list[Action]) -> None:
         """`actions`: what is to be done is appended."""
         self.faults = Faults()
+        self.stops = Stops(crew.policy.silence_seconds)
         self.lost: list[int] = []  # members of this generation, of which no news has told
         self._crew = crew
         self._outcome = outcome
@@ -87,6 +89,17 @@ class Departures:
     def kill(self, member: Member, why: str, now: float, politely: bool = False) -> None:
         self._actions.append(Kill(member.number, why, politely))
         self.lose(member, Failure(member.number, member.host, _KILLED_STATUS, ""), now)
+
+    def look(self, waits: bool, now: float) -> None:
+        """Looks for members that are stopped, from time to time. `waits`: one is waited for."""
+        if self.stops.is_due(waits, now):
+            self._actions.append(Look())
+
+    def stopped(self, member: Member, now: float) -> None:
+        """A look has found it stopped."""
+        works = member.stage in (Stage.COLD, Stage.WARM, Stage.SERVING)
+        if self.stops.found(member.number, now) and works:
+            self.kill(member, "it is stopped (SIGSTOP, a debugger), and others wait for it", now)
 
     def refuse(self, newcomer: Member, why: str, now: float) -> None:
         """It cannot be in this job. Its slot cools down."""

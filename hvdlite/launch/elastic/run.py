@@ -64,7 +64,8 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         assert opened.watched is not None
         source = _source(wish)
         signals = stack.enter_context(contextlib.closing(this.signals()))
-        driver = Driver(wish.policy, around, opened.store, opened.watched, source, contacts)
+        policy = replace(wish.policy, silence_seconds=this.options.ssh.silence_seconds)
+        driver = Driver(policy, around, opened.store, opened.watched, source, contacts)
         with contextlib.closing(driver):
             driver.loop(signals.wake, signals.caught)
         signals.close()  # a signal that was held back takes its effect in the observer

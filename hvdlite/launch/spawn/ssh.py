@@ -144,6 +144,10 @@ class Remote:
     def end_one(self, rank: int, politely: bool) -> None:
         self._send(EndOne(rank, politely).encode())
 
+    def inquire(self, letter: bytes) -> None:
+        """Of an elastic job's agent: ASK or LOOK of agent_protocol."""
+        self._send(letter)
+
     def terminate(self) -> None:
         self._send(b"T")
 
