@@ -504,6 +504,31 @@ def test_anything_else_is_not_the_programs_fault(what: str) -> None:
     assert job.phase is Phase.RUNNING
 
 
+@pytest.mark.parametrize("least", [2, 1])
+def test_members_of_a_slot_that_all_fail_end_the_job_only_if_the_others_get_no_further(
+    least: int,
+) -> None:
+    """With fewer members than the minimum the others wait, so the position stays the same. Else
+    they train on while the slot cools down, for longer each time."""
+    job = running("a:2", least=least)
+    newcomer = 2
+    for cooldown in (1.0, 2.0, 4.0, 8.0):
+        job.die(newcomer, status=1, line="OSError: no GPU").report(1, broken=True)
+        if least == 1:
+            job.form(1)
+            job.position += 10
+        job.hear(after=cooldown)
+        newcomer = job.the(on.Start).member
+        job.warm(newcomer)
+        if job.phase is Phase.ENDED:
+            break
+        if least == 1:
+            job.hear(after=2.0).report(1)
+        assert job.roll.numbers() == (1, newcomer)
+        job.form(1, newcomer)
+    assert (job.phase, newcomer) == ((Phase.ENDED, 5) if least == 2 else (Phase.RUNNING, 6))
+
+
 def test_a_program_that_fails_at_once_is_not_tried_for_ever() -> None:
     job = Job("a:1")
     job.die(1, status=1, line="ImportError: no module")

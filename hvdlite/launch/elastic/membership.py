@@ -63,6 +63,7 @@ class Membership:
         self._now = max(self._now, now)
         for event in batch:
             self._hear(event)
+        self._departures.recall()
         self._overdue()
         self._tell_of_losses()
         self._proceed()
@@ -230,7 +231,7 @@ class Membership:
         if self._announcements.due(ready, self.crew.leaving(), unlisted, self._now):
             for member in unlisted:
                 member.leave_by = self._now + self.policy.leave_seconds
-                member.reason = "its host is no longer named"
+                member.reason = "its host has no slot for it any more"
             self._tell(ready=ready)
 
     # From one phase to the next.
