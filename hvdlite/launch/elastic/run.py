@@ -40,8 +40,9 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         torch = ("", 0)
         if this.options.torch_env:
             torch = direct.torch_meeting(shared, names[0], this.far)
+        by = replace(this.options.ssh, in_slurm=wish.in_slurm)
         # Without this host's number of threads: agents decide for their hosts.
-        contacts = Contacts(_reach(this, direct.order(this, opened, shared, torch)))
+        contacts = Contacts(_reach(this, direct.order(this, opened, shared, torch), by))
         shared |= plan.meeting_environment(("127.0.0.1", opened.store.address[1]))
         if this.options.torch_env:
             shared |= plan.torch_meeting(torch[0] or "127.0.0.1", torch[1])
@@ -64,7 +65,8 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         assert opened.watched is not None
         source = _source(wish)
         signals = stack.enter_context(contextlib.closing(this.signals()))
-        driver = Driver(wish.policy, around, opened.store, opened.watched, source, contacts)
+        policy = replace(wish.policy, silence_seconds=this.options.ssh.silence_seconds)
+        driver = Driver(policy, around, opened.store, opened.watched, source, contacts)
         with contextlib.closing(driver):
             driver.loop(signals.wake, signals.caught)
         signals.close()  # a signal that was held back takes its effect in the observer
@@ -87,7 +89,9 @@ def _source(wish: Wish) -> Scout | Hostfile | Fixed:
     return Fixed(wish.hosts)
 
 
-def _reach(this: job.Job, order: Order) -> Callable[[str, int, Contacts], ssh.Remote | None]:
+def _reach(
+    this: job.Job, order: Order, by: ssh.Options
+) -> Callable[[str, int, Contacts], ssh.Remote | None]:
     """How threads reach a host."""
 
     def reach(host: str, slots: int, contacts: Contacts) -> ssh.Remote | None:
@@ -95,7 +99,7 @@ def _reach(this: job.Job, order: Order) -> Callable[[str, int, Contacts], ssh.Re
             return None
         [agent] = ssh.contact(
             {host: replace(order, slots=slots, bind="none")},
-            this.options.ssh,
+            by,
             os.environ,
             this.options.start_timeout,
             contacts.say,
