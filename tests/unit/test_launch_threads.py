@@ -67,7 +67,7 @@ def _elastic(
     orders: list[Any] = []
     here: dict[str, str] = {}
 
-    def reach(this: job.Job, order: Any) -> Any:
+    def reach(this: job.Job, order: Any, *_: object) -> Any:
         orders.append(order)
 
     def driver(policy: Policy, around: Any, *_: object) -> None:
