@@ -105,8 +105,7 @@ NOT_PROVOKED = {
     "to it.": "takes a network that loses large packets",
     "rank … has no memory left for what it and its peers agreed to do": "see "
     "tests/cpp/engine/engine_memory_test.cc",
-    "no memory on rank … for the result of …": "see "
-    "tests/cpp/engine/engine_completion_test.cc",
+    "no memory on rank … for the result of …": "see tests/cpp/engine/engine_completion_test.cc",
     "lost the job's store while …": "see "
     "test_a_store_that_ends_is_noticed_at_once_by_those_who_join",
     "rank … died during hvd.init(): its process ended, or its connection with the job's store "
