@@ -26,8 +26,8 @@ PAGES = ROOT / "docs" / "start"
 NOT_RUN = {
     "pip install .": "it would replace the hvdlite that is tested; scripts/package does that in a "
     "fresh environment",
-    "hvdliterun --check-build": "it starts every framework; test_native_core.py runs it with numpy, and "
-    "test_check_build.py its parts",
+    "hvdliterun --check-build": "it starts every framework; test_native_core.py runs it with "
+    "numpy alone, and test_check_build.py runs its parts",
 }
 
 
