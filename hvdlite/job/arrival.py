@@ -33,7 +33,8 @@ _SERIALIZED = 2
 class Arrival:
     """`communicator`: the argument of init(). `place`: the address of the job's store and the
     secret; None for a process that is alone. `mpi`: what the core is told about MPI; None if the
-    program does not ask for MPI. `prefix`: of the meeting's keys. `member`: in an elastic job."""
+    program does not ask for MPI. `prefix`: of the meeting's keys. `member`: in an elastic job.
+    `patience`: seconds to meet the others, if that is less than the start timeout."""
 
     me: Identity
     communicator: Any
@@ -41,6 +42,7 @@ class Arrival:
     mpi: dict[str, Any] | None
     prefix: str = ""
     member: Member | None = None
+    patience: int | None = None
 
 
 def arrive(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value]) -> Arrival:
@@ -79,7 +81,7 @@ def _arrive_as_member(comm: Any, asked: environment.Asked) -> Arrival:
         return Arrival(alone, None, None, None, member=member)
     me = replace(started, **vars(member.place))
     place = None if me.size == 1 else started.place
-    return Arrival(me, None, place, None, f"g{roll.generation}/", member)
+    return Arrival(me, None, place, None, f"g{roll.generation}/", member, roll.patience)
 
 
 def all_are_here() -> None:

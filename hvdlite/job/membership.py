@@ -7,6 +7,8 @@ into generation after generation:
     a survivor   report/<g>/<member>
     both         wait for roll/<g>, bring an engine up, and set in/<g>/<member>
 
+What a member writes is sealed with its token.
+
 The place "0" tells a newcomer in `init()` that the job trains already. It warms up alone until
 `run`, deletes that answer, and reports again.
 """
@@ -33,6 +35,7 @@ from hvdlite.rendezvous.roll import (
     decode_roll,
     encode_report,
 )
+from hvdlite.rendezvous.seal import seal
 
 MEMBER = "HVDLITE_MEMBER"
 SLOT = "HVDLITE_SLOT"
@@ -159,7 +162,7 @@ class Member:
 
     def entered(self, abort: Callable[[int, str], None]) -> None:
         """The engine is up. It is aborted if its generation has ended meanwhile."""
-        self._store.set(f"elastic/in/{self._generation}/{self.number}", b"")
+        self._say(f"in/{self._generation}/{self.number}")
         self.failure = Failure()
         with self._lock:
             if self._broken >= self._generation:
@@ -189,11 +192,11 @@ class Member:
         """This member has the job's state."""
         if self._newcomer:
             self._newcomer = False
-            self._store.set(f"elastic/trains/{self.number}", b"")
+            self._say(f"trains/{self.number}")
 
     def done(self) -> None:
         """The program's function has returned."""
-        self._store.set(f"elastic/done/{self.number}", b"")
+        self._say(f"done/{self.number}")
 
     def leave(self, standing: Standing) -> None:
         """At a boundary: the job goes on without this member, as it was asked to."""
@@ -236,6 +239,9 @@ class Member:
         if lost is None or not 0 <= lost < len(members) or members[lost] == self.number:
             return ()
         return (Accusation(members[lost], self.failure.cause),)
+
+    def _say(self, key: str) -> None:
+        self._store.set(f"elastic/{key}", seal(key, self._token))
 
     def _write(self, report: Report) -> None:
         data = encode_report(report, self._token)

@@ -222,8 +222,11 @@ class _Relay:
                 output.drain(partial(self._read, descriptor))
         if isinstance(event, events.Gone):
             self._close_streams(event.rank)
-        self._send(agent_protocol.encode(agent_protocol.EVENT, events.line(event).encode()))
+        self._tell(event)
         self.gone = isinstance(event, events.AllGone)
+
+    def _tell(self, event: events.Event) -> None:
+        self._send(agent_protocol.encode(agent_protocol.EVENT, events.line(event).encode()))
 
     def _close_streams(self, rank: int) -> None:
         """Of a rank that is gone, while others may come: a process that has escaped may hold
@@ -261,6 +264,11 @@ class _Relay:
             self.patience.asked(self.ranks.ending_seconds(politely=True), time.monotonic())
         elif letter == b"K":
             self._kill()
+        elif letter == agent_protocol.ASK:
+            self._tell(events.Alive())
+        elif letter == agent_protocol.LOOK:
+            for rank in self.parties.stopped() if self.parties is not None else ():
+                self._tell(events.Stopped(rank))
         elif letter in guardian.SIGNALS:
             self.ranks.forward(guardian.SIGNALS[letter])
         else:

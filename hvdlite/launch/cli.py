@@ -97,6 +97,9 @@ def understand(
         found = from_environment(environ, read, arguments.slots_per_host)
         hosts = found.hosts if found else []
     named, mode = hosts, arguments.mode or _mode(found)
+    is_elastic = arguments.least is not None or arguments.script is not None
+    # srun reaches the hosts of an elastic job, and its ranks are hvdliterun's.
+    reached_by, mode = mode, "gloo" if is_elastic and mode == "srun" else mode
     if arguments.script is None:
         hosts = _with_slots(arguments, hosts, processes, notes, lambda: look(environ))
     if arguments.torch_env and mode != "gloo":
@@ -125,13 +128,13 @@ def understand(
     if arguments.tcp:
         environment["NCCL_IB_DISABLE"] = "1"
     wish = None
-    if arguments.least is not None or arguments.script is not None:
+    if is_elastic:
         from hvdlite.launch.elastic import wish as elastic
 
         script = arguments.script
         if script is None and found is not None:
             script = discovery_script(environ, read)
-        wish = elastic.understand(arguments, named, processes, mode, script, environ)
+        wish = elastic.understand(arguments, named, processes, reached_by, script, environ)
     else:
         notes += [
             f"{flag} has no effect: the job is not elastic (--min-np)."

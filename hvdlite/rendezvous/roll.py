@@ -128,6 +128,7 @@ class Roll:
     source: int | None = None  # the member that sends its state; None: nothing moves
     answers: int = 0  # the number of the last news that this roll answers
     nonce: str = ""  # of the generation's key; the driver puts it in
+    patience: int | None = None  # seconds to meet; None: the start timeout
 
     def with_nonce(self, nonce: str) -> Roll:
         return replace(self, nonce=nonce)
@@ -268,6 +269,7 @@ def decode_roll(data: bytes) -> Roll:
         source=fields.number_or_none("source"),
         answers=fields.number("answers"),
         nonce=fields.text("nonce"),
+        patience=fields.number_or_none("patience"),
     )
     _check_roll(roll)
     return roll

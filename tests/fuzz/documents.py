@@ -57,6 +57,7 @@ ROLL = Roll(
     source=7,
     answers=9,
     nonce="0123456789abcdef" * 2,
+    patience=5,
 )
 
 

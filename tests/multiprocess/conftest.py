@@ -14,9 +14,11 @@ from types import FrameType
 
 import pytest
 import shared_memory
+import slurm
 from bare_ranks import Ranks
 from launched import ROOT, Job
 from machine import within
+from slurm_jobs import Slurm
 
 WATCHDOG_SECONDS = 60
 
@@ -52,6 +54,17 @@ HOSTS: dict[str, tuple[str, ...]] = {
 @pytest.fixture(params=list(HOSTS))
 def hosts(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return HOSTS[request.param]
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with slurm.cluster(tmp_path_factory.mktemp("slurm")) as variables:
+        yield variables
+
+
+@pytest.fixture
+def cluster_(job: Job, cluster: dict[str, str]) -> Slurm:
+    return Slurm(job, cluster)
 
 
 @pytest.fixture

@@ -37,6 +37,25 @@ def test_a_host_whose_agent_is_killed_is_lost_and_comes_back(hosts: HostsJob) ->
     assert "host other was lost" in err
 
 
+@pytest.mark.parametrize("what", ["hvdlite.launch.agent", ""], ids=["agent", "host"])
+def test_a_host_whose_agent_is_stopped_is_lost_and_comes_back(hosts: HostsJob, what: str) -> None:
+    flags = ("-np", "4", "--min-np", "2", *QUICK, "-H", "localhost:2,other:2")
+    process = hosts.start(*flags, HVDLITE_HEARTBEAT_SECONDS="1")
+    hosts.wait_for_size(4, 1, 2, 3, 4)
+    there = [hosts.member(3), hosts.member(4)]
+    stopped = hosts.pids("other", *filter(None, [what]))
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    hosts.wait_for_size(2, 1, 2)
+    hosts.wait_for_size(4, 1, 2, 5, 6)
+    if what:
+        hosts.wait_until_dead(there)  # no agent has told them
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    hosts.wait_until_dead(stopped)
+    assert "host other was lost: its agent has not answered" in hosts.finish(process, 4)
+
+
 def test_the_rank_of_a_far_guardian_that_is_killed_is_lost_alone(hosts: HostsJob) -> None:  # 11
     process = hosts.start("-np", "4", "--min-np", "2", *QUICK, "-H", "localhost:2,other:2")
     hosts.wait_for_size(4, 1, 2, 3, 4)

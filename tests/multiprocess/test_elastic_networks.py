@@ -80,7 +80,8 @@ def test_of_two_hosts_that_do_not_reach_each_other_the_smaller_one_is_put_out(
     hosts: HostsJob, network: Network
 ) -> None:  # 14
     cooldown = ("--blacklist-cooldown-range", "100", "100")
-    flags = ("-np", "3", "--min-np", "1", "--start-timeout", "20", *cooldown, "-H", "b:1,a:2")
+    # The job goes on long before the start timeout.
+    flags = ("-np", "3", "--min-np", "1", "--start-timeout", "600", *cooldown, "-H", "b:1,a:2")
     process = hosts.start(*flags, HVDLITE_HEARTBEAT_SECONDS=SILENCE)
     hosts.wait_for_size(3, 1, 2, 3)
     network.part(0, 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tier
 from elastic_faults import PYTHON, QUICKLY, generations, pid, program
-from launched import Job, last_line
+from launched import MARK, PATIENT, Job, last_line
 from waiting import wait_until
 
 AGAIN_THREE = "hvd.size() == 3 and hvd.elastic.generation() > 1"
@@ -90,21 +90,27 @@ def test_a_source_may_die_while_it_hands_over(job: Job, moment: str, end: str) -
     assert job.pids() == []
 
 
-# Member 2 submits the gradient of step 5 and does not take it until its generation has ended;
-# member 1 completes the step, and member 3 dies behind it.
+# All submit the gradient of step 5. Member 1 completes the step. Member 2 has not taken the
+# gradient, and waits for an operation of its own, when member 3 dies.
 APART = """
+from hvdlite.job import membership
+write = membership.Member._write
+def writes(self, report):
+    flag(f"reports.{report.generation}.{report.position}")
+    write(self, report)
+membership.Member._write = writes
 def happens(step):
+    if hvd.elastic.generation() == 2: flag(f"makes.{step}")
     if step != 5 or hvd.elastic.generation() > 1: return
     handle = hvd.allreduce_async(np.ones(3), name="gradient")
     if MEMBER == 2:
-        wait_for("completed.1", "completed.3")
-    found = hvd.synchronize(handle)
-    flag("completed")
-    if MEMBER == 3:
-        wait_for("completed.1")
-        die()
-    if MEMBER == 2:
         wait_for("ends.1")
+        flag("waits")
+        hvd.allreduce(np.ones(3), name="alone")
+    found = hvd.synchronize(handle)
+    if MEMBER == 3:
+        wait_for("waits.2")
+        die()
     state.weights = state.weights + found
     state.steps += 1
     flag("ends")
@@ -118,6 +124,58 @@ def test_survivors_that_are_a_step_apart_agree(job: Job, end: str) -> None:  # r
     done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.count(b" of 3, step ") == 3
+    reports = sorted(path.name for path in job.directory.glob("reports.2.*"))
+    assert reports == ["reports.2.5.2", "reports.2.6.1"], "they were one step apart"
+    for member in (1, 2):
+        assert (job.directory / f"makes.6.{member}").exists()
+        assert not (job.directory / f"makes.5.{member}").exists(), "a whole step was done again"
+    assert job.pids() == []
+
+
+# Each process holds a name that one process at a time can have, as it would hold ports and a GPU.
+# Member 2 is killed, as it does not leave in time, and takes long to die.
+HOLDS = """
+import socket
+held = socket.socket(socket.AF_UNIX)
+held.bind("\\0" + os.environ[MARK] + os.environ["HVDLITE_SLOT"])
+def dies_slowly(*_):
+    wait_for("cooled")
+    os._exit(1)
+if MEMBER == 2: signal.signal(signal.SIGTERM, dies_slowly)
+def happens(step):
+    if (MEMBER, step) == (2, 5):
+        hvd.elastic.leave()
+        while True: signal.pause()
+"""
+# `cooled` is there as soon as the slot could be filled again but for its old process.
+WATCHES = """
+import os
+from hvdlite.launch.elastic import driver
+from hvdlite.launch.elastic.crew import Stage
+handle, start = driver.Driver._handle, driver.Driver._start
+def handles(self, batch):
+    handle(self, batch)
+    crew, now = self._machine.crew, self._machine._now
+    if 2 in crew.members and crew.members[2].stage is Stage.LOST and not crew.cooling(now):
+        open("cooled", "w").close()
+def starts(self, action):
+    if action.member > 3:
+        old = open("starts.2").read()
+        open("early" if os.path.exists(f"/proc/{old}") else "in.time", "w").close()
+    start(self, action)
+driver.Driver._handle, driver.Driver._start = handles, starts
+"""
+
+
+def test_a_slot_is_filled_when_its_old_process_is_gone(job: Job) -> None:  # race 14
+    script = program(job, f"MARK = {MARK!r}\n{HOLDS}", done=AGAIN_THREE, launcher=WATCHES)
+    limits = ("--leave-seconds", "0.1", "--grace-seconds", PATIENT)
+    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, *limits, PYTHON, script)
+    assert done.returncode == 0, done.stderr.decode()
+    assert (job.directory / "in.time").exists() and not (job.directory / "early").exists()
+    assert done.stdout.count(b" of 3, step ") == 3 and b"member 4 is" in done.stdout
+    assert b"already in use" not in done.stderr, done.stderr.decode()
+    assert generations(job, 1) == [(1, 3), (2, 2), (3, 3)]
     assert job.pids() == []
 
 

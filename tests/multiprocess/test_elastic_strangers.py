@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+from elastic_faults import PYTHON, QUICKLY, generations, program
 from launched import Job
 
 PROGRAM = """
@@ -82,4 +84,30 @@ def test_what_members_may_not_write_is_refused_with_a_line_and_the_job_is_undist
                    for line in err.splitlines()), err  # fmt: skip
     assert err.count("is refused") < 10
     assert "does not know the job's secret" in err or "secret" in err, err
+    assert job.pids() == []
+
+
+FORGES = """
+from hvdlite.job import membership
+from hvdlite.rendezvous.seal import seal
+def happens(step):
+    if (MEMBER, step) == (2, 3):
+        token = bytes.fromhex(os.environ["HVDLITE_MEMBER_TOKEN"])
+        store = membership.member().connect()
+        store.set("elastic/@KEY", @VALUE)
+        store.close()
+    if (MEMBER, step) == (3, 5): die()
+"""
+
+
+@pytest.mark.parametrize("value", ["b''", "seal('done/1', token)", "seal('done/2', token)"])
+def test_no_member_says_that_another_one_is_done(job: Job, value: str) -> None:
+    """After the first that is done no newcomer is started."""
+    forges = FORGES.replace("@KEY", "done/1").replace("@VALUE", value)
+    script = program(job, forges, done="hvd.size() == 3 and hvd.elastic.generation() > 1")
+    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
+    err = done.stderr.decode()
+    assert done.returncode == 0, err
+    assert "done/1 in the job's store is refused: it is not sealed with the token of member" in err
+    assert [size for _, size in generations(job, 1)][-1] == 3
     assert job.pids() == []

@@ -3,23 +3,17 @@ that are no ranks."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import slurm
-from launched import PATIENT, WAIT, Job, _default_signals, last_line, prefixed
-from waiting import wait_until
+from launched import PATIENT, WAIT, last_line, prefixed
+from slurm_jobs import ALLOCATION, HVDLITERUN, PYTHON, Slurm
 
-PYTHON = sys.executable
-HVDLITERUN = [PYTHON, "-m", "hvdlite.launch"]
 # The nodes are one machine and pretend to be two.
 TRAIN = """
 import os
@@ -38,90 +32,6 @@ _WHY_NOT = slurm.why_not()
 pytestmark = pytest.mark.skipif(_WHY_NOT is not None, reason=f"no Slurm: {_WHY_NOT}")
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    with slurm.cluster(tmp_path_factory.mktemp("slurm")) as variables:
-        yield variables
-
-
-class Slurm:
-    """Starts commands under Slurm, as processes of a job of which nothing may remain."""
-
-    def __init__(self, job: Job, variables: dict[str, str]) -> None:
-        self.job = job
-        self.variables = variables
-
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self.job.directory,
-            env=self.job.environment(**self.variables),
-            preexec_fn=_default_signals,
-        )
-        self.job.started.append(process)
-        return process
-
-    def run(self, *command: str) -> subprocess.CompletedProcess[bytes]:
-        process = self.start(*command)
-        out, err = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-    def allocated(self, *command: str) -> subprocess.CompletedProcess[bytes]:
-        """`command` with two tasks on the first node and one on the second."""
-        return self.run(*ALLOCATION, *command)
-
-    def start_ready(self, script: str, *arguments: str) -> int:
-        """hvdliterun with three ranks that have come to where they wait; its pid. The allocation
-        lives on until leave(), or Slurm would end what it finds in it."""
-        command = [*HVDLITERUN, *arguments, PYTHON, self.job.script(script)]
-        self.process = self.start(
-            *ALLOCATION,
-            "bash",
-            "-c",
-            '"$@"; code=$?; touch over; until [ -e leave ]; do sleep 0.1; done; exit $code',
-            "bash",
-            *command,
-        )
-        self.job.wait_ready(3)
-        (launcher,) = self.pids(*HVDLITERUN)
-        return launcher
-
-    def leave(self) -> tuple[bytes, bytes]:
-        """Gives the allocation back; what was said in it."""
-        (self.job.directory / "leave").touch()
-        return self.process.communicate()
-
-    def ranks(self) -> list[int]:
-        """Those of a script that job.script() has written."""
-        return self.pids(PYTHON, str(self.job.directory / "script.py"))
-
-    def expect_no_ranks(self, seconds: float) -> None:
-        """While the allocation is still there."""
-        wait_until(lambda: not self.ranks(), seconds, lambda: "ranks remain")
-        assert self.process.poll() is None
-
-    def pids(self, *words: str) -> list[int]:
-        """The processes of the job whose command line begins so."""
-        wanted = [word.encode() for word in words]
-        found = []
-        for pid in self.job.pids():
-            with contextlib.suppress(OSError):  # it has just ended
-                if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[: len(wanted)] == wanted:
-                    found.append(pid)
-        return found
-
-
-ALLOCATION = ["salloc", "--quiet", "-N2", "-n3"]
-
-
-@pytest.fixture
-def cluster_(job: Job, cluster: dict[str, str]) -> Slurm:
-    return Slurm(job, cluster)
-
-
 PLACES = [
     "0 3 0 2 0 2 [3.0, 6.0, 9.0]",
     "1 3 1 2 0 1 [3.0, 6.0, 9.0]",
@@ -136,7 +46,7 @@ def test_srun_python(cluster_: Slurm) -> None:
     done = cluster_.run("srun", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.decode().splitlines()) == PLACES
-    assert done.stderr.count(b"srun has no way to give the ranks a secret") == 1, done.stderr
+    assert done.stderr.count(b"srun cannot give the ranks a secret") == 1, done.stderr
 
 
 def test_srun_with_the_process_management_of_mpi(cluster_: Slurm) -> None:

@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 _UNIT = "tests/unit/test_elastic_"
 _INBOX = _UNIT + "inbox.py::"
+_SILENCE = _UNIT + "silence.py::"
 _LIKENESS = _UNIT + "likeness.py::"
 
 MUTANTS = (
@@ -239,5 +240,40 @@ MUTANTS = (
         "",
         "a step that is done again draws other random numbers",
         (_LIKENESS + "test_a_step_that_is_done_again_draws_the_same_random_numbers",),
+    ),
+    Mutant(
+        "L41",
+        "hvdlite/launch/elastic/inbox.py",
+        "        seal.check(key, value, self._tokens[member], member)\n",
+        "",
+        "any process of the job says for a member that it is done",
+        (_INBOX + "test_no_other_process_says_for_a_member_that_it_is_in_trains_or_is_done",),
+    ),
+    Mutant(
+        "L42",
+        "hvdlite/launch/elastic/stops.py",
+        "        if self._looks - last > 1 + _MISSED:\n            since = now\n",
+        "",
+        "a member that is stopped now and then is killed",
+        (_SILENCE + "test_one_answer_may_be_missing_and_two_may_not",),
+    ),
+    Mutant(
+        "L43",
+        "hvdlite/launch/elastic/keepalive.py",
+        "return self._open > self._most",
+        "return False",
+        "a host whose agent is stopped is waited for",
+        (
+            _SILENCE + "test_an_agent_is_lost_when_it_has_not_answered_for_as_long_as_ssh_waits",
+            _UNIT + "agents.py::test_an_agent_that_does_not_answer_is_lost",
+        ),
+    ),
+    Mutant(
+        "L44",
+        "hvdlite/launch/elastic/unreachable.py",
+        "if not (self._tries_again and were_up and silence):",
+        "if not (self._tries_again and silence):",
+        "hosts whose first meeting takes long are put out",
+        (_UNIT + "rules.py::test_hosts_that_have_never_met_have_the_start_timeout",),
     ),
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 _CREW = "hvdlite/launch/elastic/crew.py"
+_DEPARTURES = "hvdlite/launch/elastic/departures.py"
 _MEMBERSHIP = "hvdlite/launch/elastic/membership.py"
 _SETS = "hvdlite/elastic/process_sets.py"
 _SIGTERM = "hvdlite/elastic/sigterm.py"
 _RACES = "tests/unit/test_elastic_races.py::"
+_SHRINKING = "tests/unit/test_elastic_shrinking.py::"
 _RULES = "tests/unit/test_elastic_rules.py::"
 _COMMAND = "tests/unit/test_leave_command.py::"
 _LEAVING = "tests/multiprocess/test_elastic_leaving.py::"
@@ -56,5 +58,29 @@ MUTANTS = (
         "",
         "a request to leave can write control characters to terminals",
         (_COMMAND + "test_what_is_no_request_is_refused",),
+    ),
+    Mutant(
+        "EL6",
+        _CREW,
+        "return is_newcomer, not member.has_state, is_told, member.slot",
+        "return False, False, is_told, member.slot",
+        "a rank that has the state leaves while a new process keeps its slot",
+        (_SHRINKING + "test_a_newcomer_goes_before_a_trained_member",),
+    ),
+    Mutant(
+        "EL7",
+        _DEPARTURES,
+        "        self.recall()\n",
+        "",
+        "a rank that was told to leave is out although another one has died for it",
+        (_SHRINKING + "test_a_member_that_was_told_to_leave_stays_when_another_is_killed",),
+    ),
+    Mutant(
+        "EL8",
+        "hvdlite/launch/elastic/placing.py",
+        " - beyond.get(host.name, 0)",
+        "",
+        "a host has more ranks than slots",
+        (_SHRINKING + "test_the_lowest_slots_are_filled_as_far_as_the_number_goes",),
     ),
 )

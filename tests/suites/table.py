@@ -81,6 +81,10 @@ SUITES = (
     Suite("lint", (COMMIT,), 100, command=("scripts/lint", "--changed")),
     Suite("lint all", (ALL,), 300, command=("scripts/lint",)),
     Suite("package", FROM_COMMIT, 60, command=("scripts/package",)),
+    Suite(
+        "instructions", (ALL,), 60, command=("scripts/instructions",),
+        needs="/usr/bin/valgrind", package="valgrind",
+    ),
     Suite("docs", (ALL,), 60, command=("scripts/docs",)),
     *(
         Suite(

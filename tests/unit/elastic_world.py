@@ -6,6 +6,7 @@ It checks with each action what has to be true in every history.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 
 from hvdlite.launch.elastic import events as on
@@ -15,6 +16,8 @@ from hvdlite.launch.hosts import Host
 from hvdlite.rendezvous.roll import Accusation, Cause, Part, Report, Roll
 
 HOSTS = ("a", "b", "c")
+WORKING = ("joins", "is up", "trains", "reported")
+TOO_LATE = "it has not left in time"
 
 
 @dataclass
@@ -28,6 +31,7 @@ class Process:
     has_state: bool = False
     broken: bool = False
     leaves: bool = False
+    noticed: bool = False  # it was asked to leave, whatever slots there are
 
 
 @dataclass
@@ -72,13 +76,20 @@ class World:
             if process is not None and self.roll and process.member in self.roll.numbers():
                 self.trained = True
                 self.returned = self.returned or isinstance(event, on.Returned)
+        for process in self.processes.values():
+            named = isinstance(event, on.MemberLeaves) and event.member == process.member
+            with_host = isinstance(event, on.HostLeaves) and event.host == process.host
+            process.noticed |= named or with_host or isinstance(event, on.Stop)
 
     def _do(self, action: on.Action) -> None:
         if isinstance(action, on.Start):
             self._start(action)
         elif isinstance(action, on.Kill):
             if action.member in self.processes:  # its end may be in the same batch
-                self.processes[action.member].doing = "dies"
+                process = self.processes[action.member]
+                if action.why == TOO_LATE:
+                    self._check_leavers({action.member})
+                process.doing = "dies"
         elif isinstance(action, on.WarmAlone):
             process = self.processes[action.member]
             process.meets, process.doing = False, "starts"
@@ -101,6 +112,8 @@ class World:
         assert start.expected.size > start.expected.rank >= 0
         assert not self.returned and not self.stopped
         self.processes[start.member] = Process(start.member, start.host, start.slot, start.meets)
+        on_host = [process for process in self.processes.values() if process.host == start.host]
+        assert len(on_host) <= self.slots[start.host], "more processes than slots"
 
     def _hear(self, tell: on.Tell) -> None:
         news = tell.news
@@ -111,6 +124,17 @@ class World:
             process.leaves = process.member in leaving or news.stop
             if news.broken and process.generation == news.generation:
                 process.broken = True
+        self._check_leavers({each.member for each in self.processes.values() if each.leaves})
+
+    def _check_leavers(self, leavers: set[int]) -> None:
+        """A trained member leaves for want of slots where other trained members have them all."""
+        at_work = [p for p in self.processes.values() if p.has_state and p.doing in WORKING]
+        stay = Counter(each.host for each in at_work if each.member not in leavers)
+        for each in at_work:
+            if each.member in leavers and not each.noticed:
+                full = stay[each.host] >= self.slots.get(each.host, 0)
+                assert full, f"member {each.member} leaves a slot that no trained member has"
+                assert stay, "no member stays that has the state"
 
     def _check(self, roll: Roll) -> None:
         before = self.roll
@@ -132,6 +156,9 @@ class World:
             assert self.processes[numbers[0]].has_state, "rank 0 is a survivor"
             newcomers = [e.member for e in roll.members if not self.processes[e.member].has_state]
             assert all(parts[number] is Part.RECEIVE for number in newcomers)
+        if before is not None:
+            last = [p for p in self.processes.values() if p.generation == before.generation]
+            self._check_leavers({each.member for each in last} - set(numbers))
         locals_ = {(e.host, roll.places()[e.member].local_rank) for e in roll.members}
         assert len(locals_) == len(numbers), "no two members take one GPU"
 
@@ -140,7 +167,7 @@ class World:
         for process in self.processes.values():
             if process.member in roll.numbers():
                 process.doing, process.generation = "joins", roll.generation
-                process.broken = False
+                process.broken = process.leaves = False
             elif process.doing == "reported":
                 process.doing = "exits"
 
@@ -189,7 +216,8 @@ class World:
             cause = rng.choice(list(Cause))
             accused = (Accusation(rng.choice(list(self.processes)), cause),)
         leaves = process.leaves and not process.broken
-        process.doing = "exits" if leaves else "reported"
+        left_out = self.roll is not None and self.roll.generation > process.generation
+        process.doing = "exits" if leaves or left_out else "reported"
         report = Report(
             process.member,
             process.generation + 1,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,10 @@ import pytest
 from hvdlite.launch.elastic.agents import Agents
 from hvdlite.launch.elastic.contacts import Outcome
 from hvdlite.launch.hosts import Host
+from hvdlite.launch.spawn.silence import PAUSE, most_unanswered
+
+SILENCE = 3.0
+DESCRIPTOR = 77
 
 
 class Loop:
@@ -28,6 +34,16 @@ class Group:
     def __init__(self, host: str) -> None:
         self.host = host
         self.did: list[str] = []
+        self.order = SimpleNamespace(silence_seconds=SILENCE)
+
+    def fileno(self) -> int:
+        return DESCRIPTOR
+
+    def inquire(self, letter: bytes) -> None:
+        self.did.append(f"inquire {letter.decode()}")
+
+    def stopped(self) -> list[int]:
+        return [1]
 
     def start(self) -> None: ...
     def start_one(self, rank: int, own: Mapping[str, str]) -> None:
@@ -53,6 +69,7 @@ class Contacts:
 class World:
     def __init__(self) -> None:
         self.loop, self.here, self.contacts = Loop(), Group("localhost"), Contacts()
+        self.now = time.monotonic()
         loop: Any = self.loop
         here: Any = self.here
         contacts: Any = self.contacts
@@ -149,3 +166,40 @@ def test_an_agent_that_was_sent_sigterm_ends_with_its_last_member(world: World) 
 def test_an_agent_that_ends_by_itself_is_lost(world: World) -> None:
     world.agents.start("far", 2, {})
     assert not world.gone(world.reach("far"))
+
+
+def _ask(world: World, times: int, *unread: int) -> list[str]:
+    """The hosts that are lost then."""
+    for _ in range(times):
+        world.now += PAUSE
+        lost = world.agents.ask(unread, world.now)
+    return [agent.host for agent in lost]
+
+
+def test_an_agent_that_does_not_answer_is_lost(world: World) -> None:
+    world.agents.start("far", 2, {})
+    far = world.reach("far")
+    most = most_unanswered(SILENCE)
+    assert _ask(world, most) == []
+    world.agents.heard("far")
+    world.agents.heard("localhost")
+    assert _ask(world, most) == []
+    assert _ask(world, 1) == ["far"]
+    assert far.did == ["start 2"] + ["inquire A"] * (2 * most + 1)
+    world.gone(far)
+    assert _ask(world, 1) == []
+
+
+def test_an_agent_that_is_not_read_is_not_asked(world: World) -> None:
+    world.agents.start("far", 2, {})
+    far = world.reach("far")
+    assert _ask(world, 100, DESCRIPTOR) == []
+    assert far.did == ["start 2"]
+    assert world.agents.left(world.now) == PAUSE, "the loop does not spin"
+
+
+def test_members_that_are_stopped_are_looked_for_here_and_by_the_agents(world: World) -> None:
+    world.agents.start("far", 2, {})
+    far = world.reach("far")
+    assert world.agents.look() == [1]
+    assert far.did == ["start 2", "inquire L"]

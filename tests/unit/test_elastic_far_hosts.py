@@ -37,7 +37,16 @@ def test_commands_arrive_whole_however_they_are_cut(piece: int) -> None:
     assert found == sent
 
 
-@pytest.mark.parametrize("event", [events.Gone(3), events.Gone(3, 2), events.Leaving()])
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.Gone(3),
+        events.Gone(3, 2),
+        events.Leaving(),
+        events.Stopped(3),
+        events.Alive(),
+    ],
+)
 def test_events_of_elastic_agents_are_lines(event: events.Event) -> None:
     assert events.parse(events.line(event)) == event
 

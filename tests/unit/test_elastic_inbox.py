@@ -12,8 +12,15 @@ from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.inbox import Inbox
 from hvdlite.rendezvous.quota import FIRST, SECONDS
 from hvdlite.rendezvous.roll import Report, encode_report
+from hvdlite.rendezvous.seal import seal
 
 REPORT = Report(3, 5, position=7, whole=True)
+# What a member says by a key alone.
+SAID: dict[str, events.Entered | events.Trains | events.Returned] = {
+    "in/5/3": events.Entered(3, 5),
+    "trains/3": events.Trains(3),
+    "done/2": events.Returned(2),
+}
 
 
 class Job:
@@ -34,9 +41,8 @@ class Job:
 def test_members_are_heard() -> None:
     job = Job()
     assert job.read("report/5/3", encode_report(REPORT, job.tokens[3])) == [events.Reported(REPORT)]
-    assert job.read("in/5/3") == [events.Entered(3, 5)]
-    assert job.read("trains/3") == [events.Trains(3)]
-    assert job.read("done/2") == [events.Returned(2)]
+    for key, event in SAID.items():
+        assert job.read(key, seal(key, job.tokens[event.member])) == [event]
     assert job.said == []
 
 
@@ -49,6 +55,16 @@ def test_a_report_without_the_members_token_is_refused() -> None:
     job = Job()
     for token in (bytes(32), b"", job.tokens[2]):
         job.refuses("report/5/3", encode_report(REPORT, token), "not sealed with its token")
+
+
+@pytest.mark.parametrize("key", SAID)
+def test_no_other_process_says_for_a_member_that_it_is_in_trains_or_is_done(key: str) -> None:
+    job, member = Job(), SAID[key].member
+    other = job.tokens[5 - member]
+    for value in (b"", bytes(64), seal(key, other), seal(key, bytes(32))):
+        job.refuses(key, value, f"not sealed with the token of member {member}")
+    for another in ("in/4/3", "trains/2", "done/3"):  # what the member has said is no other key's
+        job.refuses(key, seal(another, job.tokens[member]), "not sealed")
 
 
 def test_a_report_for_another_member_is_refused() -> None:
@@ -99,5 +115,5 @@ def test_a_flood_is_told_in_a_few_lines_and_a_count() -> None:
     for _ in range(1000):
         job.read("other/3", now=1.0)
     assert len(job.said) == FIRST
-    job.read("done/3", now=2.0 + SECONDS)
+    job.read("done/3", seal("done/3", job.tokens[3]), now=2.0 + SECONDS)
     assert job.said[FIRST:] == ["995 more keys of the job's store were refused."]

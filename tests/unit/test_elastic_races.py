@@ -218,7 +218,7 @@ def test_a_job_that_is_over_before_it_stops_has_succeeded() -> None:
 
 
 def test_stop_ends_the_job_when_its_time_is_up() -> None:
-    job = running("a:2", leave_seconds=30)
+    job = running("a:2", leave_seconds=30, silence_seconds=0.0)
     job.hear(on.Stop(143)).report(1, leaves=True).hear(on.Stop(130), after=29)
     assert job.said == []
     job.hear(after=1)

@@ -238,6 +238,29 @@ def test_the_first_time_they_train_together_again() -> None:
     assert job.roll.numbers() == (1, 2, 3) and job.kills == []
 
 
+@pytest.mark.parametrize(("silence", "patience"), [(61.0, 31), (1.0, 4), (0.0, None)])
+def test_the_next_attempt_of_two_hosts_that_were_together_is_short(
+    silence: float, patience: int | None
+) -> None:
+    job = running("a:2,b:1", silence_seconds=silence)
+    assert _cut(job).roll.patience == patience
+    job.form(1, 2, 3).die(2).report(1, 3, broken=True)
+    assert job.roll.patience is None, "it is no attempt of theirs any more"
+
+
+def test_hosts_that_have_never_met_have_the_start_timeout() -> None:
+    job = running("a:2,b:1")
+    job.die(2).report(1, 3, broken=True)  # the next generation does not come up
+    job.report(1, broken=True, accused=(Accusation(3, Cause.OUTAGE),)).report(3, broken=True)
+    assert job.roll.numbers() == (1, 3) and job.roll.patience is None
+
+
+def test_members_of_one_host_have_the_start_timeout() -> None:
+    job = running("a:3")
+    job.report(1, broken=True, accused=(Accusation(3, Cause.OUTAGE),)).report(2, 3, broken=True)
+    assert job.roll.patience is None
+
+
 def test_the_second_time_the_smaller_host_is_put_out() -> None:
     job = _cut(_cut(running("a:2,b:1")))
     assert job.kills == [3]
@@ -479,6 +502,31 @@ def test_anything_else_is_not_the_programs_fault(what: str) -> None:
         job.die(member, status=1, line=line).report(*range(1, others + 1), position=position)
         job.form(*range(1, others + 1))
     assert job.phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize("least", [2, 1])
+def test_members_of_a_slot_that_all_fail_end_the_job_only_if_the_others_get_no_further(
+    least: int,
+) -> None:
+    """With fewer members than the minimum the others wait, so the position stays the same. Else
+    they train on while the slot cools down, for longer each time."""
+    job = running("a:2", least=least)
+    newcomer = 2
+    for cooldown in (1.0, 2.0, 4.0, 8.0):
+        job.die(newcomer, status=1, line="OSError: no GPU").report(1, broken=True)
+        if least == 1:
+            job.form(1)
+            job.position += 10
+        job.hear(after=cooldown)
+        newcomer = job.the(on.Start).member
+        job.warm(newcomer)
+        if job.phase is Phase.ENDED:
+            break
+        if least == 1:
+            job.hear(after=2.0).report(1)
+        assert job.roll.numbers() == (1, newcomer)
+        job.form(1, newcomer)
+    assert (job.phase, newcomer) == ((Phase.ENDED, 5) if least == 2 else (Phase.RUNNING, 6))
 
 
 def test_a_program_that_fails_at_once_is_not_tried_for_ever() -> None:

@@ -75,15 +75,33 @@ def test_the_next_end_is_the_nearest() -> None:
 def test_slots_are_free_host_by_host_and_from_below() -> None:
     hosts = [Host("a", 2), Host("b", 4)]
     taken = {("a", 0), ("b", 1)}
-    assert list(free_slots(hosts, taken, lambda host, slot: False)) == [
+    assert list(free_slots(hosts, taken, lambda host, slot: False, {})) == [
         ("a", 1),
         ("b", 0),
         ("b", 2),
         ("b", 3),
     ]
     cools = {("b", 2)}
-    found = list(free_slots(hosts, taken, lambda host, slot: (host, slot) in cools))
+    found = list(free_slots(hosts, taken, lambda host, slot: (host, slot) in cools, {}))
     assert found == [("a", 1), ("b", 0)]
+
+
+@pytest.mark.parametrize(
+    ("taken", "beyond", "free"),
+    [
+        ((), 1, (0, 1)),
+        ((), 3, ()),
+        ((0,), 1, (1,)),
+        ((1,), 1, (0,)),
+        ((0, 1), 2, ()),
+    ],
+)
+def test_a_process_beyond_the_slots_takes_the_place_of_the_highest(
+    taken: tuple[int, ...], beyond: int, free: tuple[int, ...]
+) -> None:
+    places = {("a", slot) for slot in taken} | {("a", 3 + number) for number in range(beyond)}
+    found = free_slots([Host("a", 3)], places, lambda host, slot: False, {"a": beyond})
+    assert [slot for _, slot in found] == list(free)
 
 
 def test_survivors_come_first_and_keep_their_order() -> None:

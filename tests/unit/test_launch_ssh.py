@@ -28,6 +28,12 @@ def test_ssh_never_asks_and_starts_the_same_interpreter() -> None:
     assert plain[-1] == "echo hvdlite logged in; exec /usr/bin/python3 -m hvdlite.launch.agent"
 
 
+def test_in_a_slurm_allocation_srun_starts_the_agent() -> None:
+    words = ssh.command_line("n2", ssh.Options(in_slurm=True, port=7), {}, PYTHON)
+    assert words[0] == "srun" and "--nodelist=n2" in words and "--overlap" in words
+    assert words[-3:-1] == ["sh", "-c"] and "-m hvdlite.launch.agent" in words[-1]
+
+
 def test_ports_keys_and_further_arguments_are_handed_on() -> None:
     options = ssh.Options(port=2222, identity_file="k", extra=["-F", "c"], connect_timeout=7.4)
     words = ssh.command_line("me@[fd00::1]", options, {}, "python3")

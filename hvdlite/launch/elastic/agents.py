@@ -1,17 +1,20 @@
 """The processes of an elastic job on all hosts: those of this one, and those behind agents.
 
 An agent is called when the first member of its host is to be started. It is told to end when no
-member is left there, and discovery names the host no longer or the host was asked to leave.
+member is left there, and discovery names the host no longer or the host was asked to leave. An
+agent that is asked and does not answer is given up.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from hvdlite.launch.elastic.contacts import Contacts, Outcome
+from hvdlite.launch.elastic.keepalive import KeepAlive
 from hvdlite.launch.hosts import Host
-from hvdlite.launch.spawn import ssh
+from hvdlite.launch.spawn import agent_protocol, ssh
 from hvdlite.launch.spawn.events import Group, Pipes
 from hvdlite.launch.spawn.parties import Parties
 
@@ -33,6 +36,7 @@ class Agents:
         self._contacts = contacts
         self._slots: dict[str, int] = {}  # of the hosts that discovery names
         self._agents: dict[str, ssh.Remote] = {}
+        self._alive: dict[str, KeepAlive] = {}  # by the agents' hosts
         self._ending: set[str] = set()  # agents that were told to end
         self._noticed: set[str] = set()  # hosts that were asked to leave
         # By host, members that are to be started when its agent is there.
@@ -66,6 +70,35 @@ class Agents:
         """A member of this host is gone, and its streams are read."""
         self._here.close_one(member)
 
+    def look(self) -> list[int]:
+        """Looks for members that are stopped: returns those here, and asks the agents."""
+        for agent in self._agents.values():
+            agent.inquire(agent_protocol.LOOK)
+        return self._here.stopped()
+
+    def heard(self, host: str) -> None:
+        """Its agent has sent something."""
+        if host in self._alive:
+            self._alive[host].heard()
+
+    def ask(self, unread: Collection[int], now: float) -> list[ssh.Remote]:
+        """Asks agents whether they work. Returns those that have not answered for too long.
+
+        `unread`: the descriptors of groups that are not read at present.
+        """
+        for host, alive in self._alive.items():
+            agent, is_due = self._agents[host], alive.is_due(now)
+            if agent.fileno() in unread:
+                alive.heard()
+            elif is_due:
+                agent.inquire(agent_protocol.ASK)
+        return [self._agents[host] for host, alive in self._alive.items() if alive.is_lost]
+
+    def left(self, now: float) -> float | None:
+        """The seconds until an agent has to be asked."""
+        times = [alive.left(now) for alive in self._alive.values()]
+        return min((seconds for seconds in times if seconds is not None), default=None)
+
     def settled(self, outcome: Outcome) -> None:
         """A contact has come to its end."""
         waiting = self._waiting.pop(outcome.host, {})
@@ -75,6 +108,8 @@ class Agents:
             self._near.add(outcome.host)
         else:
             self._agents[outcome.host] = outcome.agent
+            silence = outcome.agent.order.silence_seconds
+            self._alive[outcome.host] = KeepAlive(silence, time.monotonic())
             outcome.agent.start()
             self._loop.add(outcome.host, outcome.agent)
         for member, own in waiting.items():
@@ -85,7 +120,7 @@ class Agents:
         told = agent.host in self._ending
         self._ending.discard(agent.host)
         self._noticed.discard(agent.host)
-        del self._agents[agent.host]
+        del self._agents[agent.host], self._alive[agent.host]
         self._contacts.dismiss(agent)
         if self._waiting.get(agent.host):
             self._call(agent.host)

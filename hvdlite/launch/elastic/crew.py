@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -26,6 +27,7 @@ class Policy:
     reset_limit: int | None = None
     cooldown_range: tuple[float, float] | None = None
     failure_unit: str = "slot"  # or "host"
+    silence_seconds: float = 10.0  # HVDLITE_HEARTBEAT_SECONDS
 
 
 class Stage(Enum):
@@ -104,9 +106,21 @@ class Crew:
         self.departing &= self._slots.keys()
         self._order += [host.name for host in hosts if host.name not in self._order]
 
-    def listed(self, member: Member) -> bool:
-        """Whether discovery still names the member's slot."""
-        return member.slot < self._slots.get(member.host, 0)
+    def listed(self) -> set[int]:
+        """The members for which there are slots, as many as discovery names.
+
+        Which slots these are does not matter, because a process never changes its slot. Where a
+        host has fewer than before, empty slots go first, then those of newcomers, and those of
+        trained members last.
+        """
+        room = dict(self._slots)
+        working = self.of(Stage.COLD, Stage.WARM, Stage.SERVING)
+        found = set()
+        for member in sorted((each for each in working if not each.noticed), key=_last_to_go):
+            if room.get(member.host, 0) > 0:
+                room[member.host] -= 1
+                found.add(member.number)
+        return found
 
     def cool(self, member: Member, now: float) -> None:
         """Its slot, or its host, stays empty for a while."""
@@ -141,7 +155,8 @@ class Crew:
 
         taken = {(member.host, member.slot) for member in self.members.values()}
         hosts = [host for host in self.hosts if host.name not in self.departing]
-        return list(free_slots(hosts, taken, empty))
+        beyond = Counter(host for host, slot in taken if slot >= self._slots.get(host, 0))
+        return list(free_slots(hosts, taken, empty, beyond))
 
     def wanted(self) -> float:
         """How many more processes there may be."""
@@ -172,11 +187,12 @@ class Crew:
         return [member for member in serving if member.leave_by is not None]
 
     def unlisted(self) -> list[Member]:
-        """Those that stay and whose slots are no longer named, unless the state would go too."""
+        """Those that stay and have no slot any more, unless the state would go too."""
+        listed = self.listed()
         staying = [m for m in self.of(Stage.SERVING) if m.leave_by is None]
-        if not any(member.has_state and self.listed(member) for member in staying):
+        if not any(member.has_state and member.number in listed for member in staying):
             return []
-        return [member for member in staying if not self.listed(member)]
+        return [member for member in staying if member.number not in listed]
 
     def newcomers(self) -> list[Member]:
         return self.of(Stage.COLD, Stage.WARM)
@@ -204,6 +220,12 @@ class Crew:
             member.report, member.inside, member.suspect_until = None, False, None
         hosts = list(dict.fromkeys(member.host for member in ranks))
         self._order = hosts + [host.name for host in self.hosts if host.name not in hosts]
+
+
+def _last_to_go(member: Member) -> tuple[bool, bool, bool, int]:
+    """Where slots are taken away, the first in this order keep theirs."""
+    is_newcomer, is_told = member.stage is not Stage.SERVING, member.leave_by is not None
+    return is_newcomer, not member.has_state, is_told, member.slot
 
 
 def _named(place: str | tuple[str, int]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hvdlite.launch.elastic.crew import Crew, Member, Stage
-from hvdlite.launch.elastic.events import Action, HostLeaves, HostLost, Kill, Say
+from hvdlite.launch.elastic.events import Action, HostLeaves, HostLost, Kill, Look, Say
 from hvdlite.launch.elastic.faults import Failure, Faults
 from hvdlite.launch.elastic.outcome import Outcome
+from hvdlite.launch.elastic.stops import Stops
 from hvdlite.launch.hosts import Host
 from hvdlite.rendezvous.likeness import difference
 
@@ -23,6 +24,7 @@ class Departures:
     def __init__(self, crew: Crew, outcome: Outcome, actions: list[Action]) -> None:
         """`actions`: what is to be done is appended."""
         self.faults = Faults()
+        self.stops = Stops(crew.policy.silence_seconds)
         self.lost: list[int] = []  # members of this generation, of which no news has told
         self._crew = crew
         self._outcome = outcome
@@ -62,12 +64,27 @@ class Departures:
         self.asked_to_leave(self._crew.on(event.host), event.reason, event.seconds, now)
 
     def hosts_found(self, hosts: tuple[Host, ...]) -> None:
-        """The latest answer of discovery. Members of a host that is back stay."""
+        """The latest answer of discovery."""
         self._crew.found(hosts)
-        gone = [each for each in self._crew.newcomers() if not self._crew.listed(each)]
-        self.dismiss(gone, "its slot is no longer named")
-        for member in self._crew.leaving():
-            if not member.noticed and self._crew.listed(member):
+        listed = self._crew.listed()
+        gone = [each for each in self._crew.newcomers() if each.number not in listed]
+        self.dismiss(gone, "its host has fewer slots")
+
+    def recall(self) -> None:
+        """Those that were told to leave for want of slots stay where there are enough again.
+
+        Either discovery names more, or a member that had one is lost or leaves. They stay as well
+        where the state would go with them.
+        """
+        told = [member for member in self._crew.leaving() if not member.noticed]
+        if not told:
+            return
+        listed = self._crew.listed()
+        serving = self._crew.of(Stage.SERVING)
+        stay = [each for each in serving if each.leave_by is None or each.number in listed]
+        state_stays = any(member.has_state for member in stay)
+        for member in told:
+            if member.number in listed or not state_stays:
                 member.leave_by = None
 
     def lose(self, member: Member, failure: Failure, now: float) -> None:
@@ -83,10 +100,30 @@ class Departures:
         self._actions.append(Say(f"{failure.sentence()}."))
         if self._crew.policy.failure_unit == "host":
             self.put_out(member.host, "a member of its host has failed", now)
+        self.recall()
 
     def kill(self, member: Member, why: str, now: float, politely: bool = False) -> None:
         self._actions.append(Kill(member.number, why, politely))
         self.lose(member, Failure(member.number, member.host, _KILLED_STATUS, ""), now)
+
+    def look(self, waits: bool, now: float) -> None:
+        """Looks for members that are stopped, from time to time. `waits`: a survivor is waited for.
+
+        Those that have left are waited for as well: their slots are taken until they end.
+        """
+        waits = waits or self._outcome.returned or bool(self._crew.of(Stage.LEFT))
+        if self.stops.is_due(waits, now):
+            self._actions.append(Look())
+
+    def stopped(self, member: Member, now: float) -> None:
+        """A look has found it stopped."""
+        if not self.stops.found(member.number, now):
+            return
+        why = "it is stopped (SIGSTOP, a debugger), and others wait for it"
+        if member.stage is Stage.LEFT:
+            self._actions.append(Kill(member.number, why, politely=True))
+        elif member.stage in (Stage.COLD, Stage.WARM, Stage.SERVING):
+            self.kill(member, why, now)
 
     def refuse(self, newcomer: Member, why: str, now: float) -> None:
         """It cannot be in this job. Its slot cools down."""

@@ -25,6 +25,7 @@ from hvdlite.launch.elastic.surroundings import Surroundings
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.events import (
+    Alive,
     AllGone,
     Ended,
     Event,
@@ -32,6 +33,7 @@ from hvdlite.launch.spawn.events import (
     Leaving,
     Lost,
     StartFailed,
+    Stopped,
     Unanswered,
 )
 from hvdlite.launch.spawn.parties import Parties
@@ -86,6 +88,7 @@ class Driver(Watch):
         return bool(self.groups) or not over
 
     def happened(self, descriptor: int, host: str, event: Event) -> None:
+        self._agents.heard(host)
         if isinstance(event, Ended):
             self._read_store()  # what it has said before its end: that its function has returned
             self.log(f"member {event.rank} ended with status {event.status}")
@@ -98,6 +101,8 @@ class Driver(Watch):
         elif isinstance(event, Gone):
             self.resisting += event.resisting
             self._close(event.rank)
+        elif isinstance(event, Stopped):
+            self._handle([events.Stopped(event.rank)])
         elif isinstance(event, Leaving):
             self._handle([events.HostLeaves(host, "its agent was sent SIGTERM")])
         elif isinstance(event, Lost):
@@ -107,8 +112,13 @@ class Driver(Watch):
             super().happened(descriptor, host, event)
             if isinstance(group, ssh.Remote):
                 self._agent_gone(group)
-        elif not isinstance(event, Unanswered):
+        elif not isinstance(event, Unanswered | Alive):
             super().happened(descriptor, host, event)
+
+    def _abandon(self, agent: ssh.Remote) -> None:
+        descriptor = agent.fileno()
+        for event in agent.abandon():
+            self.happened(descriptor, agent.host, event)
 
     def _agent_gone(self, agent: ssh.Remote) -> None:
         told = self._agents.gone(agent)
@@ -157,9 +167,14 @@ class Driver(Watch):
             self._handle([])
             due = self._machine.due()
         self._here.give_up(now)
+        if not self.asked:
+            for agent in self._agents.ask(self.paused, now):
+                self.log(f"host {agent.host} does not answer")
+                self._abandon(agent)
         reasons = (
             None if due is None else max(0.0, due - now),
             self._here.left(now),
+            None if self.asked else self._agents.left(now),
             self._around.observer.tick(),
         )
         return min((seconds for seconds in reasons if seconds is not None), default=None)
@@ -235,6 +250,8 @@ class Driver(Watch):
             self._start(action)
         elif isinstance(action, events.Kill):
             self._kill(action)
+        elif isinstance(action, events.Look):
+            self._waiting += [events.Stopped(member) for member in self._agents.look()]
         elif isinstance(action, events.Tell):
             put(f"{PREFIX}news/{action.news.number}", roll.encode_news(action.news))
         elif isinstance(action, events.WarmAlone):

@@ -86,6 +86,13 @@ class Unfit:
 
 
 @dataclass(frozen=True)
+class Stopped:
+    """Answers Look: a process of the member is stopped at present, by SIGSTOP or a debugger."""
+
+    member: int
+
+
+@dataclass(frozen=True)
 class Entered:
     """A member's engine is up: elastic/in/<g>/<member>."""
 
@@ -138,7 +145,7 @@ class Stop:
     status: int  # of the launcher, in the end
 
 
-OfMember = Ended | StartFailed | Unfit | Entered | Trains | Returned | MemberLeaves
+OfMember = Ended | StartFailed | Unfit | Stopped | Entered | Trains | Returned | MemberLeaves
 Event = OfMember | Reported | HostsFound | HostLost | HostLeaves | Stop
 
 # Actions.
@@ -162,6 +169,11 @@ class Kill:
     member: int
     why: str
     politely: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """Look for members that are stopped. Stopped comes for each of them."""
 
 
 @dataclass(frozen=True)
@@ -213,4 +225,4 @@ class End:
     sentence: str = ""
 
 
-Action = Start | Kill | Tell | WarmAlone | FailMeeting | WriteRoll | Forget | Say | End
+Action = Start | Kill | Look | Tell | WarmAlone | FailMeeting | WriteRoll | Forget | Say | End

@@ -1,9 +1,9 @@
 """What members have written below `elastic/` in the store, as events.
 
-The job's secret lets a process write any key. A report counts only if it is sealed with the token
-of its member, which was given to that member's process alone. So a process that is left over from
-an earlier life of a slot cannot speak for its successor. What is refused is told, and changes
-nothing.
+The job's secret lets a process write any key. What a member says of itself counts only if it is
+sealed with the member's token, which was given to that member's process alone. So a process that is
+left over from an earlier life of a slot cannot speak for its successor. What is refused is told,
+and changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from hvdlite.launch.elastic import events, requests
 from hvdlite.launch.one_line import printable
-from hvdlite.rendezvous import roll
+from hvdlite.rendezvous import roll, seal
 from hvdlite.rendezvous.quota import Quota
 
 _TOKEN_BYTES = 32
@@ -67,6 +67,7 @@ class Inbox:
             return self._report(value, member, numbers[0])
         if what in requests.KINDS:
             return requests.event(what, member, value, self._hosts())
+        seal.check(key, value, self._tokens[member], member)
         if what == "in":
             return events.Entered(member, numbers[0])
         return events.Trains(member) if what == "trains" else events.Returned(member)

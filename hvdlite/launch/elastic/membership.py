@@ -63,6 +63,7 @@ class Membership:
         self._now = max(self._now, now)
         for event in batch:
             self._hear(event)
+        self._departures.recall()
         self._overdue()
         self._tell_of_losses()
         self._proceed()
@@ -74,7 +75,7 @@ class Membership:
         """When handle() has to be called at the latest, whether or not anything happens."""
         if self.phase is Phase.ENDED:
             return None
-        times = [self._stop_by]
+        times = [self._stop_by, self._departures.stops.deadline()]
         for member in self.crew.members.values():
             times += [member.leave_by, member.suspect_until]
         if self._awaited():
@@ -118,6 +119,8 @@ class Membership:
             self._departures.ended(member, _CANNOT_START, event.reason, self._now)
         elif isinstance(event, events.Unfit):
             self._departures.refuse(member, event.why, self._now)
+        elif isinstance(event, events.Stopped):
+            self._departures.stopped(member, self._now)
         elif isinstance(event, events.MemberLeaves):
             self._departures.asked_to_leave([member], event.reason, event.seconds, self._now)
         elif isinstance(event, events.Entered):
@@ -168,6 +171,7 @@ class Membership:
             return self._end(self._outcome.stopped())
         self._departures.overdue(self._now)
         late, now = self._awaited(), self._now
+        self._departures.look(bool(late), now)
         if late and now >= self._since + self.policy.elastic_timeout:
             self._waited_too_long(late)
         elif late and now >= self._since + TELL_OF_WAITING_SECONDS and not self._said_waiting:
@@ -227,7 +231,7 @@ class Membership:
         if self._announcements.due(ready, self.crew.leaving(), unlisted, self._now):
             for member in unlisted:
                 member.leave_by = self._now + self.policy.leave_seconds
-                member.reason = "its host is no longer named"
+                member.reason = "its host has no slot for it any more"
             self._tell(ready=ready)
 
     # From one phase to the next.
@@ -252,7 +256,7 @@ class Membership:
     def _run(self) -> None:
         """All are in. Newcomers that wait in init() are too late for it."""
         self._enter(Phase.RUNNING)
-        self._progress.met = True
+        self._progress.met, self._progress.up = True, self.generation
         if self._outcome.stop is not None:
             self._tell()  # the roll has answered the news that said so
         for member in self.crew.newcomers():
@@ -334,6 +338,8 @@ class Membership:
         return self._write(ranks, decision)
 
     def _write(self, ranks: Sequence[Member], decision: Decision) -> None:
+        were_up = self._progress.up == self.generation
+        patience = self._unreachable.patience(self.policy.silence_seconds, were_up)
         self.generation += 1
         self._outcome.rolled = True
         self._outcome.failures.clear()
@@ -341,7 +347,7 @@ class Membership:
         entries = [Entry(m.number, m.host, m.slot, parts[m.number], not m.has_state) for m in ranks]
         position, source = decision.position, decision.source
         answers = self._announcements.number
-        roll = Roll(self.generation, tuple(entries), position, source, answers)
+        roll = Roll(self.generation, tuple(entries), position, source, answers, patience=patience)
         self._actions.append(events.WriteRoll(roll))
         if self.generation > 2:
             self._actions.append(events.Forget(self.generation - 2))

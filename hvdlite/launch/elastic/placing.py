@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdlite.launch.hosts import Host
@@ -23,16 +23,17 @@ def free_slots(
     hosts: Iterable[Host],
     taken: frozenset[tuple[str, int]] | set[tuple[str, int]],
     empty: Callable[[str, int], bool],
+    beyond: Mapping[str, int],
 ) -> Iterator[tuple[str, int]]:
     """The slots that may be filled now, host by host and from below.
 
     While a lower slot cools down, the free ones above it wait: so a newcomer's local rank is its
-    slot, and no two members take one GPU.
+    slot, and no two members take one GPU. `beyond`: by host, how many processes are in slots that
+    it no longer has. The highest free slots stay empty for them.
     """
     for host in hosts:
-        for slot in range(host.slots):
-            if (host.name, slot) in taken:
-                continue
+        free = [slot for slot in range(host.slots) if (host.name, slot) not in taken]
+        for slot in free[: max(0, len(free) - beyond.get(host.name, 0))]:
             if empty(host.name, slot):
                 break
             yield host.name, slot

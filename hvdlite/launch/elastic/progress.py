@@ -18,6 +18,7 @@ class Progress:
     """How far the job has come."""
 
     met: bool = False  # a generation was up since the job has started, or started anew
+    up: int = 0  # the last generation that was up
     cohort: bool = False  # those that the first generation waits for are started
     resets: int = 0  # generations with other members than the one before
     ranks: tuple[int, ...] = ()  # of the latest roll

@@ -40,11 +40,13 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         torch = ("", 0)
         if this.options.torch_env:
             torch = direct.torch_meeting(shared, names[0], this.far)
-        contacts = Contacts(_reach(this, direct.order(this, opened, shared, torch)))
+        by = replace(this.options.ssh, in_slurm=wish.in_slurm)
+        # Without this host's number of threads: agents decide for their hosts.
+        contacts = Contacts(_reach(this, direct.order(this, opened, shared, torch), by))
         shared |= plan.meeting_environment(("127.0.0.1", opened.store.address[1]))
         if this.options.torch_env:
             shared |= plan.torch_meeting(torch[0] or "127.0.0.1", torch[1])
-        shared |= direct.share_cores(this, shared, wish.policy.processes)
+        shared |= direct.share_cores(this, shared, _ranks_here(wish, this.far))
         descriptor, variables = direct.hand_over(opened.key, shared, stack)
         around = Surroundings(
             this.console,
@@ -63,11 +65,20 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         assert opened.watched is not None
         source = _source(wish)
         signals = stack.enter_context(contextlib.closing(this.signals()))
-        driver = Driver(wish.policy, around, opened.store, opened.watched, source, contacts)
+        policy = replace(wish.policy, silence_seconds=this.options.ssh.silence_seconds)
+        driver = Driver(policy, around, opened.store, opened.watched, source, contacts)
         with contextlib.closing(driver):
             driver.loop(signals.wake, signals.caught)
         signals.close()  # a signal that was held back takes its effect in the observer
         this.observer.end()
+
+
+def _ranks_here(wish: Wish, far: Sequence[str]) -> int:
+    """How many ranks this host has at the start, at most. Pure."""
+    slots = sum(host.slots for host in wish.hosts if host.name not in far)
+    if not slots and (wish.script or wish.hostfile):  # it may be named later
+        return wish.policy.processes
+    return min(slots, wish.policy.processes)
 
 
 def _source(wish: Wish) -> Scout | Hostfile | Fixed:
@@ -78,7 +89,9 @@ def _source(wish: Wish) -> Scout | Hostfile | Fixed:
     return Fixed(wish.hosts)
 
 
-def _reach(this: job.Job, order: Order) -> Callable[[str, int, Contacts], ssh.Remote | None]:
+def _reach(
+    this: job.Job, order: Order, by: ssh.Options
+) -> Callable[[str, int, Contacts], ssh.Remote | None]:
     """How threads reach a host."""
 
     def reach(host: str, slots: int, contacts: Contacts) -> ssh.Remote | None:
@@ -86,7 +99,7 @@ def _reach(this: job.Job, order: Order) -> Callable[[str, int, Contacts], ssh.Re
             return None
         [agent] = ssh.contact(
             {host: replace(order, slots=slots, bind="none")},
-            this.options.ssh,
+            by,
             os.environ,
             this.options.start_timeout,
             contacts.say,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,6 +10,8 @@ from hvdlite.launch.elastic.crew import Member
 from hvdlite.rendezvous.roll import Cause
 
 AGAIN_SECONDS = 60.0
+# Lost packets of a new connection are sent again after 1 s and after 3 s.
+LEAST_PATIENCE_SECONDS = 4
 
 
 class Unreachable:
@@ -16,6 +19,7 @@ class Unreachable:
 
     def __init__(self) -> None:
         self._last: dict[frozenset[str], tuple[float, int]] = {}
+        self._tries_again = False
 
     def judge(
         self,
@@ -29,12 +33,24 @@ class Unreachable:
         It is the host with fewer members, and the later one of two equal ones.
         """
         count = Counter(ranks)
-        for pair in sorted({frozenset(pair) for pair in pairs}, key=sorted):
+        different = sorted({frozenset(pair) for pair in pairs}, key=sorted)
+        self._tries_again = any(len(pair) == 2 for pair in different)
+        for pair in different:
             before, last = self._last.get(pair, (float("-inf"), generation))
             self._last[pair] = now, generation
             if len(pair) == 2 and last != generation and now - before <= AGAIN_SECONDS:
                 return min(pair, key=lambda host: (count[host], -ranks.index(host)))
         return None
+
+    def patience(self, silence: float, were_up: bool) -> int | None:
+        """How long the members of the next roll may take to meet; None: the start timeout.
+
+        `were_up`: the members have met before. If two hosts did not reach each other since, for
+        longer than a heartbeat may take, the next attempt tells soon whether they do again.
+        """
+        if not (self._tries_again and were_up and silence):
+            return None
+        return max(LEAST_PATIENCE_SECONDS, math.ceil(silence / 2))
 
 
 def accusations(members: Sequence[Member]) -> Iterator[tuple[str, str]]:

@@ -22,6 +22,7 @@ class Wish:
     script: str | None = None
     hostfile: str | None = None
     slots_per_host: int = 1
+    in_slurm: bool = False  # srun reaches the hosts
 
 
 def understand(
@@ -33,8 +34,8 @@ def understand(
     environ: Mapping[str, str],
 ) -> Wish:
     """`hosts`: those that were named; none means this host. `script` names others as time goes by.
-    ValueError: a sentence."""
-    if mode != "gloo":
+    `mode`: what reaches them. ValueError: a sentence."""
+    if mode not in ("gloo", "srun"):
         raise ValueError(
             f"hvdliterun itself starts the ranks of an elastic job (--gloo), and here {mode} does."
         )
@@ -75,6 +76,7 @@ def understand(
         script,
         hostfile=None if script or arguments.hosts else arguments.hostfile,
         slots_per_host=arguments.slots_per_host or 1,
+        in_slurm=mode == "srun",
     )
 
 

@@ -1,7 +1,8 @@
 """The protocol between the launcher and the agent on another host. Pure.
 
 The launcher writes to the agent's standard input: an Order as `<length>\\n<JSON>`, and then single
-letters: `S` start, and those of the guardian. In an elastic job ranks come and go one by one. An
+letters: `S` start, and those of the guardian. In an elastic job `A` asks for the event `alive`, and
+`L` for an event `stopped` of each rank that is stopped. There, ranks come and go one by one. An
 order about one of them is a letter and `<length>\\n<JSON>`:
 
     P   start it:  {"rank": 3, "environment": {...}}
@@ -31,6 +32,7 @@ from typing import Any
 MARK = b"\n\0hvdlite agent 1\n"
 READY, REFUSED, EVENT, STDOUT, STDERR = b"r", b"x", b"e", b"1", b"2"
 START = b"S"
+ASK, LOOK = b"A", b"L"
 _START_ONE, _END_ONE = b"P", b"E"
 
 _HEADER = struct.Struct(">cII")

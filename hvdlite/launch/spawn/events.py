@@ -79,7 +79,31 @@ class Leaving:
     """The agent of this host was sent SIGTERM: the ranks of an elastic job are to leave it."""
 
 
-Event = Started | StartFailed | Ended | Output | Lost | Unanswered | AllGone | Gone | Leaving
+@dataclass(frozen=True)
+class Stopped:
+    """Answers look(): a process of this rank is stopped at present."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Answers ask(): the agent of this host does its work."""
+
+
+Event = (
+    Started
+    | StartFailed
+    | Ended
+    | Output
+    | Lost
+    | Unanswered
+    | AllGone
+    | Gone
+    | Leaving
+    | Stopped
+    | Alive
+)
 
 
 def parse(line: str) -> Event:
@@ -98,6 +122,10 @@ def parse(line: str) -> Event:
         return Unanswered(killed=bool(numbers[0]))
     if word == "leaving":
         return Leaving()
+    if word == "stopped":
+        return Stopped(*numbers)
+    if word == "alive":
+        return Alive()
     if word == "gone":
         return Gone(*numbers)
     if word == "done":
@@ -121,6 +149,10 @@ def line(event: Event) -> str:
         return f"unanswered {int(event.killed)}"
     if isinstance(event, Leaving):
         return "leaving"
+    if isinstance(event, Stopped):
+        return f"stopped {event.rank}"
+    if isinstance(event, Alive):
+        return "alive"
     if isinstance(event, Gone):
         return f"gone {event.rank} {event.resisting}"
     if isinstance(event, AllGone):

@@ -68,6 +68,7 @@ class Process:
     pid: int
     parent: int
     session: int
+    stopped: bool = False  # by a signal or a debugger
 
 
 def processes() -> list[Process]:
@@ -88,7 +89,8 @@ def processes() -> list[Process]:
         except (OSError, ValueError):
             continue  # it ended while we read
         if state not in (b"Z", b"X"):
-            found.append(Process(int(name), int(parent), int(session)))
+            stopped = state in (b"T", b"t")
+            found.append(Process(int(name), int(parent), int(session), stopped))
     return found
 
 

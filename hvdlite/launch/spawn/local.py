@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch.spawn import guardian
@@ -55,6 +55,12 @@ class Ranks:
 
     def wake(self) -> None:
         self._guardian.send_signal(signal.SIGCONT)
+
+    def is_stopped(self, table: Iterable[guardian.Process]) -> bool:
+        """Whether a process of these ranks is stopped. `table`: all processes of this host."""
+        table = list(table)
+        own = set(guardian.members(table, self._guardian.pid, self._sessions))
+        return any(process.stopped and process.pid in own for process in table)
 
     def ending_seconds(self, politely: bool) -> float:
         return self._ending_seconds[0 if politely else 1] + _MARGIN_SECONDS

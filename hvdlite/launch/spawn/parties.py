@@ -117,6 +117,11 @@ class Parties:
         for rank in self._patience:
             self._ranks[rank].wake()
 
+    def stopped(self) -> list[int]:
+        """The ranks of which a process is stopped, by SIGSTOP or a debugger."""
+        table = guardian.processes()
+        return [rank for rank in self._patience if self._ranks[rank].is_stopped(table)]
+
     def ending_seconds(self, politely: bool) -> float:
         seconds = [self._ranks[rank].ending_seconds(politely) for rank in self._patience]
         return max(seconds, default=guardian.KILL_SECONDS)

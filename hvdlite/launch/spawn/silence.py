@@ -11,7 +11,7 @@ import socket
 from collections.abc import Sequence
 
 # How often the other side is asked for a sign of life while nothing else is sent.
-_PAUSE = 1
+PAUSE = 1
 # Time for an answer on its way, or for the first question after the outage.
 _MARGIN = 2
 
@@ -28,16 +28,22 @@ def socket_options(silence: float) -> Sequence[tuple[int, int, int]]:
     limit = math.ceil(1000 * (silence + _MARGIN))
     return [
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PAUSE),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PAUSE),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PAUSE),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PAUSE),
         (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit),
     ]
 
 
+def most_unanswered(silence: float) -> int:
+    """How many questions, one each PAUSE, may have no answer yet; 0: the other side is kept for
+    ever. Questions and answers go over TCP, which may wait once more for as long as an outage took
+    before it tries again."""
+    return math.ceil((2 * silence + _MARGIN) / PAUSE) if silence > 0 else 0
+
+
 def ssh_options(silence: float) -> Sequence[str]:
-    """Returns options for ssh, whose questions and answers go over TCP. After an outage, TCP may
-    wait once more for as long before it tries again."""
-    if silence <= 0:
+    """Returns options for ssh."""
+    most = most_unanswered(silence)
+    if not most:
         return ["ServerAliveInterval=0"]
-    most = math.ceil((2 * silence + _MARGIN) / _PAUSE)
-    return [f"ServerAliveInterval={_PAUSE}", f"ServerAliveCountMax={most}"]
+    return [f"ServerAliveInterval={PAUSE}", f"ServerAliveCountMax={most}"]

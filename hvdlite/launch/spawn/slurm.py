@@ -1,10 +1,13 @@
-"""srun's command line, for a job inside an allocation. Pure."""
+"""srun's command lines, for a job inside an allocation. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hvdlite.launch.spawn.request import Launch, Request
+
+# srun says so of --cpu-bind=none, where that is the case anyway.
+NEEDLESS = "lacks support for cpu binding"
 
 
 def launch(name: str, environ: Mapping[str, str], request: Request) -> Launch:
@@ -29,6 +32,28 @@ def launch(name: str, environ: Mapping[str, str], request: Request) -> Launch:
     if environ.get("SLURM_STEP_ID", "").isdecimal():
         argv.append("--overlap")
     return Launch([*argv, *request.extra_arguments, *request.command])
+
+
+def agent(host: str, command: Sequence[str]) -> list[str]:
+    """For one agent that starts all ranks of its node. `command` is the agent's."""
+    return [
+        "srun",
+        # The step has the whole node, whatever else runs there.
+        "--overlap",
+        "--nodes=1",
+        "--ntasks=1",
+        "--ntasks-per-node=1",
+        f"--nodelist={host}",
+        "--mem=0",
+        "--cpu-bind=none",
+        "--job-name=hvdlite-agent",
+        "--mpi=none",
+        "--export=ALL",
+        # Frames have no ends of lines.
+        "--unbuffered",
+        "--quiet",
+        *command,
+    ]
 
 
 def _placement(request: Request) -> list[str]:

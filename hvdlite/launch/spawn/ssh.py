@@ -1,4 +1,5 @@
-"""Starts ranks on other hosts: one ssh and one agent (see agent.py) per host.
+"""Starts ranks on other hosts: one ssh, or in a Slurm allocation one srun, and one agent (see
+agent.py) per host.
 
 ssh is the user's own, with the user's configuration and keys. It never asks (BatchMode), and it
 checks host keys as the user has set. It notices if the other side is silent for longer than a rank
@@ -23,11 +24,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from hvdlite.launch.spawn import agent_protocol, events, guardian
+from hvdlite.launch.spawn import agent_protocol, events, guardian, slurm
 from hvdlite.launch.spawn.agent_protocol import EndOne, Order, StartOne
 from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes, Unanswered
 from hvdlite.launch.spawn.silence import ssh_options
-from hvdlite.launch.spawn.ssh_failures import explain
+from hvdlite.launch.spawn.ssh_failures import explain, late
 
 # The number of handshakes at once. More would only make each of them slower.
 _AT_ONCE = 64
@@ -58,13 +59,24 @@ class Options:
     # as on Kubernetes, where a pod's name exists some seconds after the pod
     hosts_may_come_late: bool = False
     program: str = "ssh"
+    in_slurm: bool = False  # by srun
+
+    @property
+    def called(self) -> str:
+        return "srun" if self.in_slurm else self.program
 
 
 def command_line(
     host: str, options: Options, environ: Mapping[str, str], interpreter: str
 ) -> list[str]:
-    """Returns ssh's command line. Pure. The agent runs with the same interpreter as the
-    launcher."""
+    """Returns the command line of ssh, or srun. Pure. The agent runs with the same interpreter as
+    the launcher."""
+    variables = [f"{name}={environ[name]}" for name in _NEEDED_BEFORE if environ.get(name)]
+    agent = [*(["env", *variables] if variables else []), interpreter, "-m", "hvdlite.launch.agent"]
+    # Words that every shell understands in the same way, including csh and fish.
+    command = f"echo {_LOGGED_IN}; exec {shlex.join(agent)}"
+    if options.in_slurm:
+        return slurm.agent(host, ["sh", "-c", command])
     words = [options.program, "-T", "-x", "-e", "none"]
     for option in (
         "BatchMode=yes",
@@ -76,11 +88,7 @@ def command_line(
         words += ["-p", str(options.port)]
     if options.identity_file:
         words += ["-i", options.identity_file]
-    words += [*options.extra, "--", re.sub(r"\[(.*)\]$", r"\1", host)]
-    variables = [f"{name}={environ[name]}" for name in _NEEDED_BEFORE if environ.get(name)]
-    agent = [*(["env", *variables] if variables else []), interpreter, "-m", "hvdlite.launch.agent"]
-    # Words that every shell understands in the same way, including csh and fish.
-    return [*words, f"echo {_LOGGED_IN}; exec {shlex.join(agent)}"]
+    return [*words, *options.extra, "--", re.sub(r"\[(.*)\]$", r"\1", host), command]
 
 
 @dataclass
@@ -92,6 +100,7 @@ class Remote:
     order: Order
     interpreter: str
     say: Log
+    by: str = "ssh"  # or srun
     phase: str = "connecting"
     address: str = ""  # of the store, as seen from the host
     problem: str = ""  # why it cannot take part
@@ -134,6 +143,10 @@ class Remote:
 
     def end_one(self, rank: int, politely: bool) -> None:
         self._send(EndOne(rank, politely).encode())
+
+    def inquire(self, letter: bytes) -> None:
+        """Of an elastic job's agent: ASK or LOOK of agent_protocol."""
+        self._send(letter)
 
     def terminate(self) -> None:
         self._send(b"T")
@@ -199,7 +212,9 @@ class Remote:
         if self._decoder.begun:
             *lines, self._words = self._words.split(b"\n")
             for line in lines:
-                self.say(f"host {self.host}: {line.decode(errors='backslashreplace').strip()}")
+                text = line.decode(errors="backslashreplace").strip()
+                if slurm.NEEDLESS not in text:
+                    self.say(f"host {self.host}: {text}")
 
     def _understood(self, data: bytes) -> list[Event]:
         found: list[Event] = []
@@ -252,13 +267,13 @@ class Remote:
         noise = self._decoder.noise.decode(errors="backslashreplace")
         if self.phase != "running":
             self.problem = self.problem or explain(
-                self.host, status, words or noise.replace(_LOGGED_IN, ""), self.interpreter
+                self.host, status, words or noise.replace(_LOGGED_IN, ""), self.interpreter, self.by
             )
             return [AllGone()]
         why = (
-            f"ssh was killed by signal {-status}"
+            f"{self.by} was killed by signal {-status}"
             if status < 0
-            else f"ssh ended with status {status}"
+            else f"{self.by} ended with status {status}"
         )
         said = words.strip().splitlines()[-1:]
         return [Lost("; ".join([why, *said])), AllGone()]
@@ -307,10 +322,11 @@ def contact(
                 if not pending and not again:
                     return list(remotes.values())
                 if now >= deadline or any(remote.problem for remote in pending):
-                    late = [*left, *(host for _, host in again)] if now >= deadline else []
-                    raise ConnectionError(
-                        "\n".join(_problems(pending, late, timeout, now >= deadline))
-                    )
+                    problems = [remote.problem for remote in pending if remote.problem]
+                    if now >= deadline:
+                        phases = {each.host: each.phase for each in pending if not each.problem}
+                        problems += late(phases, [*left, *(host for _, host in again)], timeout)
+                    raise ConnectionError("\n".join(problems))
                 until = min(deadline, again[0][0]) if again else deadline
                 for key, _ in selector.select(until - now):
                     if key.fd == cancel:
@@ -350,9 +366,10 @@ def _call(
         )
     except OSError as error:
         raise ConnectionError(
-            f"cannot start {options.program!r}: {error.strerror}. Is an ssh client installed?"
+            f"cannot start {options.called!r}: {error.strerror}. Is "
+            f"{'srun' if options.in_slurm else 'an ssh client'} installed?"
         ) from None
-    return Remote(host, process, order, interpreter, say)
+    return Remote(host, process, order, interpreter, say, options.called)
 
 
 def _listen(remote: Remote, selector: selectors.BaseSelector, log: Log) -> None:
@@ -365,22 +382,6 @@ def _listen(remote: Remote, selector: selectors.BaseSelector, log: Log) -> None:
         )
     if remote.phase == "ready" or remote.problem:
         selector.unregister(remote)
-
-
-def _problems(
-    pending: Iterable[Remote], left: Sequence[str], timeout: float, late: bool
-) -> list[str]:
-    problems = [remote.problem for remote in pending if remote.problem]
-    if late:
-        problems += [
-            f"host {remote.host}: still {remote.phase} after {timeout:g} s (--start-timeout)"
-            for remote in pending
-            if not remote.problem
-        ]
-        problems += [
-            f"host {host}: not reached after {timeout:g} s (--start-timeout)" for host in left
-        ]
-    return problems
 
 
 def close(remotes: Iterable[Remote]) -> None:

@@ -1,8 +1,10 @@
-"""What went wrong before an agent answered, by the words of ssh and of the far shell. Pure."""
+"""What went wrong before an agent answered, by the words of ssh or srun and of the far shell.
+Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 
 # The first that matches. `{host}` and `{python}` are filled in.
 _ADVICE = (
@@ -27,12 +29,21 @@ _ADVICE = (
         r"timed out|No route to host|Network is unreachable",
         "it does not answer: is it up, is the name right, does a firewall stand between?",
     ),
+    (
+        r"Requested node configuration is not available|Invalid node name",
+        "it is no node of this Slurm allocation: check -H or the discovery script, or reach hosts "
+        "by ssh (--gloo)",
+    ),
+    (
+        r"allocation .*has been revoked|Job/step already completing|Invalid job id",
+        "the Slurm allocation is over",
+    ),
     (r"No module named '?hvdlite", "hvdlite is not installed there for {python}"),
 )
 
 
-def explain(host: str, status: int, words: str, interpreter: str) -> str:
-    """Says what went wrong, and what to do. `words`: the output of ssh and of the far side."""
+def explain(host: str, status: int, words: str, interpreter: str, by: str = "ssh") -> str:
+    """Says what went wrong, and what to do. `words`: the output of `by` and of the far side."""
     said = words.strip().splitlines()[-1].strip() if words.strip() else ""
     for pattern, advice in _ADVICE:
         if re.search(pattern, words):
@@ -42,7 +53,16 @@ def explain(host: str, status: int, words: str, interpreter: str) -> str:
             f"host {host}: there is no {interpreter}: the same Python must be at the same place "
             f"on every host ({said})"
         )
-    how = (
-        f"ssh ended with status {status}" if status >= 0 else f"ssh was killed by signal {-status}"
-    )
-    return f"host {host}: {how} before the agent answered" + (f" ({said})" if said else "")
+    how = f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
+    return f"host {host}: {by} {how} before the agent answered" + (f" ({said})" if said else "")
+
+
+def late(phases: Mapping[str, str], left: Iterable[str], timeout: float) -> list[str]:
+    """Says which hosts have not answered in time: by phase, and those that were not called."""
+    return [
+        *(
+            f"host {host}: still {phase} after {timeout:g} s (--start-timeout)"
+            for host, phase in phases.items()
+        ),
+        *(f"host {host}: not reached after {timeout:g} s (--start-timeout)" for host in left),
+    ]

@@ -1,0 +1,74 @@
+"""Runs hot operations under callgrind, which counts the instructions of each; see count.py.
+
+Each has two dumps, `<its number>.<calls>`, of a short and a long run. Their difference has no start
+and no end.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+import hvdlite as hvd
+import hvdlite.torch as torch_hvd
+
+WARM = 200
+_LAYERS = [(64, 3, 7, 7), *[(256, 64, 1, 1), (64, 64, 3, 3), (256,)] * 53, (1000, 256)]
+
+
+def control(*words: str) -> None:
+    command = ["callgrind_control", *words, str(os.getpid())]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def numpy_allreduce() -> None:
+    hvd.allreduce(_FEW, name="few")
+
+
+def torch_allreduce() -> None:
+    torch_hvd.allreduce(_FEW_OF_TORCH, name="few of torch")
+
+
+def torch_step() -> None:
+    """161 gradients, which are there already."""
+    handles = [
+        torch_hvd.allreduce_async_(gradient, name=f"gradient.{i}")
+        for i, gradient in enumerate(_GRADIENTS)
+    ]
+    for handle in handles:
+        torch_hvd.synchronize(handle)
+
+
+_FEW = np.ones(1, np.float32)
+_FEW_OF_TORCH = torch.ones(1)
+_GRADIENTS = [torch.ones(shape) for shape in _LAYERS]
+
+# By name, what is counted and how often.
+OPERATIONS: dict[str, tuple[Callable[[], None], int]] = {
+    "numpy: allreduce of 4 bytes": (numpy_allreduce, 500),
+    "torch: allreduce of 4 bytes": (torch_allreduce, 500),
+    "torch: 161 gradients": (torch_step, 5),
+}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    hvd.init()
+    control("--instr=on")
+    for number, (operation, times) in enumerate(OPERATIONS.values()):
+        for _ in range(min(WARM, 4 * times)):
+            operation()
+        for repeat in (times, 3 * times):
+            control("--zero")
+            for _ in range(repeat):
+                operation()
+            control(f"--dump={number}.{repeat}")
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Members of an elastic job that are stopped at a moment at which no engine hears their hearts."""
+
+from __future__ import annotations
+
+import pytest
+import tier
+from elastic_faults import PYTHON, QUICKLY, generations, program
+from launched import Job
+
+STOPS = """
+from hvdlite.job import membership
+arrive, write = membership.Member.arrive, membership.Member._write
+def stop(here, member, generation):
+    if (here, member, generation) == (@WHERE): os.kill(os.getpid(), signal.SIGSTOP)
+def arrives(self):
+    found = arrive(self)
+    stop("meets", MEMBER, self.generation)
+    return found
+def writes(self, report):
+    stop("reports", MEMBER, report.generation)
+    write(self, report)
+    stop("has reported", MEMBER, report.generation)
+membership.Member.arrive, membership.Member._write = arrives, writes
+def happens(step):
+    if (MEMBER, step) == (3, 5): die()
+"""
+# Member 3 dies in generation 1, and member 4 comes in generation 3.
+WHERE = {
+    "before its report of a loss": ("reports", 2, 2),
+    "behind its report of a loss": ("has reported", 2, 2),
+    "while the next generation forms": ("meets", 2, 2),
+    "at a boundary": ("reports", 2, 3),
+    "while a newcomer is admitted": ("meets", 2, 3),
+    "as a newcomer that waits": ("has reported", 4, 0),
+    "as a newcomer that is admitted": ("meets", 4, 3),
+}
+
+
+@pytest.mark.parametrize("where", tier.one_of(list(WHERE), "stops"))
+def test_a_member_that_is_stopped_between_generations_is_killed_and_the_others_go_on(
+    job: Job, where: str
+) -> None:
+    _, member, generation = WHERE[where]
+    stops = STOPS.replace("@WHERE", repr(WHERE[where])[1:-1])
+    script = program(job, stops, done="hvd.size() == 3 and hvd.elastic.generation() > 1")
+    done = job.run(
+        "-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script, HVDLITE_HEARTBEAT_SECONDS="1"
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert f"member {member} on localhost ended with status 137" in done.stderr.decode()
+    assert all(number < (generation or 3) for number, _ in generations(job, member))
+    assert [size for _, size in generations(job, 1)][-1] == 3
+    assert job.pids() == []
