@@ -43,6 +43,7 @@ def submit(
     prescale: float,
     postscale: float,
     splits: list[int],
+    patient: bool,
     /,
 ) -> int: ...
 def run(
@@ -67,6 +68,7 @@ def submit_group(
     outputs: list[Any],
     prescale: float,
     postscale: float,
+    patient: bool,
 ) -> list[int]: ...
 def wait(
     handle: int, /

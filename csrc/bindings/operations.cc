@@ -44,13 +44,14 @@ void Describe(const Arguments& given, Call* call, std::vector<int64_t>* splits) 
   operation.split_count = static_cast<int32_t>(splits->size());
 }
 
-// submit(...) -> handle
+// submit(..., patient) -> handle
 PyObject* Submit(PyObject*, PyObject* const* given, Py_ssize_t count) {
   return Guarded([&]() -> py::object {
-    const Arguments arguments(given, count, kDescribed);
+    const Arguments arguments(given, count, kDescribed + 1);
     Call call;
     std::vector<int64_t> splits;
     Describe(arguments, &call, &splits);
+    call.operation.patient = arguments.Int(kDescribed);
     int64_t handle = -1;
     ThrowIfError(hvdlite_submit(&call.operation, &handle));
     KeepAlive(handle, arguments.Object(4), arguments.Object(5), &call);
@@ -61,7 +62,7 @@ PyObject* Submit(PyObject*, PyObject* const* given, Py_ssize_t count) {
 std::vector<int64_t> SubmitGroup(int kind, int op, int set, const std::optional<std::string>& name,
                                  const std::vector<py::object>& inputs,
                                  const std::vector<py::object>& outputs, double prescale,
-                                 double postscale) {
+                                 double postscale, bool patient) {
   std::vector<Call> calls(inputs.size());
   std::vector<hvdlite_operation> operations;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -71,6 +72,7 @@ std::vector<int64_t> SubmitGroup(int kind, int op, int set, const std::optional<
     operation.process_set = set;
     operation.prescale = prescale;
     operation.postscale = postscale;
+    operation.patient = patient ? 1 : 0;
     calls[i].Borrow(inputs[i], outputs.empty() ? py::none() : outputs[i]);
     operations.push_back(operation);
   }
@@ -250,7 +252,7 @@ void BindOperations(py::module_& module) {
   module.attr("NotContiguous") = py::handle(NotContiguous());
   module.def("submit_group", &SubmitGroup, py::arg("kind"), py::arg("op"), py::arg("process_set"),
              py::arg("name"), py::arg("inputs"), py::arg("outputs"), py::arg("prescale"),
-             py::arg("postscale"));
+             py::arg("postscale"), py::arg("patient"));
   module.def(
       "give_back", &ReleaseAllBorrowed,
       "Releases all borrowed tensors. Call it after shutdown, when no operation is in flight.");

@@ -142,12 +142,16 @@ std::string Engine::Explain(int id) {
   return why;
 }
 
+bool Engine::LeavesToWaiter(const Submission& submission) const {
+  return submission.patient && turn_.leave_to_waiters() &&
+         submission.request.device == DeviceKind::kHost;
+}
+
 Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* handle) {
   ProcessSetPtr set;
   HVDLITE_RETURN_IF_ERROR(sets_.FindMine(id, rank(), &set));
   HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/false, size()));
-  const bool patient = submission.patient && turn_.leave_to_waiters() &&
-                       submission.request.device == DeviceKind::kHost;
+  const bool patient = LeavesToWaiter(submission);
   ProducerEvents produced_by;
   std::unique_ptr<Entry> entry;
   HVDLITE_RETURN_IF_ERROR(
@@ -173,10 +177,13 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions,
   std::vector<std::unique_ptr<Entry>> entries;
   std::vector<HandlePtr> made;
   ProducerEvents produced_by;
+  bool all_patient = true;
   for (Submission& submission : submissions) {
+    const bool patient = LeavesToWaiter(submission);
+    all_patient = all_patient && patient;
     std::unique_ptr<Entry> entry;
-    HVDLITE_RETURN_IF_ERROR(MakeEntry(*set, &world_->card(), std::move(submission),
-                                      /*patient=*/false, &produced_by, &entry));
+    HVDLITE_RETURN_IF_ERROR(
+        MakeEntry(*set, &world_->card(), std::move(submission), patient, &produced_by, &entry));
     made.push_back(entry->handle);
     entries.push_back(std::move(entry));
   }
@@ -187,7 +194,7 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions,
     return status;
   }
   *handles = std::move(made);
-  turn_.Submitted(/*will_wait=*/false, !handles->empty() && handles->back()->wants_telling());
+  turn_.Submitted(all_patient, !handles->empty() && handles->back()->wants_telling());
   return Status::Ok();
 }
 

@@ -194,7 +194,7 @@ class GradientReducer:
         return lambda: kept.replace(parameter, gathered())
 
     def _call(self, name: str, grouped: bool = False) -> Call:
-        return Call(ALLREDUCE, name, *self._how, in_place=True, grouped=grouped)
+        return Call(ALLREDUCE, name, *self._how, in_place=True, grouped=grouped, patient=True)
 
     def _launch_group(self, unit: Unit) -> None:
         group = self._groups[unit]

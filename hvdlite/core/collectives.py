@@ -78,7 +78,7 @@ class Collectives:
         if call.grouped:
             results: tuple[Any, ...] = engine.run_now(self.start(call, tensors))
             return results
-        result = self.run_one(tensors[0], *call[:-1])
+        result = self.run_one(tensors[0], *call[:-2])
         return result if call.operation.result is EXCHANGED else (result,)
 
     def start(self, call: Call, tensors: Sequence[Tensor]) -> Pending:
@@ -95,10 +95,16 @@ class Collectives:
         how = (operation.kind, call.op, set_id_of(call.process_set), call.name)
         factors = (call.prescale, call.postscale)
         if call.grouped:
-            natives = engine.submit_group(*how, hosts, outs, *factors)
+            natives = engine.submit_group(*how, hosts, outs, *factors, call.patient)
         else:
             native = engine.submit(
-                *how, hosts[0], outs[0], call.root, *factors, splits or _NO_SPLITS
+                *how,
+                hosts[0],
+                outs[0],
+                call.root,
+                *factors,
+                splits or _NO_SPLITS,
+                call.patient,
             )
             natives = [native]
         return Pending(natives, partial(self._finish, call, tensors, outs))

@@ -26,6 +26,8 @@ class Call(NamedTuple):
     splits_like: Any = None  # a tensor on whose device the received splits shall be
     in_place: bool = False
     grouped: bool = False
+    # The caller computes first and waits soon: no thread wakes for it where no processor is spare.
+    patient: bool = False
 
 
 def keeps_input(operation: Operation, root: int) -> bool:

@@ -30,7 +30,9 @@ class DistributedAdasum(Distributed):
         compression = self._hvd.compression
         with torch.no_grad():
             names = [self._scope + self._parameter_names[p] for p in self._moving()]
-            calls = [Call(ALLREDUCE, name, op=Adasum, in_place=True) for name in names]
+            calls = [
+                Call(ALLREDUCE, name, op=Adasum, in_place=True, patient=True) for name in names
+            ]
             ways = map(torch.sub, self._moving(), before)
             under_way = [
                 compression.start(OPS, call, way) for call, way in zip(calls, ways, strict=True)

@@ -60,7 +60,7 @@ class TorchGradients:
     def start_sparse(
         self, gradient: torch.Tensor, name: str, op: int, process_set: ProcessSet
     ) -> Callable[[], torch.Tensor]:
-        return sparse.start(OPS, gradient, name, op, process_set)
+        return sparse.start(OPS, gradient, name, op, process_set, patient=True)
 
     def zeros(self, parameter: torch.Tensor, sparse_dimensions: int) -> torch.Tensor:
         if sparse_dimensions:

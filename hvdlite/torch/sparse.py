@@ -16,8 +16,9 @@ from hvdlite.core.process_sets import ProcessSet
 
 
 def start(
-    ops: Collectives, tensor: torch.Tensor, name: str | None, op: int, process_set: ProcessSet
-) -> Callable[[], torch.Tensor]:
+    ops: Collectives, tensor: torch.Tensor, name: str | None, op: int, process_set: ProcessSet,
+    patient: bool = False,
+) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Starts both gathers; the function returned waits for them. It may be called once."""
     if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:
         kind = tensor.layout if isinstance(tensor, torch.Tensor) else type(tensor).__name__
@@ -31,10 +32,13 @@ def start(
     # Gathering is along the first dimension, and every entry is one row of both.
     gathers: list[Pending] = [
         ops.start(
-            Call(ALLGATHER, name and f"{name}.indices", process_set),
+            Call(ALLGATHER, name and f"{name}.indices", process_set, patient=patient),
             [tensor.indices().t().contiguous()],
         ),
-        ops.start(Call(ALLGATHER, name and f"{name}.values", process_set), [tensor.values()]),
+        ops.start(
+            Call(ALLGATHER, name and f"{name}.values", process_set, patient=patient),
+            [tensor.values()],
+        ),
     ]
 
     def finish() -> torch.Tensor:

@@ -39,7 +39,7 @@ def soon(condition):
 _ONE = "hvd.allreduce_(x, op=hvd.Sum, name='x')"
 _GROUP = "hvd.grouped_allreduce_([x], op=hvd.Sum, name='x')"
 _HANDLE = "hvd.allreduce_async_(x, op=hvd.Sum, name='x')"
-_NATIVE = "_core.submit(0, hvd.Sum, 0, 'x', x, x, 0, 1.0, 1.0, [])"
+_NATIVE = "_core.submit(0, hvd.Sum, 0, 'x', x, x, 0, 1.0, 1.0, [], False)"
 
 # What rank 0 does, and what rank 1 must do to end it.
 _WAYS = {
@@ -138,7 +138,7 @@ def test_memory_lent_by_a_temporary_is_held_until_the_operation_is_done(two_rank
         "from hvdlite import _core\n"
         "lender = Lender()\n"
         "if RANK == 0:\n"
-        "    handle = _core.submit(0, 1, 0, 'x', lender, None, 0, 1.0, 1.0, [])\n"
+        "    handle = _core.submit(0, 1, 0, 'x', lender, None, 0, 1.0, 1.0, [], False)\n"
         "    gc.collect(); assert lender.seen() is not None\n"
         "    flag('go')\n"
         "    assert (_core.wait(handle)[0] == 2).all()\n"

@@ -230,7 +230,7 @@ def test_waiting_for_a_list_ends_all_of_it_and_raises_the_first_error(two_ranks:
         "x = [np.full(4, i, np.float32) for i in range(5)]\n"
         "def submit(i):\n"
         "    mine = x[i][:3] if i in (1, 3) and RANK == 1 else x[i]\n"
-        "    return _core.submit(0, 1, 0, f'x{i}', mine, mine, 0, 1.0, 1.0, [])\n"
+        "    return _core.submit(0, 1, 0, f'x{i}', mine, mine, 0, 1.0, 1.0, [], False)\n"
         "handles = [submit(i) for i in range(5)]\n"
         "try: _core.wait_all(handles); assert False\n"
         "except hvd.MismatchError as error: assert \"'x1'\" in str(error), error\n"
