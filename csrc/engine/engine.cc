@@ -33,6 +33,12 @@ void SayWhyItEnds(const Logger& log, uint32_t generation, const Status& why) {
   log.Warning("generation " + std::to_string(generation) + " has ended: " + why.message());
 }
 
+// Whether the operation is left to the thread that will wait for it.
+bool LeavesToWaiter(const Turn& turn, const Submission& submission) {
+  return submission.patient && turn.leave_to_waiters() &&
+         submission.request.device == DeviceKind::kHost;
+}
+
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
@@ -142,16 +148,11 @@ std::string Engine::Explain(int id) {
   return why;
 }
 
-bool Engine::LeavesToWaiter(const Submission& submission) const {
-  return submission.patient && turn_.leave_to_waiters() &&
-         submission.request.device == DeviceKind::kHost;
-}
-
 Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* handle) {
   ProcessSetPtr set;
   HVDLITE_RETURN_IF_ERROR(sets_.FindMine(id, rank(), &set));
   HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/false, size()));
-  const bool patient = LeavesToWaiter(submission);
+  const bool patient = LeavesToWaiter(turn_, submission);
   ProducerEvents produced_by;
   std::unique_ptr<Entry> entry;
   HVDLITE_RETURN_IF_ERROR(
@@ -179,7 +180,7 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions,
   ProducerEvents produced_by;
   bool all_patient = true;
   for (Submission& submission : submissions) {
-    const bool patient = LeavesToWaiter(submission);
+    const bool patient = LeavesToWaiter(turn_, submission);
     all_patient = all_patient && patient;
     std::unique_ptr<Entry> entry;
     HVDLITE_RETURN_IF_ERROR(

@@ -85,8 +85,6 @@ class Engine final : private Turn::Worker {
   void AbandonInChild();
 
  private:
-  // Whether the operation waits for the thread that will wait for it.
-  bool LeavesToWaiter(const Submission& submission) const;
   explicit Engine(const EngineOptions& options);
 
   // engine.cc: submissions, life
