@@ -79,8 +79,10 @@ inline void MakeHuge(char* memory, size_t bytes) {
   madvise(memory, bytes / kHugePage * kHugePage, MADV_COLLAPSE);
 }
 
-// Unused addresses that begin on a huge page, with no memory; null: there are too few.
+// Unused addresses of whole pages that begin on a huge page, with no memory; null: there are too
+// few.
 inline char* ReserveAddresses(size_t bytes) {
+  bytes = RoundToPages(bytes);  // munmap() refuses the rest of a page
   const size_t whole = bytes + kHugePage;
   void* const found =
       mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -48,6 +48,11 @@ class Pool {
     const size_t length = length_.load(std::memory_order_acquire);
     return reinterpret_cast<uintptr_t>(memory) - start_.load(std::memory_order_relaxed) < length;
   }
+  // Whether a block to free or to resize is the pool's, not the C library's. The file's mapping is
+  // not inherited, so a forked child's C library may allocate at these addresses, too.
+  bool Owns(const void* block) const {
+    return Contains(block) && (!disowned() || SizeOf(block) != 0);
+  }
   // Null: the C library's turn.
   void* Take(size_t bytes, size_t alignment);
   // Of a contained block. Anything else there is reported once and ignored.

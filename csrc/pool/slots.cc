@@ -61,7 +61,7 @@ void* Memalign(size_t alignment, size_t bytes) {
 
 void Free(void* block) {
   Pool& pool = Pool::Process();
-  if (pool.Contains(block)) {
+  if (pool.Owns(block)) {
     pool.Give(block);
   } else {
     Theirs().free(block);
@@ -70,12 +70,12 @@ void Free(void* block) {
 
 size_t UsableSize(void* block) {
   const Pool& pool = Pool::Process();
-  return pool.Contains(block) ? pool.SizeOf(block) : Theirs().usable(block);
+  return pool.Owns(block) ? pool.SizeOf(block) : Theirs().usable(block);
 }
 
 void* Realloc(void* block, size_t bytes) {
   Pool& pool = Pool::Process();
-  if (!pool.Contains(block)) return Theirs().realloc(block, bytes);
+  if (!pool.Owns(block)) return Theirs().realloc(block, bytes);
   void* moved = nullptr;
   if (bytes > 0) {
     moved = Theirs().realloc(nullptr, bytes);

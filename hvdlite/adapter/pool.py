@@ -5,6 +5,9 @@ A framework's allocator asks the core's pool first (csrc/pool/slots.h). The pool
 parameters have, and only in a thread that computes gradients: activations and optimizer state of
 the same size stay outside. The C library serves whatever does not fit, and the core reduces it by
 copies, so the pool decides about time alone.
+
+The pool is switched on when there are gradients to allocate and another rank of this host to share
+them with. In an elastic job that rank may come later.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 
 from hvdlite.base import knobs
 from hvdlite.core import engine
+from hvdlite.job import joined
 
 #: Smaller gradients are copied, all of them together.
 SMALLEST = 16 << 10
@@ -56,24 +60,27 @@ class Pool:
         self._lock = threading.Lock()
         self._is_on = False
         self._said = ""
+        self._owners: weakref.WeakSet[object] = weakref.WeakSet()  # of the gradients
         engine.pool_want()
+        joined.each_time(self._switch_on)
 
     def use(self, sizes: Iterable[int], owner: object) -> bool:
-        """Has gradients of these sizes allocated in the pool while the owner lives, if ranks of
-        this host can share them."""
+        """Has gradients of these sizes allocated in the pool while the owner lives, as soon as
+        ranks of this host can share them. Returns whether they can now."""
         counts = Counter(size for size in sizes if size >= SMALLEST)
-        if not counts or engine.local_size() < 2 or not knobs.resolve(os.environ)["gradient_pool"]:
+        if not counts or not knobs.resolve(os.environ)["gradient_pool"]:
             return False
-        if not self._switch_on():
-            return False
+        self._owners.add(owner)
         _expect(counts, 1)
         weakref.finalize(owner, _expect, counts, -1).atexit = False
-        return True
+        return self._switch_on()
 
     def _switch_on(self) -> bool:
         with self._lock:
             if self._is_on:
                 return True
+            if not self._owners or engine.local_size() < 2:
+                return False
             why = self._start()
             self._is_on = not why
             if why not in ("", self._said):

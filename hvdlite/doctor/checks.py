@@ -7,13 +7,14 @@ import difflib
 from collections.abc import Iterator
 
 from hvdlite.compat import names
-from hvdlite.doctor import advice, surface, variables
+from hvdlite.doctor import advice, legacy_keras, surface, variables
 from hvdlite.doctor.findings import Finding, Kind
 from hvdlite.doctor.reading import Call, Program, Use
 
 
-def of_program(program: Program) -> Iterator[Finding]:
-    """Yields all findings that do not need the whole program."""
+def of_program(program: Program, uses_tf_keras: bool) -> Iterator[Finding]:
+    """Yields all findings that do not need the whole program. `uses_tf_keras`: whether one of the
+    program's files chooses it."""
     yield from _uses(program)
     for call in program.calls:
         yield from _call(program.file, call)
@@ -26,7 +27,7 @@ def of_program(program: Program) -> Iterator[Finding]:
         )
         yield Finding(Kind.HINT, program.file, mention.line, mention.path, sentence)
     if any(use.path.startswith(("horovod.keras", "horovod.tensorflow")) for use in program.uses):
-        yield from _compiles(program)
+        yield from _compiles(program, uses_tf_keras)
 
 
 def _uses(program: Program) -> Iterator[Finding]:
@@ -86,12 +87,15 @@ def _call(file: str, call: Call) -> Iterator[Finding]:
             )
 
 
-def _compiles(program: Program) -> Iterator[Finding]:
+def _compiles(program: Program, uses_tf_keras: bool) -> Iterator[Finding]:
     """Yields what Horovod's examples passed to a model's compile()."""
+    if uses_tf_keras:
+        kind = Kind.WORKS
+        sentence = f"tf_keras accepts it, and {legacy_keras.VARIABLE} chooses tf_keras"
+    else:
+        kind = Kind.CHANGE
+        sentence = "Keras 3 has no such argument: leave it out"
     for node in ast.walk(program.tree):
         if isinstance(node, ast.keyword) and node.arg == "experimental_run_tf_function":
-            name, sentence = (
-                "compile(experimental_run_tf_function=)",
-                "Keras 3 has no such argument: leave it out",
-            )
-            yield Finding(Kind.CHANGE, program.file, node.value.lineno, name, sentence)
+            name = "compile(experimental_run_tf_function=)"
+            yield Finding(kind, program.file, node.value.lineno, name, sentence)

@@ -7,7 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hvdlite.doctor import checks, notebooks, reading, rewriting, scripts, surface, training
+from hvdlite.doctor import (
+    checks,
+    legacy_keras,
+    notebooks,
+    reading,
+    rewriting,
+    scripts,
+    surface,
+    training,
+)
 from hvdlite.doctor.findings import Finding
 
 # Files that are not the user's program.
@@ -28,6 +37,7 @@ class _Examination:
         self.unreadable: list[str] = []
         self._programs: list[reading.Program] = []
         self._of_scripts: list[Finding] = []
+        self._uses_tf_keras = False
         self._places: dict[str, list[notebooks.Place]] = {}  # of a notebook's lines
 
     def read(self, file: str, was_named: bool) -> None:
@@ -45,18 +55,26 @@ class _Examination:
                 self.unreadable.append(self._why_not(file, error))
 
     def findings(self) -> list[Finding]:
-        of_each = [finding for program in self._programs for finding in checks.of_program(program)]
+        of_each = [
+            finding
+            for program in self._programs
+            for finding in checks.of_program(program, self._uses_tf_keras)
+        ]
         found = [*of_each, *training.of_programs(self._programs)]
         return [self._placed(finding) for finding in found] + self._of_scripts
 
     def _take(self, file: str, raw: bytes) -> None:
         if scripts.is_script(Path(file)):
-            self._of_scripts += scripts.findings(file, raw.decode(errors="replace"))
+            script = raw.decode(errors="replace")
+            self._of_scripts += scripts.findings(file, script)
+            self._uses_tf_keras |= legacy_keras.chosen_by_script(script)
             return
         text: str | bytes = raw
         if file.endswith(".ipynb"):
             text, self._places[file] = notebooks.python_of(raw)
-        self._programs.append(reading.read(file, text, surface.public_names))
+        program = reading.read(file, text, surface.public_names)
+        self._programs.append(program)
+        self._uses_tf_keras |= legacy_keras.chosen_by_program(program)
 
     def _why_not(self, file: str, error: BaseException) -> str:
         if isinstance(error, SyntaxError):

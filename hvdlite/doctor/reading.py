@@ -38,6 +38,7 @@ class Variable:
 
     name: str
     line: int
+    value: str | None  # None: it is only known when the program runs
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class _Reader(ast.NodeVisitor):
         self.visit(node.value)
         for target in node.targets:
             if isinstance(target, ast.Subscript) and _is_environ(target.value):
-                self._note_variable(target.slice, node)
+                self._note_variable(target.slice, node.value, node)
             path = self._path(node.value) or self._imported(node.value)
             if isinstance(target, ast.Name) and path is not None:
                 self._meaning[target.id] = path
@@ -177,8 +178,8 @@ class _Reader(ast.NodeVisitor):
             owner = self._path(node.args[0])
             if owner is not None and len(node.args) == 2:
                 self._note(f"{owner}.{named}", node)
-        for key in _set_in_environment(node):
-            self._note_variable(key, node)
+        for key, value in _set_in_environment(node):
+            self._note_variable(key, value, node)
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
@@ -208,10 +209,11 @@ class _Reader(ast.NodeVisitor):
         line: int = getattr(node, "lineno", 0)
         self._program.uses.append(Use(path, line, self._guarded, is_import))
 
-    def _note_variable(self, key: ast.expr, node: ast.AST) -> None:
+    def _note_variable(self, key: ast.expr, value: ast.expr, node: ast.AST) -> None:
         name = _constant(key)
         if name is not None:
-            self._program.variables.append(Variable(name, getattr(node, "lineno", 0)))
+            line: int = getattr(node, "lineno", 0)
+            self._program.variables.append(Variable(name, line, _constant(value)))
 
 
 def _constant(node: ast.AST) -> str | None:
@@ -228,16 +230,19 @@ def _is_environ(node: ast.AST) -> bool:
     return getattr(node, "attr", getattr(node, "id", "")) == "environ"
 
 
-def _set_in_environment(call: ast.Call) -> Iterator[ast.expr]:
-    """Returns the keys in os.environ.setdefault(key, ...), os.putenv(key, ...),
+def _set_in_environment(call: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Returns the keys and values in os.environ.setdefault(key, ...), os.putenv(key, ...),
     os.environ.update({key: ...}, key=...)."""
     if not isinstance(call.func, ast.Attribute):
         return
     method, owner = call.func.attr, call.func.value
     if (method == "setdefault" and _is_environ(owner)) or method == "putenv":
-        yield from call.args[:1]
+        if len(call.args) == 2:
+            yield call.args[0], call.args[1]
     elif method == "update" and _is_environ(owner):
         for argument in call.args:
             if isinstance(argument, ast.Dict):
-                yield from (key for key in argument.keys if key is not None)
-        yield from (ast.Constant(keyword.arg) for keyword in call.keywords if keyword.arg)
+                pairs = zip(argument.keys, argument.values, strict=True)
+                yield from ((key, value) for key, value in pairs if key is not None)
+        named = (keyword for keyword in call.keywords if keyword.arg)
+        yield from ((ast.Constant(keyword.arg), keyword.value) for keyword in named)

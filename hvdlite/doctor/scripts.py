@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from hvdlite.doctor import variables
+from hvdlite.doctor import legacy_keras, variables
 from hvdlite.doctor.findings import Finding, Kind
 
 _SUFFIXES = {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".pbs", ".lsf", ".yaml", ".yml", ".env"}
 _NAMES = re.compile(r"(Dockerfile|Containerfile|Makefile)(\..*)?$")
 
-_VARIABLE = re.compile(r"\bHOROVOD_[A-Z0-9_]+\b")
+_VARIABLE = re.compile(rf"\b(?:HOROVOD_[A-Z0-9_]+|{legacy_keras.VARIABLE})\b")
 _INSTALLS = re.compile(r"\b(?:pip3?|uv|conda|mamba)\b.*\binstall\b.*\bhorovod\b")
 _LAUNCHES = re.compile(r"(?<![\w./-])horovodrun\b")
 

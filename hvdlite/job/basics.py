@@ -18,7 +18,7 @@ from hvdlite.base import knobs
 from hvdlite.core import engine, handles
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
-from hvdlite.job import communicators, gpu_libraries, where
+from hvdlite.job import communicators, gpu_libraries, joined, where
 from hvdlite.job.arrival import Arrival, all_are_here, arrive, warn_of_few_threads
 from hvdlite.job.registration import forget_all, register_all
 from hvdlite.launch import environment
@@ -80,7 +80,8 @@ def init(
             "'dynamic'"
         )
     with _lock:
-        if not _core.is_initialized():
+        joins = not _core.is_initialized()
+        if joins:
             _install_hooks()
             values = knobs.resolve(os.environ)
             texts = {
@@ -106,6 +107,8 @@ def init(
                 )
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
+    if joins:
+        joined.call_all()
     register_all(sets)
 
 

@@ -53,7 +53,7 @@ def supervise(this: job.Job) -> None:
             run = plan.torch_environment(slots, f"hvdlite-{port}")
             own = {rank: {**environment, **run[rank]} for rank, environment in own.items()}
         near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in this.far}
-        shared |= share_cores(this, shared, len(near))
+        threads = share_cores(this, shared, len(near))  # of this host; agents decide for theirs
         groups: dict[str, Group] = {}
         if this.far:
             common = order(this, opened, shared, torch)
@@ -80,7 +80,7 @@ def supervise(this: job.Job) -> None:
         if near:
             groups[next(host for host in hosts if host not in this.far)] = _start_here(
                 this,
-                shared | plan.meeting_environment(("127.0.0.1", port)),
+                {**shared, **threads, **plan.meeting_environment(("127.0.0.1", port))},
                 near,
                 opened.key,
                 stack,

@@ -38,14 +38,17 @@ def broadcast_optimizer_state(
     optimizer has made no step here, as in Horovod.
     """
     del model
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError(
-            "cannot broadcast torch.optim.LBFGS state: it depends on the closure of each rank"
-        )
+    _refuse_lbfgs(optimizer)
     if not optimizer.state:
         for parameter in _parameters(optimizer):
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
+    broadcast(optimizer, root_rank)
+
+
+def broadcast(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
+    """The same, and gradients stay as they are."""
+    _refuse_lbfgs(optimizer)
     tensors: list[torch.Tensor] = []
     sends = is_root(root_rank)
     described = _describe(optimizer, tensors) if sends else None
@@ -54,6 +57,13 @@ def broadcast_optimizer_state(
         tensors = _rebuild(optimizer, described)
     names = [f"broadcast_optimizer_state.{i}" for i in range(len(tensors))]
     OPS.broadcast_all(tensors, names, root_rank, in_place=True)
+
+
+def _refuse_lbfgs(optimizer: torch.optim.Optimizer) -> None:
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError(
+            "cannot broadcast torch.optim.LBFGS state: it depends on the closure of each rank"
+        )
 
 
 class Containers:

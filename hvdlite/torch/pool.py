@@ -29,8 +29,8 @@ POOL = pool.Pool(
 
 
 def use(parameters: Iterable[torch.Tensor], owner: object) -> bool:
-    """Has the gradients of these parameters allocated in the pool while the owner lives, if ranks
-    of this host can share them."""
+    """Has the gradients of these parameters allocated in the pool while the owner lives, as soon
+    as ranks of this host can share them. Returns whether they can now."""
     return POOL.use(
         (p.numel() * p.element_size() for p in parameters if p.device.type == "cpu"), owner
     )

@@ -28,6 +28,10 @@ MEMBER = int(os.environ["HVDLITE_MEMBER"])
 def tell(**what):
     with open(f"said.{{MEMBER}}", "a") as file:
         file.write(json.dumps(what) + "\\n")
+def write(name, text):  # the file has its text as soon as it is there
+    with open(f"{{name}}.of.{{MEMBER}}", "w") as file:
+        file.write(text)
+    os.replace(f"{{name}}.of.{{MEMBER}}", name)
 def happens(step): pass
 {happens}
 hvd.init()
@@ -37,8 +41,8 @@ def leaves(notice):
     tell(step=state.step, generation=hvd.elastic.generation(), weights=state.weights[0],
          **vars(notice))
 state.register_leave_callbacks([leaves])
-with open(f"pid.{{MEMBER}}", "w") as file:
-    file.write(str(os.getpid()))
+write(f"pid.{{MEMBER}}", str(os.getpid()))
+write("job", os.environ["HVDLITE_RENDEZVOUS"])
 
 @hvd.elastic.run
 def train(state):
@@ -273,15 +277,6 @@ def test_leave_outside_an_elastic_job_says_where_it_belongs(job: Job) -> None:
     assert "hvd.elastic.leave() is for elastic jobs" in done.stderr.decode()
 
 
-JOB = """
-def happens(step):
-    if step == 0:
-        with open("job.tmp", "w") as file:
-            file.write(os.environ["HVDLITE_RENDEZVOUS"])
-        os.replace("job.tmp", "job")
-"""
-
-
 def _leave(job: Job, *arguments: str) -> subprocess.CompletedProcess[str]:
     address = (job.directory / "job").read_text()
     return subprocess.run(
@@ -293,7 +288,7 @@ def _leave(job: Job, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_leave_lets_one_rank_or_all_of_this_host_leave(job: Job) -> None:
-    process = job.start("-np", "3", "--min-np", "1", PYTHON, _program(job, JOB, done="False"))
+    process = job.start("-np", "3", "--min-np", "1", PYTHON, _program(job, done="False"))
     job.wait_for_files([f"trains.{member}.3" for member in (1, 2, 3)])
 
     wrong = _leave(job, "--slot", "7")

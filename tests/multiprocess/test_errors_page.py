@@ -89,12 +89,12 @@ NOT_PROVOKED = {
     "memory only": "takes a GPU",
     "this rank uses the GPU cuda:… and was given a tensor on cuda:…": "see "
     "tests/cpp/engine/engine_gpu_test.cc",
-    "HVDLITE_GPU_OPERATIONS=nccl, but … has no NCCL: …": "see tests/cpp/comm/gpu_verdict_test.cc",
+    "HVDLITE_GPU_OPERATIONS=nccl, but … has no NCCL: …": "see tests/cpp/comm/gpu_choice_test.cc",
     "HVDLITE_GPU_OPERATIONS=nccl, but … has an NCCL for CUDA … and an NVIDIA driver of "
-    "CUDA …": "see tests/cpp/comm/gpu_verdict_test.cc",
-    "HVDLITE_GPU_OPERATIONS=nccl, but … use the same GPU": "see tests/cpp/comm/gpu_verdict_test.cc",
+    "CUDA …": "see tests/cpp/comm/gpu_choice_test.cc",
+    "HVDLITE_GPU_OPERATIONS=nccl, but … use the same GPU": "see tests/cpp/comm/gpu_choice_test.cc",
     "HVDLITE_GPU_OPERATIONS=nccl, but … has NCCL … and … has NCCL …": "see "
-    "tests/cpp/comm/gpu_verdict_test.cc",
+    "tests/cpp/comm/gpu_choice_test.cc",
     "rank … cannot take part: … The operation has failed on all ranks; nothing "
     "else has": "see tests/cpp/engine/engine_gpu_test.cc",
     "the connection of … with … failed: …": "takes a network that breaks",
@@ -105,7 +105,7 @@ NOT_PROVOKED = {
     "to it.": "takes a network that loses large packets",
     "rank … has no memory left for what it and its peers agreed to do": "see "
     "tests/cpp/engine/engine_memory_test.cc",
-    "no memory on rank … for the result of …": "see tests/cpp/engine/engine_memory_test.cc",
+    "no memory on rank … for the result of …": "see tests/cpp/engine/engine_completion_test.cc",
     "lost the job's store while …": "see "
     "test_a_store_that_ends_is_noticed_at_once_by_those_who_join",
     "rank … died during hvd.init(): its process ended, or its connection with the job's store "
@@ -445,6 +445,20 @@ def test_what_is_not_provoked_is_in_the_code_word_by_word() -> None:
         assert message in known, f"no line of the page says {message!r}"
         for piece in message.split("…"):
             assert piece in literals, f"no code says {piece!r}"
+
+
+def test_what_is_not_provoked_names_tests_that_exist() -> None:
+    files = {path.stem: path for path in (ROOT / "tests").rglob("*") if path.is_file()}
+    functions = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+    }
+    for message, where in NOT_PROVOKED.items():
+        for path in re.findall(r"tests/[\w/.]+", where):
+            assert (ROOT / path).exists(), f"{message!r} is said to be tested in {path}"
+        for name in re.findall(r"\b(test_\w+|torch_\w+)", where):
+            assert name in files or name in functions, f"{message!r} is said to be tested by {name}"
 
 
 def test_the_page_names_classes_that_exist() -> None:

@@ -156,6 +156,20 @@ def test_output_that_nobody_reads_is_no_success(job: Job) -> None:
     )
 
 
+def test_a_job_whose_ranks_never_meet_ends_with_a_line_that_says_so(job: Job) -> None:
+    alone = job.run("-np", "2", PYTHON, "-c", "print(1)")
+    assert alone.returncode == 0
+    assert [prefixed(alone.stdout, rank) for rank in range(2)] == [["1"], ["1"]]
+    assert alone.stderr.decode() == (
+        "hvdliterun: no rank has called hvd.init(), so 2 programs have run independently. "
+        "--torch-env is for programs that read torchrun's variables.\n"
+    )
+    program = "import hvdlite as hvd; hvd.init(); print(hvd.size())"
+    together = job.run("-np", "2", PYTHON, "-c", program)
+    assert (together.returncode, together.stderr) == (0, b"")
+    assert [prefixed(together.stdout, rank) for rank in range(2)] == [["2"], ["2"]]
+
+
 # --- what it costs: counted, because seconds depend on what else a machine does.
 # benchmarks/starting measures them.
 

@@ -183,6 +183,32 @@ if r == 0:
     assert done.returncode == 0, done.stderr.decode()
 
 
+def test_a_moment_counts_once_however_many_operations_wait(job: Job) -> None:
+    """Rank 1 comes when ten operations of rank 0 have waited for it."""
+    script = job.script(
+        SETUP
+        + """
+FIGURES = ("seconds_negotiating", "seconds_moving")
+hvd.barrier()
+before, began = hvd.metrics(), time.monotonic()
+while r == 1 and not os.path.exists("submitted"):
+    time.sleep(0.001)  # poll
+handles = [hvd.allreduce_async(np.ones(1000), name=f"x{i}") for i in range(10)]
+if r == 0:
+    while hvd.metrics()["requests_in_full"] < before["requests_in_full"] + len(handles):
+        time.sleep(0.001)  # poll
+    open("submitted", "w").close()
+for handle in handles:
+    hvd.synchronize(handle)
+after, elapsed = hvd.metrics(), time.monotonic() - began
+grown = {name: after[name] - before[name] for name in FIGURES}
+assert all(0 < seconds <= elapsed for seconds in grown.values()), (grown, elapsed)
+"""
+    )
+    done = job.run("-np", "2", "python", script)
+    assert done.returncode == 0, done.stderr.decode()
+
+
 def test_the_recorder_keeps_the_last_operations_only(job: Job) -> None:
     script = job.script(
         SETUP

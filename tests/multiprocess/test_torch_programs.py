@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from bare_ranks import Ranks
 from installed import needs_installed
-from launched import Job
+from launched import Job, last_line
 
 needs_installed("torch")
 
@@ -140,6 +140,31 @@ hvd.init()
 import torch
 print(hvd.allreduce(torch.ones(2)).tolist(), flush=True)
 """
+
+
+def test_the_last_line_quotes_what_a_worker_of_the_dataloader_has_raised(job: Job) -> None:
+    """The process of the worker raises it, and the rank raises it again with both tracebacks."""
+    script = job.script(
+        "import torch, hvdlite.torch as hvd\n"
+        "hvd.init()\n"
+        "rank = hvd.rank()\n"
+        "class Samples(torch.utils.data.Dataset):\n"
+        "    def __len__(self):\n"
+        "        return 4\n"
+        "    def __getitem__(self, index):\n"
+        "        if rank == 1 and index == 2:\n"
+        "            raise ValueError(f'bad sample {index}')\n"
+        "        return torch.ones(3)\n"
+        "for batch in torch.utils.data.DataLoader(Samples(), num_workers=1):\n"
+        "    hvd.allreduce(batch, name='batch')\n"
+        "hvd.allreduce(torch.ones(3), name='end')\n"
+    )
+    done = job.run("-np", "2", "python", script)
+    assert done.returncode == 1
+    assert last_line(done.stderr) == (
+        "hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad sample 2. All other "
+        "ranks have ended, too."
+    )
 
 
 def test_without_a_launcher_it_is_a_job_of_one(job: Job) -> None:

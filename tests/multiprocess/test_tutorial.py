@@ -26,7 +26,8 @@ PAGES = ROOT / "docs" / "start"
 NOT_RUN = {
     "pip install .": "it would replace the hvdlite that is tested; scripts/package does that in a "
     "fresh environment",
-    "hvdliterun --check-build": "it starts every framework; test_launcher.py runs it",
+    "hvdliterun --check-build": "it starts every framework; test_native_core.py runs it with "
+    "numpy alone, and test_check_build.py runs its parts",
 }
 
 

@@ -65,4 +65,31 @@ MUTANTS = (
         "activations and optimizer state take the blocks of gradients",
         ("C++ Pool.hands_out_nothing_outside_the_gate_or_unless_it_is_armed",),
     ),
+    Mutant(
+        "GP8",
+        "csrc/pool/pool.h",
+        "return Contains(block) && (!disowned() || SizeOf(block) != 0);",
+        "return Contains(block);",
+        "a forked child keeps the memory that it frees",
+        (
+            "C++ Pool.in_a_child_only_inherited_blocks_are_its_own",
+            "C++ PoolSlots.a_forked_childs_own_memory_is_the_c_librarys",
+        ),
+    ),
+    Mutant(
+        "GP9",
+        "csrc/pool/segment.cc",
+        "at = whole < kHugePage ? end : RoundUpToHugePages(end);",
+        "at = end;",
+        "large gradients lie on small pages",
+        ("C++ PoolHugePagesAnywhere.large_blocks_begin_on_one_and_small_ones_on_a_page",),
+    ),
+    Mutant(
+        "GP10",
+        "csrc/pool/memory.h",
+        "  bytes = RoundToPages(bytes);  // munmap() refuses the rest of a page\n",
+        "",
+        "addresses beside another rank's gradients are never given back",
+        ("C++ PoolAddresses.are_whole_pages_and_no_more",),
+    ),
 )

@@ -156,8 +156,9 @@ class World:
             assert self.processes[numbers[0]].has_state, "rank 0 is a survivor"
             newcomers = [e.member for e in roll.members if not self.processes[e.member].has_state]
             assert all(parts[number] is Part.RECEIVE for number in newcomers)
-        left_out = {p.member for p in self.processes.values() if p.doing == "reported"}
-        self._check_leavers(left_out - set(numbers))
+        if before is not None:
+            last = [p for p in self.processes.values() if p.generation == before.generation]
+            self._check_leavers({each.member for each in last} - set(numbers))
         locals_ = {(e.host, roll.places()[e.member].local_rank) for e in roll.members}
         assert len(locals_) == len(numbers), "no two members take one GPU"
 
@@ -215,7 +216,8 @@ class World:
             cause = rng.choice(list(Cause))
             accused = (Accusation(rng.choice(list(self.processes)), cause),)
         leaves = process.leaves and not process.broken
-        process.doing = "exits" if leaves else "reported"
+        left_out = self.roll is not None and self.roll.generation > process.generation
+        process.doing = "exits" if leaves or left_out else "reported"
         report = Report(
             process.member,
             process.generation + 1,

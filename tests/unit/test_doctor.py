@@ -131,7 +131,11 @@ SNIPPETS = {
         ["change 3 compile(experimental_run_tf_function=): Keras 3 has no such argument: leave "
          "it out"],
     ),
-    "tf_keras": ("import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'", []),
+    "the same where the program refuses tf_keras": (
+        "import os\nos.environ['TF_USE_LEGACY_KERAS'] = '0'\n"
+        + KERAS + "model.compile('sgd', experimental_run_tf_function=False)",
+        ["change 5 compile(experimental_run_tf_function=): Keras 3 has no such argument"],
+    ),
     "wrapped by another name for hvd": (
         TORCH + "self.hvd = hvd\no = self.hvd.DistributedOptimizer(SGD(p, lr=0.1 * hvd.size()))\n"
         "self.hvd.broadcast_parameters(p)\nDistributedSampler(d)\nloss.backward()\no.step()",
@@ -190,6 +194,51 @@ def test_what_is_found(name: str, tmp_path: Path) -> None:
     for said, wanted in zip(found, expected, strict=True):
         parts = wanted.split(".*")
         assert said.startswith(parts[0]) and all(part in said for part in parts), (said, wanted)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("choice.py", "import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\n"),
+        ("choice.py", "import os\nos.environ.update(TF_USE_LEGACY_KERAS=wanted)\n"),
+        ("choice.py", "import os\nos.environ.setdefault('TF_USE_LEGACY_KERAS', 'true')\n"),
+        ("job.sh", "# the old Keras\nexport TF_USE_LEGACY_KERAS=1\n"),
+        ("job.yaml", "env:\n  - name: TF_USE_LEGACY_KERAS\n    value: '1'\n"),
+        ("Dockerfile", "FROM x\nENV TF_USE_LEGACY_KERAS 1\n"),
+    ],
+)
+def test_a_program_that_chooses_tf_keras_has_its_arguments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, text: str
+) -> None:
+    argument = "model.compile('sgd', experimental_run_tf_function=False)\n"
+    (tmp_path / file).write_text(text)
+    (tmp_path / "train.py").write_text(KERAS + argument)
+    assert main(["doctor", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert (
+        f"{tmp_path / file}:2: works: TF_USE_LEGACY_KERAS: tf.keras is tf_keras then (pip install "
+        "tf_keras), for hvdlite as well\n"
+    ) in said
+    assert (
+        f"{tmp_path / 'train.py'}:3: works: compile(experimental_run_tf_function=): tf_keras "
+        "accepts it, and TF_USE_LEGACY_KERAS chooses tf_keras\n"
+    ) in said
+
+
+@pytest.mark.parametrize(
+    "text", ["# TF_USE_LEGACY_KERAS=1\n", "export TF_USE_LEGACY_KERAS=0\n", "echo 1\n"]
+)
+def test_a_script_that_does_not_choose_tf_keras_does_not_help(tmp_path: Path, text: str) -> None:
+    (tmp_path / "job.sh").write_text(text)
+    (tmp_path / "train.py").write_text(KERAS + "m.compile(experimental_run_tf_function=False)\n")
+    assert main(["doctor", str(tmp_path)]) == 1
+
+
+def test_hints_alone_are_no_failure(tmp_path: Path) -> None:
+    program, expected = SNIPPETS["every rank alone"]
+    assert [wanted.split()[0] for wanted in expected] == ["hint"]
+    (tmp_path / "program.py").write_text(program)
+    assert main(["doctor", str(tmp_path)]) == 0
 
 
 def test_programs_that_run_unchanged_get_a_clean_bill(capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,6 +89,18 @@ def test_one_that_is_stopped_while_the_others_have_returned_is_killed() -> None:
     assert job.end.status == 0, "a member has succeeded"
 
 
+def test_one_that_was_to_leave_and_is_stopped_does_not_keep_its_slot() -> None:
+    job = running("a:3", silence_seconds=SILENCE).hear(on.MemberLeaves(2)).die(3)
+    job.report(1)
+    assert job.roll.numbers() == (1,), "its generation has broken before its boundary"
+    job.form(1)
+    for _ in range(LOOKS):
+        assert _looks(job, 2) == []
+    assert _looks(job, 2) == [2]
+    assert job.the(on.Kill).politely, "its end is no failure"
+    assert job.die(2, status=143).hear(after=1.0).starts == [(5, "a", 1)]
+
+
 def test_an_accused_member_does_not_wait_for_looks() -> None:
     job = running("a:3", silence_seconds=100.0)
     job.report(1, broken=True, accused=(Accusation(3, Cause.SILENCE),)).report(2, broken=True)

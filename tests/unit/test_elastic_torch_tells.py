@@ -53,6 +53,19 @@ def test_parameters_with_sparse_gradients_have_no_checksum() -> None:
     assert state._described()[1] == ()
 
 
+def test_gradients_of_a_failed_step_are_gone_when_other_ranks_go_on() -> None:
+    model = torch.nn.Sequential(torch.nn.Embedding(10, 3, sparse=True), torch.nn.Linear(3, 1))
+    state = TorchState(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    state.step()
+    model(torch.tensor([1, 1, 2])).sum().backward()
+    state.on_reset()
+    sparse, *others = (parameter.grad for parameter in model.parameters())
+    assert others == [None, None] and sparse._nnz() == 0
+    # A parameter with sparse gradients is told from others by its gradient.
+    names = {name.split(" (")[0] for name in dict(state._described()[1])}
+    assert "model.1.weight" in names and "model.0.weight" not in names
+
+
 def test_a_step_that_is_done_again_draws_the_same_random_numbers() -> None:
     state = _state()
     first = torch.rand(3)

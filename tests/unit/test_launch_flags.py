@@ -291,6 +291,7 @@ def test_a_bad_file_names_the_key_and_what_is_allowed(content: dict[str, Any], t
                                                        "each GPU of this host."),
         ("--nproc_per_node=cpu", "localhost:6", None, "--nproc-per-node cpu: 6 ranks, one for each "
                                                       "core that may be used here."),
+        ("--np 2", "localhost:2", 2, None),
         ("--nproc-per-node 3", "localhost:3", None, None),
         ("--nproc-per-node 3 -np 2", "localhost:3", 2, None),
         ("-H a,b --nproc-per-node 4", "a:4,b:4", None, None),

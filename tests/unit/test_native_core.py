@@ -3,21 +3,27 @@ another Python."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def _without_core(directory: Path, is_a_source_tree: bool) -> None:
+    shutil.copytree(ROOT / "hvdlite", directory / "hvdlite", ignore=shutil.ignore_patterns("*.so"))
+    if is_a_source_tree:
+        (directory / "CMakeLists.txt").touch()
+
+
 @pytest.mark.parametrize("is_a_source_tree", [True, False])
 def test_a_missing_core_says_what_to_do(tmp_path: Path, is_a_source_tree: bool) -> None:
-    shutil.copytree(ROOT / "hvdlite", tmp_path / "hvdlite", ignore=shutil.ignore_patterns("*.so"))
-    if is_a_source_tree:
-        (tmp_path / "CMakeLists.txt").touch()
+    _without_core(tmp_path, is_a_source_tree)
     # Without site-packages, where an installed hvdlite would help out.
     command = [sys.executable, "-S", "-c", "import hvdlite; hvdlite.init()"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
@@ -28,3 +34,23 @@ def test_a_missing_core_says_what_to_do(tmp_path: Path, is_a_source_tree: bool) 
         if is_a_source_tree
         else "`pip install hvdlite` with this Python"
     ) in last
+
+
+def test_the_check_of_an_installation_says_so_too(tmp_path: Path) -> None:
+    _without_core(tmp_path, is_a_source_tree=True)
+    # An environment that has numpy, and no installed hvdlite that would help out.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    for part in Path(numpy.__file__).parents[1].glob("numpy*"):
+        (packages / part.name).symlink_to(part)
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [tmp_path / "venv" / "bin" / "python", "-m", "hvdlite.launch", "--check-build"]
+    done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    missing = "ImportError: hvdlite's native core is missing: "
+    lines = done.stdout.splitlines()
+    said = [line for line in lines if line.startswith("    [!] numpy ")]
+    said += [line for line in lines[lines.index("Native core:") + 1 :] if line]
+    assert len(said) == 2, done.stdout
+    assert all(missing in line and f"`pip install -e {tmp_path}`" in line for line in said), said
+    assert "Traceback" not in done.stdout + done.stderr

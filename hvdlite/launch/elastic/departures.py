@@ -107,15 +107,23 @@ class Departures:
         self.lose(member, Failure(member.number, member.host, _KILLED_STATUS, ""), now)
 
     def look(self, waits: bool, now: float) -> None:
-        """Looks for members that are stopped, from time to time. `waits`: one is waited for."""
+        """Looks for members that are stopped, from time to time. `waits`: a survivor is waited for.
+
+        Those that have left are waited for as well: their slots are taken until they end.
+        """
+        waits = waits or self._outcome.returned or bool(self._crew.of(Stage.LEFT))
         if self.stops.is_due(waits, now):
             self._actions.append(Look())
 
     def stopped(self, member: Member, now: float) -> None:
         """A look has found it stopped."""
-        works = member.stage in (Stage.COLD, Stage.WARM, Stage.SERVING)
-        if self.stops.found(member.number, now) and works:
-            self.kill(member, "it is stopped (SIGSTOP, a debugger), and others wait for it", now)
+        if not self.stops.found(member.number, now):
+            return
+        why = "it is stopped (SIGSTOP, a debugger), and others wait for it"
+        if member.stage is Stage.LEFT:
+            self._actions.append(Kill(member.number, why, politely=True))
+        elif member.stage in (Stage.COLD, Stage.WARM, Stage.SERVING):
+            self.kill(member, why, now)
 
     def refuse(self, newcomer: Member, why: str, now: float) -> None:
         """It cannot be in this job. Its slot cools down."""

@@ -171,7 +171,7 @@ class Membership:
             return self._end(self._outcome.stopped())
         self._departures.overdue(self._now)
         late, now = self._awaited(), self._now
-        self._departures.look(bool(late) or self._outcome.returned, now)
+        self._departures.look(bool(late), now)
         if late and now >= self._since + self.policy.elastic_timeout:
             self._waited_too_long(late)
         elif late and now >= self._since + TELL_OF_WAITING_SECONDS and not self._said_waiting:

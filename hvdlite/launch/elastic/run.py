@@ -41,11 +41,12 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         if this.options.torch_env:
             torch = direct.torch_meeting(shared, names[0], this.far)
         by = replace(this.options.ssh, in_slurm=wish.in_slurm)
+        # Without this host's number of threads: agents decide for their hosts.
         contacts = Contacts(_reach(this, direct.order(this, opened, shared, torch), by))
         shared |= plan.meeting_environment(("127.0.0.1", opened.store.address[1]))
         if this.options.torch_env:
             shared |= plan.torch_meeting(torch[0] or "127.0.0.1", torch[1])
-        shared |= direct.share_cores(this, shared, wish.policy.processes)
+        shared |= direct.share_cores(this, shared, _ranks_here(wish, this.far))
         descriptor, variables = direct.hand_over(opened.key, shared, stack)
         around = Surroundings(
             this.console,
@@ -70,6 +71,14 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
             driver.loop(signals.wake, signals.caught)
         signals.close()  # a signal that was held back takes its effect in the observer
         this.observer.end()
+
+
+def _ranks_here(wish: Wish, far: Sequence[str]) -> int:
+    """How many ranks this host has at the start, at most. Pure."""
+    slots = sum(host.slots for host in wish.hosts if host.name not in far)
+    if not slots and (wish.script or wish.hostfile):  # it may be named later
+        return wish.policy.processes
+    return min(slots, wish.policy.processes)
 
 
 def _source(wish: Wish) -> Scout | Hostfile | Fixed:

@@ -9,11 +9,10 @@ import torch
 
 from hvdlite.elastic.description import SAMPLE, checksum
 from hvdlite.elastic.handlers import StateDictHandler, StateHandler
-from hvdlite.torch import functions
+from hvdlite.torch import functions, optimizer_state
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.elastic.copies import Copy
 from hvdlite.torch.framework import sample
-from hvdlite.torch.optimizer_state import broadcast_optimizer_state
 
 
 class ModelStateHandler(StateHandler):
@@ -75,7 +74,7 @@ class OptimizerStateHandler(StateHandler):
         self.value.load_state_dict(self._copy.fresh())
 
     def sync(self, root_rank: int = 0) -> None:
-        broadcast_optimizer_state(self.value, root_rank)
+        optimizer_state.broadcast(self.value, root_rank)
 
     def form(self) -> dict[str, str]:
         groups = [len(group["params"]) for group in self.value.param_groups]
@@ -105,6 +104,9 @@ class OptimizerStateHandler(StateHandler):
         distributed = getattr(self.value, "_hvd", None)
         if distributed is not None:  # what was under way will never meet its like
             distributed.forget()
+        for group in self.value.param_groups:
+            for parameter in group["params"]:
+                _drop_gradient(parameter)
 
 
 class SamplerStateHandler(StateDictHandler):
@@ -112,6 +114,17 @@ class SamplerStateHandler(StateDictHandler):
 
     def reset(self) -> None:
         self.value.reset()
+
+
+def _drop_gradient(parameter: torch.Tensor) -> None:
+    """A failed step leaves gradients of some passes, or sums of some ranks. A newcomer has none.
+
+    The next one is allocated where the ranks that there are now share it.
+    """
+    if parameter.grad is not None and parameter.grad.layout == torch.strided:
+        parameter.grad = None
+    elif parameter.grad is not None:  # an empty one goes on telling that they are sparse
+        parameter.grad = parameter.grad.detach().zero_()
 
 
 def _form(value: Any) -> str:

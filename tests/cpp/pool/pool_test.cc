@@ -162,5 +162,20 @@ TEST(Pool, a_child_gets_no_blocks_and_frees_none) {
   EXPECT_EQ(pool.stats().live, 1u);
 }
 
+TEST(Pool, in_a_child_only_inherited_blocks_are_its_own) {
+  Pool& pool = NewPool();
+  const Segment* const segment = Open(pool);
+  char* const block = static_cast<char*>(pool.Take(kSize, 64));
+  char* const freed = static_cast<char*>(pool.Take(kSize, 64));
+  pool.Give(freed);
+  char* const never_used = segment->base() + segment->bytes() - 64;
+  EXPECT_TRUE(pool.Owns(freed)) << "freed twice, which is reported";
+  EXPECT_TRUE(pool.Owns(never_used));
+  pool.Disown();
+  EXPECT_TRUE(pool.Owns(block));
+  for (const char* other : {freed, freed + 64, block + 64, never_used})
+    EXPECT_FALSE(pool.Owns(other)) << other - segment->base();
+}
+
 }  // namespace
 }  // namespace hvdlite::pool::pool_testing

@@ -5,10 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -42,57 +39,6 @@ TEST(PoolSegment, serves_exactly_the_expected_sizes_on_whole_pages) {
   EXPECT_EQ(segment->SizeOf(block), kSize);
   memset(block, 1, kSize);
   EXPECT_TRUE(segment->Give(block));
-}
-
-// Of the mapping that holds `memory`: how much of it is on huge pages.
-size_t HugeBytesAt(const void* memory) {
-  std::ifstream file("/proc/self/smaps");
-  const auto wanted = reinterpret_cast<uintptr_t>(memory);
-  bool is_here = false;
-  for (std::string line; std::getline(file, line);) {
-    uintptr_t first = 0;
-    uintptr_t end = 0;
-    size_t kib = 0;
-    if (sscanf(line.c_str(), "%zx-%zx ", &first, &end) == 2)
-      is_here = first <= wanted && wanted < end;
-    else if (is_here && sscanf(line.c_str(), "ShmemPmdMapped: %zu", &kib) == 1)
-      return kib << 10;
-  }
-  return 0;
-}
-
-// Shared memory of the test's own: this system may have no huge pages, or none left.
-bool SystemHasHugePages() {
-  const Fd fd(memfd_create("probe", MFD_CLOEXEC));
-  char* const memory = ReserveAddresses(kHugePage);
-  EXPECT_EQ(ftruncate(fd.get(), kHugePage), 0);
-  EXPECT_TRUE(MapFile(memory, kHugePage, fd.get(), 0, MAP_SHARED));
-  Populate(memory, kHugePage);
-  MakeHuge(memory, kHugePage);
-  const bool has = HugeBytesAt(memory) != 0;
-  munmap(memory, kHugePage);
-  return has;
-}
-
-TEST(PoolSegment, large_blocks_lie_on_huge_pages) {
-  if (!SystemHasHugePages()) GTEST_SKIP() << "this system puts no shared memory on huge pages";
-  const size_t bytes = 2 * kHugePage + kSize;
-  char* const address = ReserveAddresses(kRoom);
-  std::unique_ptr<Segment> segment;
-  ASSERT_TRUE(Segment::Create(address, kRoom, &segment).ok());
-  segment->Expect(kSize, 1);
-  segment->Expect(bytes, 2);
-  segment->Limit(kRoom);
-  void* const small = segment->Take(kSize);
-  char* const large = static_cast<char*>(segment->Take(bytes));
-  char* const other = static_cast<char*>(segment->Take(bytes));
-  ASSERT_TRUE(small != nullptr && large != nullptr && other != nullptr);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(large) % kHugePage, 0u);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(other) % kHugePage, 0u);
-  EXPECT_EQ(HugeBytesAt(large), 4 * kHugePage);
-  memset(large, 1, bytes);
-  EXPECT_EQ(segment->Lend(large, bytes), large - segment->base());
-  EXPECT_EQ(segment->stats().bytes, RoundToPages(kSize) + 2 * RoundToPages(bytes));
 }
 
 TEST(PoolSegment, small_sizes_are_not_served) {

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -9,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "pool/fork.h"
 #include "pool/pool.h"
 #include "testing/watchdog.h"
 
@@ -153,6 +157,31 @@ TEST_P(PoolSlots, a_full_class_leaves_the_rest_to_the_c_library) {
   EXPECT_GT(ours, 0);
   EXPECT_LT(ours, 50);
   for (char* gradient : gradients) library.free(gradient);
+}
+
+// The C library asks the kernel for memory of this size, and the kernel may place it where the
+// parent has the pool's file.
+TEST_P(PoolSlots, a_forked_childs_own_memory_is_the_c_librarys) {
+  const Allocating library(GetParam());
+  ASSERT_TRUE(library.Patch().ok());
+  constexpr size_t kLarge = size_t{256} << 20;
+  BeforeFork();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    AfterForkInChild();
+    const size_t before = mallinfo2().hblkhd;
+    char* const block = static_cast<char*>(library.allocate(64, kLarge));
+    block[0] = 1;
+    char* const moved = static_cast<char*>(library.resize(block, 2 * kLarge));
+    if (moved[0] != 1) _exit(1);
+    if (library.size(moved) < 2 * kLarge) _exit(2);
+    library.free(moved);
+    _exit(mallinfo2().hblkhd == before ? 0 : 3);  // bytes that it has from the kernel
+  }
+  AfterForkInParent();
+  int status = -1;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Linked, PoolSlots,
