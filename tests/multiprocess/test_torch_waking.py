@@ -35,37 +35,45 @@ WAYS = {
 }
 
 def trainers():
-    # The name of each way, and a function that makes a step.
+    # The name of each way, and two functions that make a step: the backward passes, and the rest.
     for way, (sparse, options) in WAYS.items():
         torch.manual_seed(0)
         net = Net(sparse)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
         optimizer = torch_hvd.DistributedOptimizer(optimizer, net.named_parameters(), **options)
-        def step():
+        def backward():
             optimizer.zero_grad()
             for _ in range(options.get("backward_passes_per_step", 1)):
                 net(torch.tensor([RANK, 3, 3])).backward()
-            optimizer.step()
-        yield way, step
+        yield way, backward, optimizer.step
 
 def wakes():
     return hvd.metrics()["background_wakes"]
 """
 
+# Counted where the gradients are submitted. What step() exchanges beside them may wake the thread
+# while another rank is late.
 _NO_WAKE = """
-for way, step in trainers():
+def woken_in(work):
     before = wakes()
+    work()
+    return wakes() - before
+
+for way, backward, step in trainers():
+    woken = 0
     for _ in range(5):
-        step()
-    tell(way=way, wakes=wakes() - before)
+        by_backward, by_step = woken_in(backward), woken_in(step)
+        woken += by_step if way == "Adasum" else by_backward
+    tell(way=way, wakes=woken)
 """
 
 # The thread is not at its gate in every step: it may still be on its way there.
 _WAKES = """
-for way, step in trainers():
+for way, backward, step in trainers():
     before, woken = wakes(), 0
     while woken < SIZE:
         time.sleep(0.002)  # poll
+        backward()
         step()
         woken = hvd.allreduce(np.array([wakes() > before], np.int32), op=hvd.Sum)[0]
 """
