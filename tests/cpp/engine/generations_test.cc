@@ -146,7 +146,8 @@ std::vector<float> Sum(int hosts, const std::vector<int>& slots) {
     // Rank r is on the host where it was in the first generation.
     options.back().config.host_id = "pretended-" + std::to_string(rank * hosts / kSize);
   }
-  std::vector<float> sum(10007);
+  constexpr size_t kCount = 10007;
+  std::vector<float> sum;
   Play(options, [&](const Status& started, Engine* engine) {
     ASSERT_TRUE(started.ok()) << started.ToString();
     int local_rank = 0;
@@ -156,7 +157,7 @@ std::vector<float> Sum(int hosts, const std::vector<int>& slots) {
         local_rank += of(rank) < of(engine->rank()) ? 1 : 0;
     }
     EXPECT_EQ(engine->world().place().local_rank, local_rank);
-    std::vector<float> x(sum.size()), y(sum.size());
+    std::vector<float> x(kCount), y(kCount);
     for (size_t i = 0; i < x.size(); ++i)
       x[i] = std::pow(3.7f, static_cast<float>(engine->rank() * 5)) / static_cast<float>(i + 3);
     HandlePtr handle;
