@@ -112,7 +112,8 @@ void hvdlite_end_generation(int32_t number, const char* why) {
 
 hvdlite_code hvdlite_where(hvdlite_place* place) {
   Status status;
-  const auto engine = Runtime::Get().engine(&status);
+  const auto own = Runtime::Get().engine(&status);
+  hvdlite::engine::Engine* const engine = own ? own.get() : Runtime::Get().inherited();
   if (engine == nullptr) return Report(status);
   const hvdlite::rendezvous::Roster& roster = engine->world().roster();
   const hvdlite::rendezvous::Place& mine = roster.places[static_cast<size_t>(engine->rank())];

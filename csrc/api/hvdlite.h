@@ -5,8 +5,9 @@
  * hvdlite_last_error_peer() then give the calling thread the sentence and the rank that caused the
  * failure. The library borrows tensors until the operation's handle is done. Numbers never change
  * their meaning; new ones are appended. Thread-safety: every function may be called from any
- * thread; init and shutdown exclude one another. After fork() the child has no job: every call but
- * hvdlite_is_initialized fails and has no effect. */
+ * thread; init and shutdown exclude one another. After fork() the child has no job: hvdlite_where
+ * tells the place of its parent, and every other call but hvdlite_is_initialized fails and has no
+ * effect. */
 #ifndef HVDLITE_API_HVDLITE_H_
 #define HVDLITE_API_HVDLITE_H_
 

@@ -28,6 +28,10 @@ class Runtime {
   // Returns null, with a kNotInitialized in *why, if there is no job.
   std::shared_ptr<engine::Engine> engine(Status* why);
   bool initialized();
+  // In a forked child, the parent's, which can be asked for nothing but its place; otherwise null.
+  engine::Engine* inherited() const NO_THREAD_SAFETY_ANALYSIS {
+    return forked_ ? engine_.get() : nullptr;
+  }
 
   Status Submit(const hvdlite_operation& operation, int64_t* handle);
   // See hvdlite_run.

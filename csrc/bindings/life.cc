@@ -123,6 +123,13 @@ void BindLife(py::module_& module) {
   module.def("threads_inside", &Unlocked::ThreadsInside,
              "The number of threads in a call without the interpreter lock.");
   module.def("is_initialized", [] { return hvdlite_is_initialized() != 0; });
+  module.def(
+      "has_place",
+      [] {
+        hvdlite_place place;
+        return hvdlite_where(&place) == HVDLITE_OK;
+      },
+      "Whether this process, or the one that has forked it, is in a job.");
   module.def("rank", [] { return Where().rank; });
   module.def("size", [] { return Where().size; });
   module.def("local_rank", [] { return Where().local_rank; });

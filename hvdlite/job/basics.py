@@ -201,8 +201,11 @@ def met_over_mpi() -> bool:
 
 
 def is_initialized() -> bool:
-    """True between init() and shutdown()."""
-    return _core.is_initialized()
+    """True between init() and shutdown(), and in processes that are forked meanwhile.
+
+    Those know their parent's rank, and cannot take part in collectives.
+    """
+    return _core.has_place()
 
 
 def rank() -> int:

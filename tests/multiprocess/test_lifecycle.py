@@ -140,6 +140,7 @@ def test_the_program_works_alone_without_a_launcher(job: Job) -> None:
 
 def test_a_forked_child_cannot_submit_and_its_end_changes_nothing(three_ranks: Ranks) -> None:
     three_ranks.all_end_well(
+        "assert not hvd.is_initialized()\n"
         "hvd.init(); hvd.allreduce(np.ones(3))\n"
         "pending = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='over the fork') if RANK == 0 "
         "else None\n"
@@ -147,8 +148,9 @@ def test_a_forked_child_cannot_submit_and_its_end_changes_nothing(three_ranks: R
         "    pid = os.fork()\n"
         "    if pid == 0:\n"
         "        said = []\n"
-        "        assert not hvd.is_initialized()\n"
-        "        for ask in (lambda: hvd.allreduce(np.ones(3)), hvd.rank, hvd.barrier, lambda: "
+        "        assert hvd.is_initialized(), 'a data loader may seed its workers by rank'\n"
+        "        assert (hvd.rank(), hvd.size()) == (RANK, 3) and hvd.local_rank() < 3\n"
+        "        for ask in (lambda: hvd.allreduce(np.ones(3)), hvd.barrier, lambda: "
         "hvd.synchronize(pending),\n"
         "                    hvd.init, lambda: hvd.allreduce_async(np.ones(1)), lambda: "
         "hvd.add_process_set([0])):\n"
@@ -169,7 +171,7 @@ def test_a_forked_child_cannot_submit_and_its_end_changes_nothing(three_ranks: R
         for told in three_ranks.report(rank):
             said = told["said"]
             # Synchronizing a handle that rank 1 and 2 do not have says nothing.
-            assert [s for i, s in enumerate(said) if i != 3] == ["not initialised"] * 6, told
+            assert [s for i, s in enumerate(said) if i != 2] == ["not initialised"] * 5, told
 
 
 def test_a_multiprocessing_pool_works_beside_a_job(two_ranks: Ranks) -> None:
