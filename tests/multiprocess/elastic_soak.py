@@ -217,13 +217,18 @@ class Soak:
         self._say(f"{said['steps']} steps, {said['epoch']} epochs: each sample once in each")
 
     def _check_members(self) -> None:
-        """What a member has depends on the size of its generation, not on its age."""
+        """What a member has depends on the size of its generation, not on its age.
+
+        One member of each generation has links with all others. So a late note is compared with
+        all notes of the first half.
+        """
+        everything = sorted(self._notes(), key=lambda note: note["at"])
+        first_half = everything[: len(everything) // 2]
         for notes in self._by_member():
             early, late = notes[1], notes[-1]
             grown = late["kib"] - early["kib"]
             assert grown < MOST_GROWTH_KIB, f"a member has grown by {grown} KiB: {early}, {late}"
-            place = (late["size"], late["rank"])
-            same = [note for note in notes[1:-1] if (note["size"], note["rank"]) == place]
+            same = [note for note in first_half if note["size"] == late["size"]]
             for what in ("descriptors", "threads"):
                 most = max((note[what] for note in same), default=late[what])
                 assert late[what] <= most, f"{what}: {same}, {late}"
