@@ -107,7 +107,14 @@ class SshHosts:
 
     def __exit__(self, *_: object) -> None:
         for server in self._servers.values():
+            # A session whose connection is dead outlives the server for minutes.
+            children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
+            sessions: list[str] = []
             with contextlib.suppress(OSError):
+                sessions = children.read_text().split()
                 os.killpg(server.pid, signal.SIGTERM)
             server.wait(within(20))
+            for session in sessions:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(session), signal.SIGTERM)
         self._servers.clear()
