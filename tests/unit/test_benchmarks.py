@@ -238,8 +238,8 @@ def test_a_death_is_over_with_the_last_rank_of_the_next_generation() -> None:
 
 @pytest.mark.costly
 def test_the_benchmark_of_elastic_jobs_runs(tmp_path: Path) -> None:
-    command = [sys.executable, str(FOLDER / "elastic.py"), "--deaths", "1", "--jobs", "2 ranks"]
-    command += ["--torchrun", "0", "--output", str(tmp_path)]
+    command = [sys.executable, str(FOLDER / "elastic.py"), "--deaths", "1", "--torchrun", "0"]
+    command += ["--jobs", "2 ranks", "costs", "--output", str(tmp_path)]
     done = subprocess.run(command, env=os.environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "data" / "elastic.json").read_text())
