@@ -183,13 +183,12 @@ def publish(results: Note, output: Path | None, jobs: Sequence[str]) -> None:
         print(elastic_report.write(results, notes))
         return
     record = Record(output, "elastic.json", _PACKAGES)
-    for part in ("deaths", "growth"):  # jobs that this run did not have stay
-        results[part] = record.results.get(part, {}) | results[part]
-    before = record.results.get("scheduling", results["scheduling"])
-    if jobs and results["scheduling"] not in before:
-        results["scheduling"] = f"{before} or {results['scheduling']}"
-    elif jobs:
-        results["scheduling"] = before
+    if jobs:  # the rows of other jobs stay
+        for part in ("deaths", "growth"):
+            results[part] = record.results.get(part, {}) | results[part]
+        before = record.results.get("scheduling", "").split(" or ")
+        both = dict.fromkeys([*filter(None, before), results["scheduling"]])
+        results["scheduling"] = " or ".join(both)
     record.results |= results
     elastic_report.draw(record.results, output)
     record.publish("elastic.md", elastic_report.write(record.results, notes))

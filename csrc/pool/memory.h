@@ -27,12 +27,12 @@ inline size_t PageBytes() {
 // What the kernel can map by one entry on most machines. Elsewhere it is only an alignment.
 constexpr size_t kHugePage = 2 << 20;
 
-inline size_t RoundUpToHugePages(size_t bytes) {
-  return (bytes + kHugePage - 1) / kHugePage * kHugePage;
+inline size_t RoundUp(size_t bytes, size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
 }
 
 inline size_t RoundToPages(size_t bytes) {
-  return (bytes + PageBytes() - 1) / PageBytes() * PageBytes();
+  return RoundUp(bytes, PageBytes());
 }
 
 // Shared memory that a fork does not inherit, and that no core dump holds: it is large and sparse.
@@ -88,8 +88,8 @@ inline char* ReserveAddresses(size_t bytes) {
       mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED) return nullptr;
   char* const first = static_cast<char*>(found);
-  const size_t before =
-      RoundUpToHugePages(reinterpret_cast<uintptr_t>(first)) - reinterpret_cast<uintptr_t>(first);
+  const auto at = reinterpret_cast<uintptr_t>(first);
+  const size_t before = RoundUp(at, kHugePage) - at;
   if (before != 0) munmap(first, before);
   munmap(first + before + bytes, kHugePage - before);
   return first + before;

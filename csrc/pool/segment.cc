@@ -108,7 +108,7 @@ bool Segment::Make(size_t bytes, uint32_t* page) {
   size_t end = used_.load(kRelaxed);
   size_t at = 0;
   do {
-    at = whole < kHugePage ? end : RoundUpToHugePages(end);
+    at = whole < kHugePage ? end : RoundUp(end, kHugePage);
     if (at + whole > bytes_) return false;
   } while (!used_.compare_exchange_weak(end, at + whole, kRelaxed));
   int rc;

@@ -78,7 +78,7 @@ class Collectives:
         if call.grouped:
             results: tuple[Any, ...] = engine.run_now(self.start(call, tensors))
             return results
-        result = self.run_one(tensors[0], *call[:-2])
+        result = self.run_one(tensors[0], *call[:-2])  # all but `grouped` and `patient`
         return result if call.operation.result is EXCHANGED else (result,)
 
     def start(self, call: Call, tensors: Sequence[Tensor]) -> Pending:

@@ -12,7 +12,6 @@ A decoder raises Refused and no other exception, whatever the bytes are.
 
 from __future__ import annotations
 
-import hmac
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from typing import Any
 
 from hvdlite import __version__
 from hvdlite.rendezvous import fields as checked
+from hvdlite.rendezvous import seal
 from hvdlite.rendezvous.fields import MOST_BYTES, Fields, Refused, encoded
 
 __all__ = ["MOST_BYTES", "Refused"]
@@ -183,11 +183,11 @@ def _report_fields(report: Report) -> dict[str, Any]:
 
 def _seal(fields: Mapping[str, Any], token: bytes) -> str:
     """Proves that the member itself has written the report with these fields."""
-    return hmac.digest(token, _LABEL + encoded(fields), "sha256").hex()
+    return seal.made(_LABEL, encoded(fields), token)
 
 
-def _check_seal(fields: Mapping[str, Any], seal: str, token: bytes, member: int) -> None:
-    if not hmac.compare_digest(_seal(fields, token).encode(), seal.encode()):
+def _check_seal(fields: Mapping[str, Any], found: str, token: bytes, member: int) -> None:
+    if not seal.fits(_LABEL, encoded(fields), token, found.encode()):
         raise Refused(f"the report for member {member} is not sealed with its token")
 
 

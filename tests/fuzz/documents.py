@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
-from hvdlite.rendezvous import fields
+from hvdlite.rendezvous import fields, seal
 from hvdlite.rendezvous import roll as documents
 from hvdlite.rendezvous.roll import (
     Accusation,
@@ -88,7 +88,7 @@ TARGETS = {
 
 def without_seals() -> Any:
     """All that the seal of a report protects is read, too."""
-    return mock.patch.object(documents.hmac, "compare_digest", lambda *_: True)
+    return mock.patch.object(seal.hmac, "compare_digest", lambda *_: True)
 
 
 def try_bytes(target: Target, data: bytes) -> bool:

@@ -38,7 +38,7 @@ def count() -> dict[str, int]:
             sys.executable,
             str(HERE / "operations.py"),
         ]
-        # The same code on each machine, whatever its processor has.
+        # The same order of sets and dictionaries in each run, and no threads of torch's own.
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
         subprocess.run(command, check=True, env=environment)
         totals: dict[int, dict[int, int]] = {}

@@ -142,9 +142,7 @@ class HostsJob:
 
     def say(self, hosts: str) -> None:
         """What the script names from now on."""
-        new = self.job.directory / "hosts.new"
-        new.write_text(hosts.replace(",", "\n") + "\n")
-        new.replace(self.job.directory / "hosts")
+        self.job.name_hosts(*hosts.split(","))
 
 
 def _read(pid: int, what: str) -> list[str]:

@@ -93,9 +93,7 @@ class Soak:
                 said.flush()
 
     def _write_hosts(self) -> None:
-        new = self._job.directory / "hosts.new"
-        new.write_text(f"localhost:{self._slots}\n")
-        os.replace(new, self._job.directory / "hosts")
+        self._job.name_hosts(f"localhost:{self._slots}")
 
     def _notes(self) -> list[Note]:
         path = self._job.directory / "notes"

@@ -84,6 +84,14 @@ class Job:
         path.write_text(text)
         return str(path)
 
+    def name_hosts(self, *hosts: str) -> Path:
+        """The file that a discovery script prints, with these lines from now on; never half one."""
+        path = self.directory / "hosts"
+        new = self.directory / "hosts.new"
+        new.write_text("".join(f"{host}\n" for host in hosts))
+        os.replace(new, path)
+        return path
+
     def pids(self) -> list[int]:
         """All living processes of the job."""
         found = []

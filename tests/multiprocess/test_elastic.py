@@ -7,7 +7,6 @@ when it has made its steps and the job has the size that the test waits for.
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import sys
@@ -143,21 +142,16 @@ def test_nothing_is_left_when_the_launcher_is_killed(job: Job) -> None:  # 12
 
 
 def test_a_script_makes_the_job_grow_and_shrink(job: Job) -> None:  # 15, 16, 18
-    hosts = job.directory / "hosts"
-    hosts.write_text("localhost:2\n")
+    hosts = job.name_hosts("localhost:2")
     program = _program(job, done="os.path.exists('enough')")
     process = job.start(
         "-np", "2", "--min-np", "1", "--host-discovery-script", f"cat {hosts}", PYTHON, program
     )
     job.wait_for_files(["trains.1.2", "trains.2.2"])
 
-    def say(text: str) -> None:
-        (job.directory / "next").write_text(text)
-        os.replace(job.directory / "next", hosts)
-
-    say("localhost:3\n")
+    job.name_hosts("localhost:3")
     job.wait_for_files(["trains.1.3", "trains.2.3", "trains.3.3"])
-    say("localhost:1\n")
+    job.name_hosts("localhost:1")
     job.wait_for_files(["trains.1.1"])
     (job.directory / "enough").touch()
     out, err = process.communicate()

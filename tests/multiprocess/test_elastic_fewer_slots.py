@@ -19,16 +19,14 @@ def happens(step):
 
 
 def test_a_slot_that_warms_up_is_taken_away_before_that_of_a_trained_member(job: Job) -> None:
-    hosts = job.directory / "hosts"
-    hosts.write_text("localhost:3\n")
+    hosts = job.name_hosts("localhost:3")
     script = program(job, WARMS, done="hvd.size() == 2 and hvd.elastic.generation() > 2")
     process = job.start(
         "-np", "3", "--min-np", "1", *QUICKLY, "--host-discovery-script", f"cat {hosts}", PYTHON,
         script,
     )  # fmt: skip
     job.wait_for_files(["warms.4", "trains.2.2.2", "trains.2.2.3"])
-    (job.directory / "next").write_text("localhost:2\n")
-    os.replace(job.directory / "next", hosts)
+    job.name_hosts("localhost:2")
     newcomer = pid(job, "warms.4")
     wait_until(lambda: newcomer not in job.pids())
     # Both survivors train on. When one of them dies, the other has the state.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
 import tier
@@ -326,7 +325,7 @@ def test_wall_clocks_decide_nothing(job: Job) -> None:  # race 19
 
 
 @pytest.mark.costly
-def test_a_death_and_a_newcomer_at_one_boundary(job: Job, tmp_path: Path) -> None:  # race 9
+def test_a_death_and_a_newcomer_at_one_boundary(job: Job) -> None:  # race 9
     """Member 2 dies when the ranks have heard of a newcomer, before they agree on it."""
     hears = (
         "from hvdlite.elastic import news\n"
@@ -334,16 +333,14 @@ def test_a_death_and_a_newcomer_at_one_boundary(job: Job, tmp_path: Path) -> Non
         "    latest = news.latest()\n"
         "    if MEMBER == 2 and latest is not None and latest.ready: die()\n"
     )
-    hosts = tmp_path / "hosts"
-    hosts.write_text("localhost:3\n")
+    hosts = job.name_hosts("localhost:3")
     script = program(job, hears, done="hvd.size() == 4")
     process = job.start(
         "-np", "3", "--min-np", "1", *QUICKLY, "--host-discovery-script", f"cat {hosts}", PYTHON,
         script,
     )  # fmt: skip
     job.wait_for_files(["trains.1.3.1"])
-    hosts.with_name("new").write_text("localhost:4\n")
-    os.replace(hosts.with_name("new"), hosts)
+    job.name_hosts("localhost:4")
     _, err = process.communicate()
     assert process.returncode == 0, err.decode()
     assert generations(job, 1)[-1][1] == 4

@@ -46,13 +46,13 @@ def hosts(cluster_: Slurm) -> HostsJob:
     return HostsJob(cluster_.job)
 
 
-def start(cluster_: Slurm, hosts: HostsJob, *arguments: str) -> subprocess.Popen[bytes]:
-    command = (*HVDLITERUN, "--min-np", "2", *QUICK, *arguments, PYTHON, hosts.program)
+def start(cluster_: Slurm, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+    command = (*HVDLITERUN, "--min-np", "2", *QUICK, *arguments, PYTHON, program)
     return cluster_.start(*ALLOCATION, *command)
 
 
 def test_srun_reaches_the_nodes_of_the_allocation(cluster_: Slurm, hosts: HostsJob) -> None:
-    process = start(cluster_, hosts)
+    process = start(cluster_, hosts.program)
     hosts.wait_for_size(4, 1, 2, 3, 4)
     assert [hosts.reports(each)[-1][1:5] for each in (1, 2, 3, 4)] == [
         [0, 4, 0, 2],
@@ -64,7 +64,7 @@ def test_srun_reaches_the_nodes_of_the_allocation(cluster_: Slurm, hosts: HostsJ
 
 
 def test_a_job_goes_on_without_a_node_that_is_down(cluster_: Slurm, hosts: HostsJob) -> None:
-    process = start(cluster_, hosts)
+    process = start(cluster_, hosts.program)
     hosts.wait_for_size(4, 1, 2, 3, 4)
     cluster_.ask("scontrol", "update", "nodename=n2", "state=down", "reason=test")
     try:
@@ -77,8 +77,7 @@ def test_a_job_goes_on_without_a_node_that_is_down(cluster_: Slurm, hosts: Hosts
 
 
 def test_a_preempted_job_saves_and_ends(cluster_: Slurm) -> None:
-    script = cluster_.job.script(LEAVES)
-    process = cluster_.start(*ALLOCATION, *HVDLITERUN, "--min-np", "2", *QUICK, PYTHON, script)
+    process = start(cluster_, cluster_.job.script(LEAVES))
     wait_until(lambda: len(list(cluster_.job.directory.glob("trains.*"))) == 4)
     cluster_.ask("scancel", "--signal=TERM", cluster_.ask("squeue", "-h", "-o", "%i").strip())
     out, err = process.communicate()
@@ -90,7 +89,7 @@ def test_a_preempted_job_saves_and_ends(cluster_: Slurm) -> None:
 
 
 def test_a_host_outside_the_allocation_is_named(cluster_: Slurm, hosts: HostsJob) -> None:
-    process = start(cluster_, hosts, "-H", "n1:2,elsewhere:2", "--srun")
+    process = start(cluster_, hosts.program, "-H", "n1:2,elsewhere:2", "--srun")
     hosts.wait_for_size(2, 1, 2)
     err = hosts.finish(process, 2)
     assert err.count("host elsewhere: it is no node of this Slurm allocation") == 1

@@ -125,9 +125,9 @@ MUTANTS = (
     ),
     Mutant(
         "L14",
-        "hvdlite/rendezvous/roll.py",
-        "hmac.compare_digest(_seal(fields, token).encode(), ",
-        "hmac.compare_digest(seal.encode(), ",
+        "hvdlite/rendezvous/seal.py",
+        "hmac.compare_digest(made(label, data, token).encode(), ",
+        "hmac.compare_digest(found, ",
         "a member can report for another one",
         (_UNIT + "documents.py::test_a_report_of_another_token_is_refused",),
     ),

@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "GP9",
         "csrc/pool/segment.cc",
-        "at = whole < kHugePage ? end : RoundUpToHugePages(end);",
+        "at = whole < kHugePage ? end : RoundUp(end, kHugePage);",
         "at = end;",
         "large gradients lie on small pages",
         ("C++ PoolHugePagesAnywhere.large_blocks_begin_on_one_and_small_ones_on_a_page",),
