@@ -1,9 +1,9 @@
 """Hosts that are network namespaces of this machine, with cards of a given rate. Needs root.
 
-    bridge in a namespace of its own
-       | port0: tbf        | port1: tbf       what a host receives
-       | eth0:  tbf        | eth0:  tbf       what a host sends
-    10.78.0.1           10.78.0.2
+bridge in a namespace of its own
+   | port0: tbf        | port1: tbf       what a host receives
+   | eth0:  tbf        | eth0:  tbf       what a host sends
+10.78.0.1           10.78.0.2
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ class Shaped:
 
     def _plug(self, host: int, name: str) -> None:
         port = f"port{host}"
-        self._in(
-            self._switch, "add", port, "type", "veth", "peer", "name", "eth0", "netns", name
-        )
+        self._in(self._switch, "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
         self._in(self._switch, "set", port, "master", "bridge", "up")
         _run("ip", "-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
         self._in(name, "set", "eth0", "up")

@@ -43,9 +43,10 @@ class Runner:
         self._fifo = fifo
 
     def measure(
-        self, job: Job, cases: Sequence[Any], megabits: int = MEGABITS, **environment: str
+        self, job: Job, cases: Sequence[Any], megabits: int = MEGABITS, timeline: str = ""
     ) -> list[list[float]]:
-        """For each case the seconds of its turns, from the common start to the last rank's end."""
+        """For each case the seconds of its turns, from the common start to the last rank's end.
+        With a timeline, turn follows turn as in training."""
         plan = {
             "size": len(job.places),
             "port": _PORT,
@@ -55,13 +56,15 @@ class Runner:
             "dtype": job.dtype,
             "cases": cases,
             "repeats": self.repeats,
+            "apart": not timeline,
         }
+        recorded = {"HVDLITE_TIMELINE": timeline} if timeline else {}
         with Shaped(len(set(job.places)), megabits) as network:
             plan["address"] = network.address(0)
             ranks: list[subprocess.Popen[str]] = []
             try:
                 for rank, host in enumerate(job.places):
-                    own = {"HVDLITE_HOST_ID": f"host{host}"} | job.environment | environment
+                    own = {"HVDLITE_HOST_ID": f"host{host}"} | job.environment | recorded
                     ranks.append(self._start(network.prefix(host), plan | {"rank": rank}, own))
                 outputs = [_lines(rank) for rank in ranks]
             finally:
@@ -146,7 +149,7 @@ def steps(runner: Runner, chosen: Sequence[str]) -> dict[str, Any]:
     case = [[[g.name, g.size, g.ready] for g in alone.gradients], alone.seconds]
     with tempfile.TemporaryDirectory(prefix="hvdlite-simulate-") as folder:
         file = Path(folder, "timeline.json")
-        runner.measure(STEPS[0], [case], megabits=4000, HVDLITE_TIMELINE=str(file))
+        runner.measure(STEPS[0], [case], megabits=4000, timeline=str(file))
         recorded = timeline.read(file.read_text()).schedule
     found = {}
     for job in jobs:

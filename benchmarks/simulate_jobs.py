@@ -70,7 +70,7 @@ _SHRUNK = 16
 
 
 def small_resnet() -> schedule.Schedule:
-    whole = schedule.of_model(models.layers_of("resnet50"), STEP_SECONDS)
+    whole = schedule.of_model(models.MODELS["resnet50"](), STEP_SECONDS)
     return replace(
         whole,
         gradients=tuple(
@@ -113,15 +113,13 @@ PUBLISHED = (
 PUBLISHED_CLUSTER = Cluster(ranks=512, ranks_per_host=4, bandwidth=25e9 / 8)
 # Horovod's fusion buffer of that time. TensorFlow enqueues its operations ahead of the GPU, so the
 # buffer fills before the gradients in it are ready.
-PUBLISHED_OPTIONS = predict.Options(
-    carrier="ring", threshold=64 << 20, window=10.0, jitter=0.02
-)
+PUBLISHED_OPTIONS = predict.Options(carrier="ring", threshold=64 << 20, window=10.0, jitter=0.02)
 
 
 def published_efficiency(published: Published, **changed: Any) -> float:
     """`changed`: goodput, latency or jitter instead of the defaults."""
     jitter = changed.pop("jitter", PUBLISHED_OPTIONS.jitter)
-    alone = schedule.of_model(models.layers_of(published.model), published.step)
+    alone = schedule.of_model(models.MODELS[published.model](), published.step)
     return predict.predict(
         alone,
         replace(PUBLISHED_CLUSTER, **changed),

@@ -1,6 +1,6 @@
 """One rank of a job that simulate.py measures. It prints when each turn began and ended.
 
-    simulate_worker.py '{"rank": 0, "size": 2, "address": "10.78.0.1", "port": 4711, ...}'
+simulate_worker.py '{"rank": 0, "size": 2, "address": "10.78.0.1", "port": 4711, ...}'
 """
 
 from __future__ import annotations
@@ -106,11 +106,9 @@ _EVERY = 0.1
 _AHEAD = 0.02
 
 
-def _together() -> float:
-    """Waits for the moment at which all ranks begin, and returns it."""
-    begins = math.ceil((now() + _AHEAD) / _EVERY) * _EVERY
-    sleep_until(begins)
-    return begins
+def _together() -> None:
+    """Waits for the moment at which all ranks begin."""
+    sleep_until(math.ceil((now() + _AHEAD) / _EVERY) * _EVERY)
 
 
 def main() -> None:
@@ -121,8 +119,10 @@ def main() -> None:
         timed()
         turns = []
         for _ in range(plan["repeats"]):
-            library.meet()
-            began = _together()
+            if plan["apart"]:
+                library.meet()
+                _together()
+            began = now()
             timed()
             turns.append((began, now()))
         print(json.dumps(turns), flush=True)

@@ -5,7 +5,7 @@
 No file here measures anything but `calibrate`, and nothing here imports a framework.
 
     units       texts such as 10Gbit and 25us
-    models      a model as layers: tensors and arithmetic      convnets, transformers
+    models      the table of models: their layers, tensors and arithmetic
     schedule    gradients: bytes, and when each is ready       timeline reads a recorded one
     cluster     what connects the ranks
     algorithms  the time of an allreduce by each algorithm     choice: which one runs

@@ -78,10 +78,11 @@ def _hierarchical(size: float, cluster: Cluster, half: bool) -> Carried:
     if half and share / 2 > EXCHANGE_MAX_ELEMENTS:
         # The sums cross in float32 and come back rounded: twice the bytes, and once.
         between = 0.75 * algorithms.direct(2 * share, rail)
-        return Carried("hierarchical, direct", inside + between)
+        return Carried("hierarchical", inside + between)
     name = over_links(2 * share if half else share, cluster.hosts)
     between = algorithms.ALGORITHMS[name](2 * share if half else share, rail)
-    return Carried(f"hierarchical, {name}", inside + between)
+    how = "hierarchical" if name == "direct" else f"hierarchical, {name}"
+    return Carried(how, inside + between)
 
 
 def nccl(size: float, cluster: Cluster, half: bool = False) -> Carried:

@@ -56,7 +56,7 @@ def _source(given: argparse.Namespace) -> tuple[schedule.Schedule, float, list[s
             f"--model {given.model} needs --step: the time of a step of one rank alone, such as "
             "0.25s"
         )
-    alone = schedule.of_model(models.layers_of(given.model), given.step)
+    alone = schedule.of_model(models.MODELS[given.model](), given.step)
     scatter = options.ASSUMED_JITTER if given.jitter is None else given.jitter
     assumed = ", assumed" if given.jitter is None else ""
     return alone, scatter, [f"{given.model}: {_described(alone, scatter)}{assumed}"]
@@ -90,7 +90,9 @@ def _predictions(
             host_latency=given.host_latency,
             host_bandwidth=given.host_bandwidth,
         )
-        found.append(predict(alone, cluster, compression, how))
+        # One host has no card to cross, so one row is enough.
+        if cluster.hosts > 1 or bandwidth == given.bandwidth[0]:
+            found.append(predict(alone, cluster, compression, how))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvdlite.simulate.models import Layer
+from hvdlite.simulate.layers import Layer
 
 Pair = tuple[int, int]
 

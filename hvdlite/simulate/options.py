@@ -16,7 +16,7 @@ DESCRIPTION = (
     "Predict the step time and the efficiency of a job with other ranks, another network or "
     "compression, without starting it. The gradients come from a table of models (--model) or from "
     "the timeline of a job that has run (--timeline). Every combination of --ranks, --bandwidth "
-    "and --compression is a row."
+    "and --compression is a row; one host has no row for each bandwidth."
 )
 
 
@@ -60,7 +60,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
     what = parser.add_argument_group("what is trained")
     source = what.add_mutually_exclusive_group(required=True)
-    source.add_argument("--model", choices=models.NAMES, help="a model of the table")
+    source.add_argument("--model", choices=tuple(models.MODELS), help="a model of the table")
     source.add_argument(
         "--timeline",
         metavar="FILE",

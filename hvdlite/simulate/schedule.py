@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hvdlite.simulate.models import Layer
+from hvdlite.simulate.layers import Layer
 
 # The backward pass computes two products for each one of the forward pass.
 BACKWARD_SHARE = 2 / 3

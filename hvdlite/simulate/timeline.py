@@ -91,13 +91,13 @@ def _size(args: Mapping[str, str]) -> float:
 
 def _steps(operations: Sequence[_Operation]) -> list[list[_Operation]]:
     """The operations of each step. A step has each name once. Names that return less often than
-    the largest tensor belong to no step."""
+    the one with the most bytes belong to no step."""
     by_name: dict[str, list[_Operation]] = {}
     for operation in operations:
         by_name.setdefault(operation.name, []).append(operation)
     if not by_name:
         return []
-    largest = max(by_name.values(), key=lambda times: times[0].size)
+    largest = max(by_name.values(), key=lambda times: times[0].size * len(times))
     regular = [times for times in by_name.values() if len(times) >= len(largest) - 1]
     count = min(len(times) for times in regular)
     return [[times[step] for times in regular] for step in range(count)]

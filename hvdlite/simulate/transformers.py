@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hvdlite.simulate.models import Layer
+from hvdlite.simulate.layers import Layer
 
 
 def _linear(name: str, inputs: int, outputs: int) -> list[tuple[str, int]]:

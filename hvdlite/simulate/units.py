@@ -34,16 +34,18 @@ def bytes_per_second(text: str) -> float:
         return number * _PREFIXES[name[:-3]] / 8
     if unit.endswith("B") and name[:-1] in _PREFIXES | _BINARY:
         return number * (_PREFIXES | _BINARY)[name[:-1]]
-    raise ValueError(f"'{text}': a bandwidth is in bits, such as 10Gbit, or in bytes, such as 1.2GB")
+    raise ValueError(
+        f"'{text}': a bandwidth is in bits, such as 10Gbit, or in bytes, such as 1.2GB"
+    )
 
 
 def bandwidth_text(rate: float) -> str:
-    """Bytes in a second as bits in a second."""
+    """Bytes in a second as bits in a second, such as 10 Gbit."""
     bits = rate * 8
     for unit, factor in (("Tbit", 1e12), ("Gbit", 1e9), ("Mbit", 1e6)):
         if bits >= factor:
-            return f"{bits / factor:g} {unit}/s"
-    return f"{bits / 1e3:g} kbit/s"
+            return f"{bits / factor:g} {unit}"
+    return f"{bits / 1e3:g} kbit"
 
 
 def time_text(value: float) -> str:
