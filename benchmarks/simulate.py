@@ -1,10 +1,14 @@
 """What hvdlite.simulate predicts beside what shaped networks take.
 
     benchmarks/simulate [--fifo] [--output docs/benchmarks]       root; five minutes
+    benchmarks/simulate --many 1024 --negotiation PROGRAM [--output docs/benchmarks]
 
 Ranks run in network namespaces whose cards tc's tbf limits to 100 Mbit/s, so that the processors
 are not the limit. They run at nice -18 where that is permitted, or as SCHED_FIFO with `--fifo`, for
 a machine that others use, too.
+
+With --many, no networks are shaped: the page gets the costs of negotiation, as the built
+cpp/negotiation_bench.cc measures them, and of launching.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import machine
+import simulate_many
 import simulate_report
 from record import Record, end_in_order
 from shaped import Shaped
@@ -35,6 +40,8 @@ _HERE = Path(__file__).parent
 _PACKAGES = ("hvdlite", "torch")
 _PATIENCE = 300.0
 _PORT = 4711
+# Each of them is a Python of its own.
+_MOST_THAT_MEET = 256
 
 
 class Runner:
@@ -175,19 +182,32 @@ def main() -> None:
         "--jobs", nargs="+", default=[], metavar="NAME", help="only those with this in their name"
     )
     parser.add_argument("--fifo", action="store_true", help="as SCHED_FIFO")
+    parser.add_argument("--many", type=int, metavar="N", help="measure up to N ranks without data")
+    parser.add_argument("--negotiation", type=Path, metavar="PROGRAM", help="negotiation_bench")
     parser.add_argument("--output", type=Path, help="a folder for the page and its figures")
     given = parser.parse_args()
     end_in_order()
+    publish(many(given) if given.many else shaped_networks(given), given.output)
+
+
+def shaped_networks(given: argparse.Namespace) -> dict[str, Any]:
     if os.geteuid() != 0:
         raise SystemExit("network namespaces need root")
     runner = Runner(given.repeats, given.fifo)
-    results = {
+    return {
         "date": time.strftime("%d %B %Y"),
         "scheduling": "SCHED_FIFO" if given.fifo else "nice -18",
         "collectives": collectives(runner, given.jobs),
         "steps": steps(runner, given.jobs),
     }
-    publish(results, given.output)
+
+
+def many(given: argparse.Namespace) -> dict[str, Any]:
+    counts = [1 << power for power in range(1, given.many.bit_length())]
+    results: dict[str, Any] = {"launch": simulate_many.launches(counts, _MOST_THAT_MEET)}
+    if given.negotiation is not None:
+        results["negotiation"] = simulate_many.negotiation(given.negotiation, given.many)
+    return results
 
 
 def publish(results: dict[str, Any], output: Path | None) -> None:
@@ -198,7 +218,7 @@ def publish(results: dict[str, Any], output: Path | None) -> None:
         return
     record = Record(output, "simulate.json", _PACKAGES)
     for part in ("collectives", "steps"):  # the rows of other jobs stay
-        results[part] = record.results.get(part, {}) | results[part]
+        results[part] = record.results.get(part, {}) | results.get(part, {})
     record.results |= results
     simulate_report.draw(record.results, output)
     record.publish("simulate.md", simulate_report.write(record.results, notes))
