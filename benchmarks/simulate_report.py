@@ -146,9 +146,11 @@ def _negotiation(rows: Sequence[Results]) -> list[str]:
         "Engines run as threads of one process, all on one host.\n"
         "A step has one known tensor of 4 bytes, or 161 of them.\n"
         "With more ranks than cores the ranks take turns, so the CPU time of one rank in one step "
-        "is what counts.",
+        "is what counts.\n"
+        "It grows with the number of ranks, because each rank reads what all others contribute.\n"
+        "Many other programs used the two cores at the same time.",
         table(["ranks", "1 tensor", "CPU time", "161 tensors", "CPU time"], shown),
-        "![CPU time of a rank by the number of ranks](simulate-growth.png)",
+        "![What a rank costs, by the number of ranks](simulate-growth.png)",
     ]
 
 
@@ -167,7 +169,8 @@ def _launch(rows: Sequence[Results]) -> list[str]:
     return [
         "## Launching many ranks",
         "`hvdliterun -np N true` is a whole job that does nothing.\n"
-        "*Met* is a job whose ranks start Python and call `hvd.init()`.",
+        "*Met* is a job whose ranks start Python and call `hvd.init()`.\n"
+        "Many other programs used the two cores at the same time, so these are upper bounds.",
         table(["ranks", "whole job", "for each rank", "met"], shown),
     ]
 
