@@ -1,6 +1,6 @@
-// Meetings: complete for all members or for none, whoever withdraws when; and a complete one shows
-// each member what all others have brought. All members use one mapping, so that ThreadSanitizer
-// sees every access.
+// Meetings: each is complete for all members or for none, in any order of arrivals and withdrawals.
+// A complete one shows each member what all others have brought. All members use one mapping, so
+// that ThreadSanitizer sees every access.
 #include "comm/shm/meeting.h"
 
 #include <gtest/gtest.h>

@@ -32,13 +32,14 @@ uint64_t Met(const Rank& me) {
   return me.engine->world().carried().By(Carrier::kShmMeeting, OpKind::kAllreduce);
 }
 
-// Until an operation of that name was performed in a meeting. Where each wait spins for a long time,
-// this comes soon: the ranks are never too late for one another.
+// Until an operation of that name was performed in a meeting. If each wait spins for a long time,
+// that is soon: no rank is too late for another.
 void DoUntilMet(Rank* me, const std::string& name, int set = 0) {
   const int64_t members = static_cast<int64_t>(me->engine->sets().Members(set)->size());
   const uint64_t before = Met(*me);
   // The ranks agree when to stop, because a meeting is complete for all or for none.
-  while (Met(*me) == before) {
+  for (int tries = 0; Met(*me) == before; ++tries) {
+    ASSERT_LT(tries, 10000) << "the ranks never meet";
     std::vector<int64_t> x(3, 1);
     ASSERT_NO_FATAL_FAILURE(Do(me, name, &x, set));
     ASSERT_EQ(x, std::vector<int64_t>(3, members));
@@ -83,6 +84,33 @@ TEST_P(EngineMeeting, gives_the_bits_of_the_other_algorithms) {
         }
       }
     }
+  });
+}
+
+// Everything that makes an operation another one than the ranks know.
+TEST_P(EngineMeeting, leaves_an_operation_alone_that_differs) {
+  RunRanks(Options(), [](Rank& me) {
+    std::vector<float> x(4, 1);
+    Do(&me, "x", &x);
+    const Shape known = {4};
+    const Shape other = {2, 2};
+    engine::Familiar asked;
+    asked.name = "allreduce.x";
+    asked.shape = known.data();
+    asked.dimensions = 1;
+    asked.input = asked.output = x.data();
+    engine::Familiar differs[6] = {asked, asked, asked, asked, asked, asked};
+    differs[0].op = ReduceOp::kMax;
+    differs[1].dtype = DType::kInt32;
+    differs[2].prescale = 2;
+    differs[3].postscale = 2;
+    differs[4].shape = other.data();
+    differs[4].dimensions = 2;
+    differs[5].name = "allreduce.y";
+    for (const engine::Familiar& each : differs) EXPECT_FALSE(me.engine->Meet(0, each));
+    EXPECT_FALSE(me.engine->Meet(7, asked));  // there is no such process set
+    EXPECT_EQ(x[0], static_cast<float>(me.size));
+    ASSERT_TRUE(me.Do(Barrier()).ok());
   });
 }
 
