@@ -24,6 +24,7 @@
 #include "engine/observe/stall_watch.h"
 #include "engine/observe/vigil.h"
 #include "engine/sets.h"
+#include "engine/tune/tuning.h"
 #include "engine/turn.h"
 
 namespace hvdlite::engine {
@@ -132,6 +133,7 @@ class Engine final : private Turn::Worker {
   Observer observer_;
   Vigil vigil_ GUARDED_BY(turn_);
   StallWatch stalls_ GUARDED_BY(turn_);
+  std::unique_ptr<Tuning> tuning_ GUARDED_BY(turn_);  // null: off
 };
 
 }  // namespace hvdlite::engine

@@ -87,6 +87,7 @@ def init(
             texts = {
                 field: _text(value) for field, value in values.items() if knobs.by_field(field).core
             }
+            texts["autotune_keep"] = knobs.kept_by_autotune(os.environ)
             texts["nccl_wheel"] = texts["nccl_wheel"] or gpu_libraries.nccl_wheel()
             _core.release_all()  # handles of the job before, which nothing waits for any more
             asked = environment.Asked(rank, size, rendezvous, secret)

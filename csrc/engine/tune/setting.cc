@@ -25,13 +25,13 @@ const DialFacts& Facts(Dial dial) {
 // In a packed number a notch takes four bits. This one stands for 0.
 constexpr int kMiddle = 8;
 
-std::string Number(double value) {
+}  // namespace
+
+std::string Digits(double value) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.4g", value);
+  std::snprintf(text, sizeof(text), "%.6g", value);
   return text;
 }
-
-}  // namespace
 
 DialRange WidestRange(Dial dial) {
   return Facts(dial).widest;
@@ -74,14 +74,14 @@ int64_t Setting::FusionThreshold(const Config& config) const {
 std::string ValueOf(Dial dial, const Setting& setting, const Config& config) {
   const double factor = setting.Factor(dial);
   switch (dial) {
-    case Dial::kWindow: return Number(setting.CycleTimeMs(config)) + " ms";
+    case Dial::kWindow: return Digits(setting.CycleTimeMs(config)) + " ms";
     case Dial::kFusion:
-      return Number(static_cast<double>(setting.FusionThreshold(config)) / (1 << 20)) + " MB";
-    case Dial::kLatency: return Number(factor) + " times the default";
+      return Digits(static_cast<double>(setting.FusionThreshold(config)) / (1 << 20)) + " MB";
+    case Dial::kLatency: return Digits(factor) + " times the default";
     case Dial::kSmall:
-      return Number(static_cast<double>(config.shm_small_bytes) * factor) + " bytes";
+      return Digits(static_cast<double>(config.shm_small_bytes) * factor) + " bytes";
     case Dial::kChunk:
-      return Number(static_cast<double>(config.shm_chunk_bytes) * factor) + " bytes";
+      return Digits(static_cast<double>(config.shm_chunk_bytes) * factor) + " bytes";
   }
   return "";
 }

@@ -58,6 +58,8 @@ struct Setting {
   std::string Describe(const Config& config, const DialRanges& ranges) const;
 };
 
+// The number with six digits at most.
+std::string Digits(double value);
 // The value of a dial in words: "4 ms".
 std::string ValueOf(Dial dial, const Setting& setting, const Config& config);
 // Fixes the dials that `names` lists, separated by commas. kInvalidArgument for other names.

@@ -253,7 +253,7 @@ INSTANTIATE_TEST_SUITE_P(
                                {1.5, 0.8, 1.5, 0.8, 1.5, 0.8, 1.5, 0.8, 1.5, 0.8},
                                false,
                                Verdict::kLost}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& row) { return std::string(row.param.name); });
 
 TEST(Setting, travels_as_one_number) {
   Setting setting;
@@ -289,7 +289,7 @@ TEST(Setting, values_follow_the_configuration) {
   ranges[static_cast<size_t>(Dial::kChunk)] = {};
   EXPECT_EQ(setting.Describe(config, ranges),
             "cycle_time 20 ms, fusion_threshold 32 MB, net_latency 1 times the default, "
-            "shm_small_bytes 3.277e+04 bytes");
+            "shm_small_bytes 32768 bytes");
 }
 
 TEST(Setting, dials_are_fixed_by_name) {
