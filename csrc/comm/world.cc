@@ -260,6 +260,9 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
         group->region.get(), static_cast<size_t>(options_.config->shm_small_bytes));
     shm->ReduceInPlace(Sharing(topology));
     group->communicator = std::move(shm);
+    if (options_.config->shm_meetings)
+      group->meeting = std::make_unique<shm::Meeting>(
+          group->region->meeting_memory(), group->region->me(), group->region->members());
     group->why = "shm: all members are on one host";
   } else {
     HVDLITE_RETURN_IF_ERROR(BuildBetweenHosts(group.get(), set, links, until));
@@ -299,6 +302,7 @@ void World::Disconnect(Group* group) {
   // Destroy it now, under the turn, and not when the last handle releases it: calls of MPI must not
   // overlap.
   group->communicator.reset();
+  group->meeting.reset();
   group->inner.reset();
   group->outer.reset();
   if (group->region_memory != nullptr)
