@@ -22,6 +22,7 @@ LISTS = (
     "package",
     "pool",
     "elastic",
+    "tune",
 )
 CPP = "C++ "
 

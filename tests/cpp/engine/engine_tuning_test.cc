@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "engine/job.h"
+#include "engine/negotiate/tree.h"
 #include "engine/tune/tuning.h"
 #include "testing/ranks.h"
 
@@ -179,6 +180,22 @@ TEST(DialsOf, follow_what_carries_tensors) {
   config.fusion_threshold = 0;
   const engine::DialRanges ranges = engine::DialsOf(config, "mpi", true);
   for (const engine::DialRange& range : ranges) EXPECT_TRUE(range.fixed());
+}
+
+TEST(EngineTuningWire, a_setting_keeps_its_place_among_the_decisions) {
+  engine::Tree tree(7, 2, 100);
+  for (int round = 0; round < 3; ++round) {
+    for (int m = 0; m < tree.size(); ++m) ASSERT_TRUE(tree[m].Ask(engine::Sum("before")).ok());
+    tree.Settle();
+    std::vector<engine::Decision> mine;
+    tree[0].agreement->Tell(engine::Down::kTune, engine::Setting().Pack(), &mine);
+    ASSERT_EQ(mine.size(), 1u);
+    tree[0].Hear(mine[0]);
+    for (int m = 0; m < tree.size(); ++m) ASSERT_TRUE(tree[m].Ask(engine::Sum("after")).ok());
+    tree.Settle();
+    ASSERT_EQ(tree[0].history.size(), static_cast<size_t>(3 * (round + 1)));
+    tree.ExpectEqualHistories();
+  }
 }
 
 }  // namespace
