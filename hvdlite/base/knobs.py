@@ -58,8 +58,8 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "autotune", _names("AUTOTUNE"), "bool", False,
         "Search the fastest settings while the job runs (docs/guides/autotune.md).",
-        "Autotuning", flag="--autotune", flag_off="--no-autotune", alike=True,
-        yaml="autotune.enabled",
+        "Autotuning", flag="--autotune", flag_off="--no-autotune", yaml="autotune.enabled",
+        alike=True,
     ),
     Knob(
         "autotune_log", _names("AUTOTUNE_LOG"), "str", "",
@@ -67,34 +67,28 @@ KNOBS: tuple[Knob, ...] = (
         "Autotuning", flag="--autotune-log-file", yaml="autotune.log_file",
     ),
     Knob(
-        "autotune_file", _names("AUTOTUNE_FILE", None), "str", "",
-        "The file with the best settings. Rank 0 writes it, and a job of the same size begins "
-        "with it. Empty: none.",
+        "autotune_file", _names("AUTOTUNE_FILE", None), "str", "", "The best settings. Rank 0 "
+        "writes them, and a job of this size begins with them.",
         "Autotuning", flag="--autotune-file",
     ),
     Knob(
         "autotune_keep", _names("AUTOTUNE_KEEP", None), "str", "",
-        "What autotuning leaves as it is, separated by commas: cycle_time, fusion_threshold, "
-        "net_latency, shm_small_bytes, shm_chunk_bytes. A knob for which you set a value stays "
-        "anyway.",
-        "Autotuning",
+        "What autotuning does not change, besides knobs that you set: cycle_time, fusion_threshold,"
+        " net_latency, shm_small_bytes, shm_chunk_bytes; separated by commas.", "Autotuning",
     ),
     Knob(
         "autotune_warmup_samples", _names("AUTOTUNE_WARMUP_SAMPLES"), "int", 3,
-        "How many samples autotuning drops at the beginning.",
-        "Autotuning", unit="samples", minimum=0, maximum=1_000_000,
-        flag="--autotune-warmup-samples", yaml="autotune.warmup_samples",
+        "How many samples autotuning drops at the beginning.", "Autotuning", unit="samples",
+        minimum=0, flag="--autotune-warmup-samples", yaml="autotune.warmup_samples",
     ),
     Knob(
         "autotune_steps_per_sample", _names("AUTOTUNE_STEPS_PER_SAMPLE"), "int", 10,
-        "How many steps of the program autotuning measures as one sample.",
-        "Autotuning", unit="steps", minimum=1, maximum=1_000_000,
-        flag="--autotune-steps-per-sample", yaml="autotune.steps_per_sample",
+        "How many steps autotuning measures as one sample.", "Autotuning", unit="steps",
+        minimum=1, flag="--autotune-steps-per-sample", yaml="autotune.steps_per_sample",
     ),
     Knob(
         "autotune_sample_ms", _names("AUTOTUNE_SAMPLE_MS", None), "float", 50.0,
-        "The shortest sample of autotuning, in time in which operations are in flight. If its "
-        "steps take less, it measures more of them.",
+        "The least time in flight of a sample; shorter steps make it measure more of them.",
         "Autotuning", unit="milliseconds", minimum=0, maximum=60_000,
     ),
     # --- Communication
@@ -394,14 +388,6 @@ def _lookup(knob: Knob, environ: Mapping[str, str]) -> tuple[str, str] | None:
 def is_set(field: str, environ: Mapping[str, str]) -> bool:
     """Whether the user has given this knob a value."""
     return any(_lookup(knob, environ) for knob in KNOBS if knob.field == field)
-
-
-def kept_by_autotune(environ: Mapping[str, str]) -> str:
-    """Returns the settings that autotuning must not change, separated by commas: those that
-    HVDLITE_AUTOTUNE_KEEP names, and the knobs to which the user has given a value."""
-    keep = str(resolve(environ)["autotune_keep"])
-    tuned = ("cycle_time", "fusion_threshold", "shm_small_bytes", "shm_chunk_bytes")
-    return ",".join([keep, *(field for field in tuned if is_set(field, environ))]).lstrip(",")
 
 
 def resolve(environ: Mapping[str, str]) -> dict[str, Value]:

@@ -159,10 +159,3 @@ def test_docs_knobs_md_is_up_to_date() -> None:
     assert committed == knobs_page.markdown(), (
         "run: python -m hvdlite.base.knobs_page docs/reference/knobs.md"
     )
-
-
-def test_what_the_user_sets_is_kept_by_autotune() -> None:
-    assert knobs.kept_by_autotune({}) == ""
-    environ = {"HVDLITE_AUTOTUNE_KEEP": "net_latency", "HOROVOD_CYCLE_TIME": "3"}
-    assert knobs.kept_by_autotune(environ) == "net_latency,cycle_time"
-    assert knobs.kept_by_autotune({"HVDLITE_SHM_CHUNK_BYTES": "8192"}) == "shm_chunk_bytes"

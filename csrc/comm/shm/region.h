@@ -33,8 +33,8 @@ class Region {
 
   static size_t Footprint(int members, size_t chunk_bytes);
 
-  // `memory`: Footprint(members, chunk_bytes) bytes, zero when first mapped. `local_ranks`: the members' ranks on this
-  // host, whose bells to ring.
+  // `memory`: Footprint bytes, zero when first mapped. `local_ranks`: the members' ranks on this
+  // host, whose bells to ring. `chunk_bytes`: the most that a chunk can have.
   Region(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes,
          transport::shm::Doorbells* bells);
 

@@ -49,35 +49,38 @@ Status Tuning::Begin(const Config& config, const Logger& log, const comm::World&
 }
 
 void Tuning::BecomeRoot(uint32_t generation) {
+  const Config& config = config_;
   TunerOptions tuner;
   tuner.ranges = ranges_;
-  tuner.warmup_samples = static_cast<int>(config_.autotune_warmup_samples);
+  tuner.warmup_samples = static_cast<int>(config.autotune_warmup_samples);
   tuner.start = Saved();
   Meter::Options meter;
-  meter.steps = static_cast<int>(config_.autotune_steps_per_sample);
+  meter.steps = static_cast<int>(config.autotune_steps_per_sample);
   meter.at_least =
-      static_cast<Nanos>(config_.autotune_sample_ms * static_cast<double>(kMillisecond));
+      static_cast<Nanos>(config.autotune_sample_ms * static_cast<double>(kMillisecond));
   root_ = std::make_unique<Root>(tuner, meter);
-  if (config_.autotune_log.empty()) return;
+  if (config.autotune_log.empty()) return;
   const bool append = generation > 1;
-  const Status opened = root_->journal.Open(config_.autotune_log, append);
+  const Status opened = root_->journal.Open(config.autotune_log, append);
   if (!opened.ok()) return log_.Warning(opened.message());
   if (!append) root_->journal.Line(kColumns);
 }
 
 Setting Tuning::Saved() const {
-  if (config_.autotune_file.empty()) return {};
-  std::ifstream file(config_.autotune_file);
+  const Config& config = config_;
+  const std::string& path = config.autotune_file;
+  if (path.empty()) return {};
+  std::ifstream file(path);
   if (!file) return {};  // the first job
   std::stringstream text;
   text << file.rdbuf();
   std::string why;
   const std::optional<Setting> saved = ReadSaved(text.str(), shape_, &why);
   if (!saved) {
-    log_.Warning("Autotuner: does not use '" + config_.autotune_file + "': " + why);
+    log_.Warning("Autotuner: does not use '" + path + "': " + why);
     return {};
   }
-  log_.Info("Autotuner: begins with '" + config_.autotune_file + "': " + Words(*saved));
+  log_.Info("Autotuner: begins with '" + path + "': " + Words(*saved));
   return *saved;
 }
 

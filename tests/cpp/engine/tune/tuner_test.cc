@@ -61,14 +61,14 @@ Machine::Speed Peak(Setting best, double slope) {
   };
 }
 
-TunerOptions Options(DialRanges ranges = AllDials()) {
+TunerOptions AnyStart(DialRanges ranges = AllDials()) {
   TunerOptions options;
   options.ranges = ranges;
   return options;
 }
 
 TEST(Tuner, samples_of_the_warmup_are_not_used) {
-  Tuner tuner(Options());
+  Tuner tuner(AnyStart());
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(tuner.Add(i == 0 ? 1.0 : 1e9).event, Tuner::Event::kWarmsUp);
     EXPECT_TRUE(tuner.setting().is_default());
@@ -80,7 +80,7 @@ TEST(Tuner, samples_of_the_warmup_are_not_used) {
 
 TEST(Tuner, finds_the_peak_of_one_dial) {
   for (const int notch : {-4, -3, -1, 1, 2, 4}) {
-    Tuner tuner(Options());
+    Tuner tuner(AnyStart());
     Machine machine(Peak(With(Dial::kWindow, notch), 0.1));
     machine.Run(&tuner, 300);
     EXPECT_EQ(tuner.champion(), With(Dial::kWindow, notch)) << notch;
@@ -91,7 +91,7 @@ TEST(Tuner, finds_the_peak_of_one_dial) {
 TEST(Tuner, finds_the_peak_of_all_dials) {
   Setting best;
   best.notches = {3, -2, 1, 2, -3};
-  Tuner tuner(Options());
+  Tuner tuner(AnyStart());
   Machine machine(Peak(best, 0.1));
   machine.Run(&tuner, 1000);
   EXPECT_EQ(tuner.champion(), best);
@@ -102,7 +102,7 @@ TEST(Tuner, a_fixed_dial_stays) {
   ranges[static_cast<size_t>(Dial::kWindow)] = {};
   Setting best;
   best.notches = {3, -2, 0, 0, 0};
-  Tuner tuner(Options(ranges));
+  Tuner tuner(AnyStart(ranges));
   Machine machine(Peak(best, 0.1));
   for (int i = 0; i < 400; ++i) {
     machine.Run(&tuner, 1);
@@ -112,7 +112,7 @@ TEST(Tuner, a_fixed_dial_stays) {
 }
 
 TEST(Tuner, nothing_to_tune_is_no_harm) {
-  Tuner tuner(Options({}));
+  Tuner tuner(AnyStart({}));
   Machine machine(Peak({}, 0.1), 0.1);
   EXPECT_NEAR(machine.Run(&tuner, 500), 1, 1e-9);
 }
@@ -123,7 +123,7 @@ class TunerNoise : public ::testing::TestWithParam<double> {};
 TEST_P(TunerNoise, if_the_default_is_best_the_whole_job_loses_two_percent_at_most) {
   for (const double slope : {0.0, 0.01, 0.05, 0.3, 2.0}) {
     for (uint32_t seed = 1; seed <= 20; ++seed) {
-      Tuner tuner(Options());
+      Tuner tuner(AnyStart());
       Machine machine(Peak({}, slope), GetParam(), seed);
       EXPECT_GT(machine.Run(&tuner, 1500), 0.98) << "slope " << slope << ", seed " << seed;
     }
@@ -133,7 +133,7 @@ TEST_P(TunerNoise, if_the_default_is_best_the_whole_job_loses_two_percent_at_mos
 TEST_P(TunerNoise, a_better_setting_is_found) {
   int found = 0;
   for (uint32_t seed = 1; seed <= 20; ++seed) {
-    Tuner tuner(Options());
+    Tuner tuner(AnyStart());
     Machine machine(Peak(With(Dial::kWindow, 3), 0.15), GetParam(), seed);
     machine.Run(&tuner, 600);
     found += machine.SpeedOf(tuner.champion()) > 1.2 * machine.SpeedOf({}) ? 1 : 0;
@@ -147,7 +147,7 @@ TEST(Tuner, a_change_of_regime_begins_a_new_search) {
   Setting before = With(Dial::kWindow, 3);
   Setting after = With(Dial::kWindow, -3);
   for (uint32_t seed = 1; seed <= 10; ++seed) {
-    Tuner tuner(Options());
+    Tuner tuner(AnyStart());
     Machine machine(Peak(before, 0.15), 0.02, seed);
     machine.Run(&tuner, 400);
     ASSERT_GT(machine.SpeedOf(tuner.champion()), 1.3 * machine.SpeedOf({})) << seed;
@@ -164,7 +164,7 @@ TEST(Tuner, a_change_of_regime_begins_a_new_search) {
 
 // A longer model, say: the same settings are best, so the champion stays.
 TEST(Tuner, a_level_that_moves_for_all_settings_keeps_the_champion) {
-  Tuner tuner(Options());
+  Tuner tuner(AnyStart());
   const Setting best = With(Dial::kFusion, -2);
   Machine machine(Peak(best, 0.2));
   machine.Run(&tuner, 300);
@@ -175,7 +175,7 @@ TEST(Tuner, a_level_that_moves_for_all_settings_keeps_the_champion) {
 }
 
 TEST(Tuner, one_strange_sample_is_no_change_of_regime) {
-  Tuner tuner(Options({}));
+  Tuner tuner(AnyStart({}));
   for (int i = 0; i < 200; ++i) {
     const double score = i % 4 == 0 ? 1e8 : 1e9;
     EXPECT_NE(tuner.Add(score).event, Tuner::Event::kRegime);
@@ -184,7 +184,7 @@ TEST(Tuner, one_strange_sample_is_no_change_of_regime) {
 
 // The result of an earlier job is tried against the default first.
 TEST(Tuner, a_saved_setting_is_the_first_champion) {
-  TunerOptions options = Options();
+  TunerOptions options = AnyStart();
   options.start = With(Dial::kWindow, 2);
   Tuner good(options);
   EXPECT_EQ(good.setting(), options.start);
@@ -196,13 +196,13 @@ TEST(Tuner, a_saved_setting_is_the_first_champion) {
 }
 
 TEST(Tuner, a_saved_setting_stays_in_the_ranges) {
-  TunerOptions options = Options({});
+  TunerOptions options = AnyStart({});
   options.start = With(Dial::kWindow, 2);
   EXPECT_TRUE(Tuner(options).setting().is_default());
 }
 
 TEST(Tuner, scores_that_are_no_numbers_are_ignored) {
-  Tuner tuner(Options());
+  Tuner tuner(AnyStart());
   for (const double score : {0.0, -1.0, std::nan("")}) tuner.Add(score);
   for (const double score : {0.0, -1.0, std::nan("")}) tuner.Add(score);
   EXPECT_EQ(tuner.champion_score(), 0);
@@ -237,22 +237,21 @@ TEST_P(DuelTable, ends_as_it_should) {
   EXPECT_EQ(last, GetParam().last);
 }
 
-using Verdict = Duel::Verdict;
 INSTANTIATE_TEST_SUITE_P(
     Cases, DuelTable,
-    ::testing::Values(DuelCase{"hopeless", {0.6}, false, Verdict::kLost},
-                      DuelCase{"bad", {0.85, 0.88}, false, Verdict::kLost},
-                      DuelCase{"bad_once", {0.85, 1.1}, false, Verdict::kOpen},
-                      DuelCase{"better", {1.1, 1.1, 1.1}, false, Verdict::kWon},
-                      DuelCase{"equal", {1, 1, 0.99}, false, Verdict::kLost},
-                      DuelCase{"a_little_better", {1.01, 1.0, 1.01}, false, Verdict::kLost},
+    ::testing::Values(DuelCase{"hopeless", {0.6}, false, Duel::Verdict::kLost},
+                      DuelCase{"bad", {0.85, 0.88}, false, Duel::Verdict::kLost},
+                      DuelCase{"bad_once", {0.85, 1.1}, false, Duel::Verdict::kOpen},
+                      DuelCase{"better", {1.1, 1.1, 1.1}, false, Duel::Verdict::kWon},
+                      DuelCase{"equal", {1, 1, 0.99}, false, Duel::Verdict::kLost},
+                      DuelCase{"a_little_better", {1.01, 1.0, 1.01}, false, Duel::Verdict::kLost},
                       DuelCase{"default_a_little_better", std::vector<double>(20, 1.01), true,
-                               Verdict::kWon},
-                      DuelCase{"default_worse", {0.95, 0.95, 0.95}, true, Verdict::kLost},
+                               Duel::Verdict::kWon},
+                      DuelCase{"default_worse", {0.95, 0.95, 0.95}, true, Duel::Verdict::kLost},
                       DuelCase{"scattered",
                                {1.5, 0.8, 1.5, 0.8, 1.5, 0.8, 1.5, 0.8, 1.5, 0.8},
                                false,
-                               Verdict::kLost}),
+                               Duel::Verdict::kLost}),
     [](const auto& row) { return std::string(row.param.name); });
 
 TEST(Setting, travels_as_one_number) {
