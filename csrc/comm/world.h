@@ -50,7 +50,7 @@ struct Group {
   std::unique_ptr<Communicator> inner;  // hierarchical: flat, between all members
   std::unique_ptr<Communicator> outer;  // hierarchical: between hosts, along one local rank
   std::unique_ptr<shm::Region> region;
-  std::unique_ptr<shm::Meeting> meeting;  // null unless the communicator is shm
+  std::unique_ptr<shm::Meeting> meeting;  // null with several hosts or over MPI
   void* region_memory = nullptr;
   std::vector<std::unique_ptr<transport::Transport>> transports;
 
