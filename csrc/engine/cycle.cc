@@ -125,6 +125,10 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
     set->agreement->AnnounceEvicted(decision.slot);
     return;
   }
+  if (decision.kind == Down::kTune) {
+    if (tuning_ != nullptr) tuning_->Apply(decision.slot, &sets_, &turn_, now);
+    return;
+  }
   if (decision.kind != Down::kError) return;
   for (const std::string& name : decision.names) {
     Entry* const entry = set->inbox.Find(name);
@@ -202,6 +206,7 @@ void Engine::CompleteRunning(ProcessSet* set) {
       finished == nullptr ? nullptr : std::make_shared<PendingBatch>(finished);
   if (pending == nullptr) running->work.reset();
   observer_.Ended(*set, *running, MonotonicNow());
+  if (tuning_ != nullptr) tuning_->Ended(*set, *running, &sets_.world(), MonotonicNow());
   for (size_t i = 0; i < running->entries.size(); ++i) {
     Entry* const entry = running->entries[i];
     if (entry == nullptr) continue;

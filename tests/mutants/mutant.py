@@ -23,6 +23,7 @@ LISTS = (
     "package",
     "pool",
     "elastic",
+    "tune",
 )
 CPP = "C++ "
 
