@@ -167,7 +167,7 @@ def measure(given: argparse.Namespace, runner: Runner) -> Note:
     if _chosen("costs", given.jobs):
         costs = {"commits": 20, "step_turns": 2000, **NORMS, **LARGE}
         notes = run(hvdliterun(2), "costs", costs)
-        for what in ("commit", "step"):
+        for what in ("commit", "step", "copy"):
             results[what] = [n["seconds"] for n in notes if n["what"] == what]
     return results
 

@@ -78,6 +78,9 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         commit, step = (_times(_slowest(results[what])) for what in ("commit", "step"))
         costs.append(["`state.commit()` of 102 MB", commit])
         costs.append(["`state.step()` with 156 buffers of 243 KiB", step])
+    if "copy" in results:
+        copy = _times(_slowest(results["copy"]))
+        costs.append(["torch alone copies these buffers (`torch._foreach_copy_`)", copy])
     return (
         "\n\n".join(
             [

@@ -176,15 +176,22 @@ def costs() -> None:
         "commit": hvd.elastic.TorchState(model, optimizer, position=0, epoch=0),
         "step": hvd.elastic.TorchState(small, position=0, epoch=0),
     }
+    buffers = list(small.buffers())
+    copies = [buffer.clone() for buffer in buffers]
+    boundaries = {
+        "commit": (states["commit"].commit, PLAN["commits"]),
+        "step": (states["step"].step, PLAN["step_turns"]),
+        "copy": (lambda: torch._foreach_copy_(copies, buffers), PLAN["step_turns"]),
+    }
 
     @hvd.elastic.run
     def measure(state: Any) -> None:
-        for name, turns in (("commit", PLAN["commits"]), ("step", PLAN["step_turns"])):
+        for name, (work, turns) in boundaries.items():
             took = []
             for _ in range(turns):
                 hvd.barrier()
                 began = time.perf_counter()
-                getattr(states[name], name)()
+                work()
                 took.append(time.perf_counter() - began)
             note(name, seconds=took, rank=hvd.rank())
 

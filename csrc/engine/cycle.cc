@@ -14,6 +14,19 @@
 #include "engine/execute/prepare.h"
 
 namespace hvdlite::engine {
+namespace {
+
+// The members have agreed that only these operations fail.
+Decision FailureOf(const Running& running) {
+  Decision failure;
+  failure.kind = Down::kError;
+  failure.status = running.work->status();
+  for (const Response& response : running.responses)
+    failure.names.push_back(response.agreed->request.name);
+  return failure;
+}
+
+}  // namespace
 
 bool Engine::Cycle() {
   if (ended()) return false;
@@ -95,6 +108,7 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
     bool by_slot = false;
     const uint64_t slot = set->SlotOf(entry->request, &by_slot);
     observer_.Announced(*set, *entry, by_slot, now);
+    set->NegotiatesNow(by_slot ? slot : comm::shm::Meeting::kUnknown);
     status = by_slot ? set->agreement->AnnounceSlot(slot, now)
                      : set->agreement->Announce(entry->request, slot, now);
     if (!status.ok()) break;
@@ -104,6 +118,7 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
 }
 
 void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
+  ++set->epoch;
   if (decision.kind == Down::kExecute) return Execute(set, std::move(decision.batch), now);
   if (decision.kind == Down::kEvict) {
     set->Forget(decision.slot);
@@ -162,7 +177,8 @@ bool Engine::Progress(ProcessSet* set) {
     case comm::Progress::kDone: CompleteRunning(set); return true;
     case comm::Progress::kFailed:
       if (set->running->work->failed_alone()) {
-        FailRunning(set);
+        const std::unique_ptr<Running> running = std::move(set->running);
+        Begin(set, FailureOf(*running), MonotonicNow());
         return true;
       }
       set->running->failed = true;
@@ -197,17 +213,6 @@ void Engine::CompleteRunning(ProcessSet* set) {
   if (pending == nullptr) return;
   set->in_flight.Add(std::move(running), pending);
   CheckInFlight(set);
-}
-
-// The members have agreed that only these operations fail.
-void Engine::FailRunning(ProcessSet* set) {
-  const std::unique_ptr<Running> running = std::move(set->running);
-  const Status status = running->work->status();
-  for (Entry* const entry : running->entries) {
-    if (entry == nullptr) continue;
-    observer_.Failed(*set, *entry, MonotonicNow());
-    Complete(set, entry, status);
-  }
 }
 
 }  // namespace hvdlite::engine

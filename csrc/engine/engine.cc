@@ -50,6 +50,7 @@ Engine::Engine(const EngineOptions& options)
       turn_(this, &jitter_),
       observer_(static_cast<size_t>(std::max<int64_t>(options.config.recorder_entries, 0)),
                 options.rank, options.config.timeline_ranks == "all"),
+      meetings_(&turn_, &sets_, &life_, &observer_, &jitter_),
       vigil_(Turn::kTickEvery),
       stalls_(StallLimits(options.config), &log_) {}
 
@@ -108,6 +109,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.mpi = options_.mpi;
   world.gradients = options_.gradients;
   HVDLITE_RETURN_IF_ERROR(comm::World::Join(world, store, deadline, &world_));
+  meetings_.Open(world_.get());
   const Config& config = options_.config;
   Turn::Options turn;
   turn.oversubscribed = world_->oversubscribed();
@@ -203,6 +205,7 @@ void Engine::Complete(ProcessSet* set, Entry* entry, Status status) {
   HandlePtr handle = entry->handle;
   turn_.Closing(*handle);
   set->inbox.Complete(entry, std::move(status));
+  if (turn_.idle()) set->NegotiatesNow(comm::shm::Meeting::kNowhere);
   turn_.Done(std::move(handle));
 }
 

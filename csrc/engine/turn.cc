@@ -132,6 +132,10 @@ bool Turn::TryTake() NO_THREAD_SAFETY_ANALYSIS {
   return mutex_.TryLock();
 }
 
+bool Turn::TakeIfIdle() NO_THREAD_SAFETY_ANALYSIS {
+  return idle() && TryTake();
+}
+
 // If the background thread found the turn taken, it now sleeps at its gate.
 void Turn::Return() {
   ReleaseAndTell();

@@ -121,6 +121,23 @@ class CAPABILITY("turn") Turn {
   // gives way.
   void Take() ACQUIRE();
   void Return() RELEASE();
+  // Takes the turn if this rank has nothing else to do.
+  bool TakeIfIdle() TRY_ACQUIRE(true);
+  // Whether no operation of this rank is outstanding and no thread needs the turn.
+  bool idle() const {
+    return outstanding_.load(std::memory_order_seq_cst) == 0 &&
+           wanted_.load(std::memory_order_seq_cst) == 0;
+  }
+  // Spins, then yields, until `over()`; not until it would be time to sleep. Returns early if this
+  // rank gets something else to do.
+  template <typename Over>
+  void PauseUntil(const Over& over) REQUIRES(this) {
+    Backoff backoff(patience_.get());
+    while (!over()) {
+      if (!idle() || !backoff.Pause()) return;
+    }
+    backoff.Reset();
+  }
 
   // Whether the background thread leaves this kind of operation to the thread that will wait.
   bool leave_to_waiters() const { return options_.leave_to_waiters; }
@@ -130,6 +147,8 @@ class CAPABILITY("turn") Turn {
   // Call after operations were submitted. Makes sure that a thread performs them. `will_wait`: the
   // caller calls Wait at once.
   void Submitted(bool will_wait, bool will_be_told);
+  // The same for an operation that is done already.
+  void SubmittedAndDone(Nanos now) { last_submission_.store(now, std::memory_order_relaxed); }
   // The handle is done. Wakes its waiter; its callback is called once the turn is released.
   void Done(HandlePtr handle) REQUIRES(this);
   void NotifyWaiters() { waiting_.Notify(); }

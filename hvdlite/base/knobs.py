@@ -91,6 +91,12 @@ KNOBS: tuple[Knob, ...] = (
         "Communication", unit="bytes", minimum=0, maximum=1 << 30, alike=True,
     ),
     Knob(
+        "shm_meetings", _names("SHM_MEETINGS", None), "bool", True,
+        "Ranks of one host exchange small tensors of blocking allreduces without negotiation if "
+        "all know the operation from before.",
+        "Communication", alike=True,
+    ),
+    Knob(
         "mpi_allreduce", _names("MPI_ALLREDUCE", None), "choice", "auto",
         "How an allreduce over MPI adds. library: MPI adds, in an order of its own. direct, "
         "gather: hvdlite adds what "

@@ -106,7 +106,9 @@ def _ask(
 ) -> None:
     whole_host = choice.rank is None and choice.slot is None
     kind = request.LEAVE_HOST if whole_host else request.LEAVE
-    store.set(f"elastic/{kind}/{chosen[0].member}", request.encode(asked))
+    first = chosen[0]
+    key = f"{kind}/{first.member}"
+    store.set(f"elastic/{key}", request.encode(asked, key, first.token()))
 
 
 def _wait(ranks: Sequence[Rank]) -> None:

@@ -20,6 +20,13 @@ class Rank:
     pid: int
     descriptor: int  # a pidfd; it is readable when the process has ended
 
+    def token(self) -> bytes:
+        """The member's own, with which it seals what it writes."""
+        try:
+            return bytes.fromhex(_environment(self.pid)["HVDLITE_MEMBER_TOKEN"])
+        except (OSError, KeyError, ValueError):
+            raise ValueError(f"the environment of process {self.pid} names no token") from None
+
     def secret(self) -> bytes:
         """The job's secret: the process has inherited it, or its environment says where it is."""
         environ = _environment(self.pid)

@@ -58,8 +58,8 @@ def ask(member: Member, reason: str) -> None:
     """Tells the driver, over a connection of its own: another thread may wait on the member's."""
     store = member.connect()
     try:
-        key = f"elastic/{request.LEAVE}/{member.number}"
-        store.set(key, request.encode(request.of(reason)))
+        key = f"{request.LEAVE}/{member.number}"
+        store.set(f"elastic/{key}", request.encode(request.of(reason), key, member.token))
     finally:
         store.close()
 

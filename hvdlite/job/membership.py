@@ -100,7 +100,7 @@ class Member:
         self.failure = Failure()
         self.alike: Pairs = ()  # settings and tensors that have to be equal on all members
         self.fingerprints: Pairs = ()  # of the tensors, if the state is whole
-        self._token = token
+        self.token = token
         self._meets = meets
         self._store = connect()
         self._newcomer = True  # until it has had the job's state
@@ -241,10 +241,10 @@ class Member:
         return (Accusation(members[lost], self.failure.cause),)
 
     def _say(self, key: str) -> None:
-        self._store.set(f"elastic/{key}", seal(key, self._token))
+        self._store.set(f"elastic/{key}", seal(key, self.token))
 
     def _write(self, report: Report) -> None:
-        data = encode_report(report, self._token)
+        data = encode_report(report, self.token)
         self._store.set(f"elastic/report/{report.generation}/{self.number}", data)
 
 

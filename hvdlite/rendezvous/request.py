@@ -5,13 +5,18 @@
     elastic/over/<member>         by the driver: it ends the process now, and SIGTERM is no notice
     elastic/generation            by the driver: the number of the latest roll
 
+Requests are sealed with the token of the member in their key, also those of `hvdlite leave`, which
+finds it in the environment of the member's process.
 A decoder raises Refused and no other exception, whatever the bytes are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from hvdlite.rendezvous import seal
 from hvdlite.rendezvous.fields import Fields, Refused, encoded
 
 LEAVE = "leave"
@@ -21,6 +26,7 @@ GENERATION = "generation"
 
 MOST_TEXT = 200
 _MOST_BYTES = 4096
+_LABEL = b"hvdlite request 1\n"
 
 
 @dataclass(frozen=True)
@@ -35,15 +41,23 @@ def of(reason: str, seconds: float | None = None) -> Request:
     return Request(line[:MOST_TEXT], seconds)
 
 
-def encode(request: Request) -> bytes:
-    return encoded(vars(request))
+def encode(request: Request, key: str, token: bytes) -> bytes:
+    """The value of this key, which is without `elastic/`."""
+    fields = vars(request)
+    return encoded({**fields, "seal": seal.made(_LABEL, _sealed(key, fields), token)})
 
 
-def decode(data: bytes) -> Request:
+def decode(data: bytes, key: str, token: bytes, member: int) -> Request:
     if len(data) > _MOST_BYTES:
         raise Refused(f"a request has at most {_MOST_BYTES} bytes")
-    fields = Fields(data, set(Request.__dataclass_fields__))
+    fields = Fields(data, {*Request.__dataclass_fields__, "seal"})
     found = Request(fields.text("reason"), fields.seconds_or_none("seconds"))
     if len(found.reason) > MOST_TEXT:
         raise Refused(f"its reason has more than {MOST_TEXT} characters")
+    if not seal.fits(_LABEL, _sealed(key, vars(found)), token, fields.text("seal").encode()):
+        raise Refused(f"it is not sealed with the token of member {member}")
     return found
+
+
+def _sealed(key: str, fields: Mapping[str, Any]) -> bytes:
+    return f"{key}\n".encode() + encoded(fields)

@@ -1,8 +1,8 @@
 """How a member proves that it has written something into the job's store itself. Pure.
 
 All members have the job's secret, and each has a token of its own. A seal is of a label, which says
-what kind of thing is sealed, and of the data. Reports carry their seal (roll.py). Some keys say all
-by their name, such as `done/3`; their value is a seal.
+what kind of thing is sealed, and of the data. Reports (roll.py) and requests carry their seal. Some
+keys say all by their name, such as `done/3`; their value is a seal.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Fuzz targets for the documents of an elastic job: report, news and roll.
+"""Fuzz targets for the documents of an elastic job: report, request, news and roll.
 
     python tests/fuzz/documents.py TARGET SECONDS [FOLDER]
 
 Any bytes are refused by `Refused`, or they are a document that comes back as it was written. No
-changed report has the seal of its member. An input that takes the decoder along a new pair of lines
-is kept, in the folder too, and is changed further.
+changed report or request has the seal of its member. An input that takes the decoder along a new
+pair of lines is kept, in the folder too, and is changed further.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
-from hvdlite.rendezvous import fields, seal
+from hvdlite.rendezvous import fields, request, seal
 from hvdlite.rendezvous import roll as documents
 from hvdlite.rendezvous.roll import (
     Accusation,
@@ -69,6 +69,17 @@ def _write_report(report: Report) -> bytes:
     return documents.encode_report(report, TOKEN)
 
 
+REQUEST, KEY = request.Request("a disk, größe", 2.5), f"{request.LEAVE}/{MEMBER}"
+
+
+def _read_request(data: bytes) -> request.Request:
+    return request.decode(data, KEY, TOKEN, MEMBER)
+
+
+def _write_request(asked: request.Request) -> bytes:
+    return request.encode(asked, KEY, TOKEN)
+
+
 @dataclass(frozen=True)
 class Target:
     example: Any
@@ -81,13 +92,14 @@ class Target:
 
 TARGETS = {
     "report": Target(REPORT, _write_report, _read_report),
+    "request": Target(REQUEST, _write_request, _read_request),
     "news": Target(NEWS, documents.encode_news, documents.decode_news),
     "roll": Target(ROLL, documents.encode_roll, documents.decode_roll),
 }
 
 
 def without_seals() -> Any:
-    """All that the seal of a report protects is read, too."""
+    """All that seals protect is read, too."""
     return mock.patch.object(seal.hmac, "compare_digest", lambda *_: True)
 
 
@@ -98,9 +110,9 @@ def try_bytes(target: Target, data: bytes) -> bool:
     except Refused:
         return True
     assert target.read(target.write(read)) == read, "it does not come back as it was"
-    if isinstance(read, Report) and read != REPORT:
+    if isinstance(read, Report | request.Request) and read != target.example:
         seal = json.loads(target.write(read))["seal"]
-        assert json.loads(data)["seal"] != seal, "a changed report has its member's seal"
+        assert json.loads(data)["seal"] != seal, "what was changed has its member's seal"
     return False
 
 
@@ -156,7 +168,7 @@ def changed(rng: random.Random, data: bytes) -> bytes:
 # Which lines of the decoder an input reaches.
 
 
-DECODERS = (documents.__file__, fields.__file__)
+DECODERS = (documents.__file__, fields.__file__, request.__file__)
 
 
 class Paths:

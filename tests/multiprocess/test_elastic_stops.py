@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tier
 from elastic_faults import PYTHON, QUICKLY, generations, program
-from launched import Job
+from launched import Job, last_line
 
 STOPS = """
 from hvdlite.job import membership
@@ -50,4 +50,25 @@ def test_a_member_that_is_stopped_between_generations_is_killed_and_the_others_g
     assert f"member {member} on localhost ended with status 137" in done.stderr.decode()
     assert all(number < (generation or 3) for number, _ in generations(job, member))
     assert [size for _, size in generations(job, 1)][-1] == 3
+    assert job.pids() == []
+
+
+STOPS_IN_THE_END = """
+import atexit
+def stop():
+    if MEMBER == 2: os.kill(os.getpid(), signal.SIGSTOP)
+atexit.register(stop)
+"""
+
+
+def test_a_member_that_is_stopped_behind_its_functions_return_does_not_keep_the_job(
+    job: Job,
+) -> None:
+    script = program(job, STOPS_IN_THE_END)
+    done = job.run(
+        "-np", "2", "--min-np", "1", *QUICKLY, PYTHON, script, HVDLITE_HEARTBEAT_SECONDS="1"
+    )
+    assert done.returncode == 137, done.stderr.decode()
+    assert "member 2 on localhost ended with status 137" in last_line(done.stderr)
+    assert done.stdout.decode().count("trained: ") == 2
     assert job.pids() == []

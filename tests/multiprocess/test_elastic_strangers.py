@@ -89,6 +89,7 @@ def test_what_members_may_not_write_is_refused_with_a_line_and_the_job_is_undist
 
 FORGES = """
 from hvdlite.job import membership
+from hvdlite.rendezvous import request
 from hvdlite.rendezvous.seal import seal
 def happens(step):
     if (MEMBER, step) == (2, 3):
@@ -110,4 +111,16 @@ def test_no_member_says_that_another_one_is_done(job: Job, value: str) -> None:
     assert done.returncode == 0, err
     assert "done/1 in the job's store is refused: it is not sealed with the token of member" in err
     assert [size for _, size in generations(job, 1)][-1] == 3
+    assert job.pids() == []
+
+
+@pytest.mark.parametrize("key", ["leave/1", "leave-host/1"])
+def test_no_member_asks_for_another_one_to_leave(job: Job, key: str) -> None:
+    forged = f"request.encode(request.of('forged'), {key!r}, token)"
+    script = program(job, FORGES.replace("@KEY", key).replace("@VALUE", forged))
+    done = job.run("-np", "2", "--min-np", "1", *QUICKLY, PYTHON, script)
+    err = done.stderr.decode()
+    assert done.returncode == 0, err
+    assert f"{key} in the job's store is refused: it is not sealed with the token of member" in err
+    assert generations(job, 1) == generations(job, 2) == [(1, 2)]
     assert job.pids() == []

@@ -276,4 +276,31 @@ MUTANTS = (
         "hosts whose first meeting takes long are put out",
         (_UNIT + "rules.py::test_hosts_that_have_never_met_have_the_start_timeout",),
     ),
+    Mutant(
+        "L45",
+        "hvdlite/rendezvous/request.py",
+        'if not seal.fits(_LABEL, _sealed(key, vars(found)), token, fields.text("seal").encode()):',
+        "if False:",
+        "any process of the job asks for another member to leave",
+        (_INBOX + "test_no_process_without_the_members_token_asks_for_it_to_leave",),
+    ),
+    Mutant(
+        "L46",
+        "hvdlite/launch/elastic/departures.py",
+        "        if returned and self._crew.of(Stage.SERVING):\n            return\n",
+        "",
+        "a member that has returned and is stopped is killed while the others train",
+        (
+            _SILENCE + "test_one_that_is_stopped_behind_its_functions_return_is_not_waited_for_"
+            "while_others_train",
+        ),
+    ),
+    Mutant(
+        "L47",
+        "hvdlite/elastic/randomness.py",
+        "memory = _memory_of(numpys) + _memory_of(numpys._bit_generator)",
+        "memory = _memory_of(numpys._bit_generator)",
+        "the second normal number of a pair is drawn again as a first one",
+        (_UNIT + "randomness.py::test_every_change_of_numpys_state_is_seen",),
+    ),
 )

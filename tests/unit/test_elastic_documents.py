@@ -215,7 +215,8 @@ def test_what_is_too_long_cannot_be_written() -> None:
 def test_any_bytes_are_a_document_or_refused(kind: str) -> None:
     runs = histories(3000, 300_000)
     result = fuzz_target.fuzz(kind, seeded(f"random bytes for a {kind}"), [], iter([True] * runs))
-    assert result.runs == runs and 100 < result.refused < runs and result.paths > 100
+    assert result.runs == runs and 100 < result.refused < runs
+    assert result.paths > (70 if kind == "request" else 100)  # a request has two fields
 
 
 # The numbers of ranks.

@@ -10,6 +10,7 @@ from fuzz.documents import changed
 
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.inbox import Inbox
+from hvdlite.rendezvous import request
 from hvdlite.rendezvous.quota import FIRST, SECONDS
 from hvdlite.rendezvous.roll import Report, encode_report
 from hvdlite.rendezvous.seal import seal
@@ -26,7 +27,7 @@ SAID: dict[str, events.Entered | events.Trains | events.Returned] = {
 class Job:
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.inbox = Inbox(self.said.append)
+        self.inbox = Inbox(self.said.append, lambda: {2: "a", 3: "b"})
         self.tokens = {member: self.inbox.new_token(member) for member in (2, 3)}
 
     def read(self, key: str, value: bytes = b"", now: float = 0.0) -> list[events.Event]:
@@ -65,6 +66,32 @@ def test_no_other_process_says_for_a_member_that_it_is_in_trains_or_is_done(key:
         job.refuses(key, value, f"not sealed with the token of member {member}")
     for another in ("in/4/3", "trains/2", "done/3"):  # what the member has said is no other key's
         job.refuses(key, seal(another, job.tokens[member]), "not sealed")
+
+
+ASKED = request.of("a disk", 2.5)
+LEAVES: dict[str, events.Event] = {
+    "leave/3": events.MemberLeaves(3, "a disk", 2.5),
+    "leave-host/3": events.HostLeaves("b", "a disk", 2.5),
+}
+
+
+@pytest.mark.parametrize("key", LEAVES)
+def test_a_member_asks_to_leave(key: str) -> None:
+    job = Job()
+    assert job.read(key, request.encode(ASKED, key, job.tokens[3])) == [LEAVES[key]]
+    assert job.said == []
+
+
+@pytest.mark.parametrize("key", LEAVES)
+def test_no_process_without_the_members_token_asks_for_it_to_leave(key: str) -> None:
+    job = Job()
+    for token in (bytes(32), b"", job.tokens[2]):
+        job.refuses(key, request.encode(ASKED, key, token), "not sealed with the token of member 3")
+    job.refuses(key, b'{"reason":"a disk","seconds":2.5}', "expected an object with the fields")
+    for other in {*LEAVES, "leave/2"} - {key}:  # the request is no other key's
+        job.refuses(key, request.encode(ASKED, other, job.tokens[3]), "not sealed")
+    longer = request.encode(ASKED, key, job.tokens[3]).replace(b"2.5", b"9.5")
+    job.refuses(key, longer, "not sealed")
 
 
 def test_a_report_for_another_member_is_refused() -> None:

@@ -89,6 +89,30 @@ def test_one_that_is_stopped_while_the_others_have_returned_is_killed() -> None:
     assert job.end.status == 0, "a member has succeeded"
 
 
+def test_one_that_is_stopped_behind_its_functions_return_is_killed_when_the_job_waits_for_it() -> (
+    None
+):
+    job = running("a:2", silence_seconds=SILENCE).hear(on.Returned(1), on.Returned(2))
+    job.die(1, status=0)
+    for _ in range(LOOKS):
+        assert _looks(job, 2) == []
+    assert _looks(job, 2) == [2]
+    job.die(2)
+    assert job.end == on.End(137, "member 2 on a ended with status 137.")
+
+
+def test_one_that_is_stopped_behind_its_functions_return_is_not_waited_for_while_others_train() -> (
+    None
+):
+    job = running("a:3", silence_seconds=SILENCE).hear(on.Returned(1))
+    for _ in range(3 * LOOKS):
+        assert _looks(job, 1) == []
+    job.hear(on.Returned(2), on.Returned(3)).die(2, 3, status=0)
+    for _ in range(LOOKS):
+        assert _looks(job, 1) == []
+    assert _looks(job, 1) == [1]
+
+
 def test_one_that_was_to_leave_and_is_stopped_does_not_keep_its_slot() -> None:
     job = running("a:3", silence_seconds=SILENCE).hear(on.MemberLeaves(2)).die(3)
     job.report(1)

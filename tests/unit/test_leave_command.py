@@ -15,6 +15,7 @@ from hvdlite.rendezvous.request import Request
 from hvdlite.rendezvous.roll import Refused
 
 A, B = "10.0.0.1:4000", "10.0.0.1:5000"
+TOKEN = b"7" * 32
 INSIDE = {"HVDLITE_MEMBER": "3", "HVDLITE_RENDEZVOUS": B}
 
 
@@ -66,6 +67,14 @@ def test_only_one_rank_can_be_named() -> None:
         main(["leave", "--rank", "1", "--slot", "1"])
 
 
+def _written(asked: Request) -> bytes:
+    return request.encode(asked, "leave/3", TOKEN)
+
+
+def _read(data: bytes) -> Request:
+    return request.decode(data, "leave/3", TOKEN, 3)
+
+
 class _Nothing:
     def __enter__(self) -> list[object]:
         return []
@@ -76,13 +85,13 @@ class _Nothing:
 
 @pytest.mark.parametrize("asked", [Request(), Request("SIGTERM"), Request("a disk", 2.5)])
 def test_a_request_arrives_as_it_was(asked: Request) -> None:
-    assert request.decode(request.encode(asked)) == asked
+    assert _read(_written(asked)) == asked
 
 
 def test_a_reason_is_one_line_of_bounded_length() -> None:
     asked = request.of("two\nlines\x1b[31m" + "x" * 1000, 1.0)
     assert asked.reason.startswith("two lines [31mx") and len(asked.reason) == request.MOST_TEXT
-    assert request.decode(request.encode(asked)) == asked
+    assert _read(_written(asked)) == asked
 
 
 @pytest.mark.parametrize(
@@ -107,17 +116,33 @@ def test_a_reason_is_one_line_of_bounded_length() -> None:
 )
 def test_what_is_no_request_is_refused(data: bytes) -> None:
     with pytest.raises(Refused):
-        request.decode(data)
+        _read(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"reason": 1},
+        {"reason": "x" * 201},
+        {"reason": "a\nb"},
+        {"seconds": -1},
+        {"seconds": True},
+        {"seconds": "1"},
+    ],
+)
+def test_a_seal_makes_no_request_of_what_is_none(data: dict[str, object]) -> None:
+    with pytest.raises(Refused):
+        _read(_written(Request(**data)))  # type: ignore[arg-type]
 
 
 def test_a_request_that_is_damaged_is_refused_or_is_one() -> None:
-    chance = random.Random(1)
+    chance, asked = random.Random(1), Request("a disk", 2.5)
     for _ in range(2000):
-        data = bytearray(request.encode(Request("a disk", 2.5)))
+        data = bytearray(_written(asked))
         for _ in range(chance.randrange(1, 4)):
             data[chance.randrange(len(data))] = chance.randrange(256)
         try:
-            found = request.decode(bytes(data))
+            found = _read(bytes(data))
         except Refused:
             continue
-        assert request.decode(request.encode(found)) == found
+        assert found == asked  # the same, written in another way

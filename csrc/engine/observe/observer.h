@@ -30,6 +30,8 @@ class Observer {
   void Arrived(const ProcessSet& set, const Ledger::Arrival& arrival);
   void Began(const ProcessSet& set, const Running& running, Nanos now);
   void Ended(const ProcessSet& set, const Running& running, Nanos now);
+  // For an operation that was performed without the steps above.
+  void Met(const ProcessSet& set, const Request& request, size_t bytes, Nanos asked, Nanos now);
   void Failed(const ProcessSet& set, const Entry& entry, Nanos now);
   // For an operation that this rank has not asked for.
   void FailedElsewhere(const ProcessSet& set, const std::string& name, Nanos now);

@@ -116,12 +116,16 @@ class Departures:
             self._actions.append(Look())
 
     def stopped(self, member: Member, now: float) -> None:
-        """A look has found it stopped."""
+        """A look has found it stopped. One whose function has returned keeps only the job's end
+        waiting."""
+        returned = member.stage is Stage.RETURNED
+        if returned and self._crew.of(Stage.SERVING):
+            return
         if not self.stops.found(member.number, now):
             return
         why = "it is stopped (SIGSTOP, a debugger), and others wait for it"
-        if member.stage is Stage.LEFT:
-            self._actions.append(Kill(member.number, why, politely=True))
+        if returned or member.stage is Stage.LEFT:
+            self._actions.append(Kill(member.number, why, politely=not returned))
         elif member.stage in (Stage.COLD, Stage.WARM, Stage.SERVING):
             self.kill(member, why, now)
 

@@ -66,7 +66,7 @@ class Inbox:
         if what == "report":
             return self._report(value, member, numbers[0])
         if what in requests.KINDS:
-            return requests.event(what, member, value, self._hosts())
+            return requests.event(what, member, value, self._tokens[member], self._hosts())
         seal.check(key, value, self._tokens[member], member)
         if what == "in":
             return events.Entered(member, numbers[0])

@@ -14,9 +14,9 @@ _PREFIX = "elastic/"
 Event = MemberLeaves | HostLeaves
 
 
-def event(what: str, member: int, value: bytes, hosts: Mapping[int, str]) -> Event:
-    """`hosts`: of the members. Raises Refused."""
-    host, asked = hosts.get(member), request.decode(value)
+def event(what: str, member: int, value: bytes, token: bytes, hosts: Mapping[int, str]) -> Event:
+    """`token`: of the member. `hosts`: of all members. Raises Refused."""
+    host, asked = hosts.get(member), request.decode(value, f"{what}/{member}", token, member)
     if host is None:
         raise roll.Refused(f"member {member} has no host")
     if what == request.LEAVE:
