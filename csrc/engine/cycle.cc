@@ -108,7 +108,7 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
     bool by_slot = false;
     const uint64_t slot = set->SlotOf(entry->request, &by_slot);
     observer_.Announced(*set, *entry, by_slot, now);
-    set->NegotiatesNow(by_slot ? slot : comm::shm::Meeting::kUnknown);
+    set->Announced(entry);
     status = by_slot ? set->agreement->AnnounceSlot(slot, now)
                      : set->agreement->Announce(entry->request, slot, now);
     if (!status.ok()) break;
@@ -123,6 +123,10 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
   if (decision.kind == Down::kEvict) {
     set->Forget(decision.slot);
     set->agreement->AnnounceEvicted(decision.slot);
+    return;
+  }
+  if (decision.kind == Down::kTune) {
+    if (tuning_ != nullptr) tuning_->Apply(decision.slot, &sets_, &turn_, now);
     return;
   }
   if (decision.kind != Down::kError) return;
@@ -160,6 +164,8 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   }
   const Status prepared = Prepare(set, running.get(), &world_->card());
   if (!prepared.ok()) return FailNow(prepared);
+  // Before any data moves: a member that is done with this batch finds none that negotiates it.
+  for (Entry* const entry : running->entries) set->Decided(entry);
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
   // An operation without a tensor is done by the agreement itself: all members have asked.
@@ -200,6 +206,7 @@ void Engine::CompleteRunning(ProcessSet* set) {
       finished == nullptr ? nullptr : std::make_shared<PendingBatch>(finished);
   if (pending == nullptr) running->work.reset();
   observer_.Ended(*set, *running, MonotonicNow());
+  if (tuning_ != nullptr) tuning_->Ended(*set, *running, &sets_.world(), MonotonicNow());
   for (size_t i = 0; i < running->entries.size(); ++i) {
     Entry* const entry = running->entries[i];
     if (entry == nullptr) continue;

@@ -90,6 +90,7 @@ std::string Engine::Metrics() {
     for (size_t m = 0; m < waited.size(); ++m)
       elsewhere.waited_for.emplace_back(everyone.ranks[m], waited[m].covered());
   }
+  if (tuning_ != nullptr) elsewhere.autotune = tuning_->Report();
   const std::string metrics = observer_.Metrics(elsewhere, world_->carried());
   turn_.Return();
   return metrics;
@@ -112,7 +113,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   meetings_.Open(world_.get());
   const Config& config = options_.config;
   Turn::Options turn;
-  turn.oversubscribed = world_->oversubscribed();
+  turn.oversubscribed = world_->oversubscribed() && config.spin_microseconds < 0;
   if (config.spin_microseconds >= 0) turn.spin = config.spin_microseconds * kMicrosecond;
   turn.spread_ranks = config.spread_ranks;
   turn.leave_to_waiters =
@@ -128,6 +129,8 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   Status added;
   for (size_t i = 0; i < sets.size() && added.ok(); ++i)
     added = AddSet(std::move(sets[i]), sets_.NewId(), until);
+  if (added.ok())
+    added = Tuning::Begin(config, log_, *world_, sets_.world(), options_.generation, &tuning_);
   turn_.Return();
   HVDLITE_RETURN_IF_ERROR(added);
   // Before Arrive only some ranks may learn of a death, by their links. After it, the links of all
@@ -204,8 +207,8 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions,
 void Engine::Complete(ProcessSet* set, Entry* entry, Status status) {
   HandlePtr handle = entry->handle;
   turn_.Closing(*handle);
+  set->Decided(entry);
   set->inbox.Complete(entry, std::move(status));
-  if (turn_.idle()) set->NegotiatesNow(comm::shm::Meeting::kNowhere);
   turn_.Done(std::move(handle));
 }
 

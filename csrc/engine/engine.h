@@ -25,6 +25,7 @@
 #include "engine/observe/stall_watch.h"
 #include "engine/observe/vigil.h"
 #include "engine/sets.h"
+#include "engine/tune/tuning.h"
 #include "engine/turn.h"
 
 namespace hvdlite::engine {
@@ -136,6 +137,7 @@ class Engine final : private Turn::Worker {
   Meetings meetings_;
   Vigil vigil_ GUARDED_BY(turn_);
   StallWatch stalls_ GUARDED_BY(turn_);
+  std::unique_ptr<Tuning> tuning_ GUARDED_BY(turn_);  // null: off
 };
 
 }  // namespace hvdlite::engine

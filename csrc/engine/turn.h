@@ -139,6 +139,8 @@ class CAPABILITY("turn") Turn {
     backoff.Reset();
   }
 
+  // Changes how long the background thread gathers submissions.
+  void GatherFor(Nanos window) { window_.store(window, std::memory_order_relaxed); }
   // Whether the background thread leaves this kind of operation to the thread that will wait.
   bool leave_to_waiters() const { return options_.leave_to_waiters; }
   // An operation is submitted (call before another thread can see it), or is about to be done.
@@ -166,6 +168,10 @@ class CAPABILITY("turn") Turn {
   bool TickIsDue(Nanos now) const {
     return now - last_tick_.load(std::memory_order_relaxed) > options_.tick_every;
   }
+  // For the holder of the turn, if it does not drive.
+  void TickIfDue(Nanos now) REQUIRES(this) {
+    if (TickIsDue(now)) worker_.Cycle();
+  }
   void Ticked(Nanos now) { last_tick_.store(now, std::memory_order_relaxed); }
 
   uint64_t background_wakes() const { return gate_.wakes(); }
@@ -186,10 +192,12 @@ class CAPABILITY("turn") Turn {
   // The latest time at which pending submissions are sent if no more follow.
   Nanos GatheredBy(Nanos now) const;
   void LetGather();
+  Nanos window() const { return window_.load(std::memory_order_relaxed); }
 
   Worker& worker_;
   const Jitter& jitter_;  // called wherever threads race
   Options options_;
+  std::atomic<Nanos> window_{0};  // begins as the option
   transport::shm::Doorbells* bells_ = nullptr;
   std::unique_ptr<Apart> apart_;
   std::unique_ptr<Patience> patience_;

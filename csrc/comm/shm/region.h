@@ -34,17 +34,21 @@ class Region {
   static size_t Footprint(int members, size_t chunk_bytes);
 
   // `memory`: Footprint bytes, zero when first mapped. `local_ranks`: the members' ranks on this
-  // host, whose bells to ring.
+  // host, whose bells to ring. `chunk_bytes`: the most that a chunk can have.
   Region(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes,
          transport::shm::Doorbells* bells);
 
   int me() const { return me_; }
   int members() const { return static_cast<int>(local_ranks_.size()); }
   size_t chunk_bytes() const { return chunk_bytes_; }
+  // The most bytes of a chunk.
+  size_t slot_bytes() const { return slot_bytes_; }
+  // Changes the size of chunks. All members call it between the same two steps.
+  void CutInto(size_t chunk_bytes);
 
   // The staging memory of `member` for `step`.
   char* Slot(int member, uint64_t step) const {
-    return slots_ + (static_cast<size_t>(member) * kSlots + step % kSlots) * chunk_bytes_;
+    return slots_ + (static_cast<size_t>(member) * kSlots + step % kSlots) * slot_bytes_;
   }
 
   // Announces that this member has done all steps below `count`, and wakes sleeping members.
@@ -77,7 +81,8 @@ class Region {
 
   const int me_;
   const std::vector<int> local_ranks_;
-  const size_t chunk_bytes_;
+  const size_t slot_bytes_;
+  size_t chunk_bytes_;
   transport::shm::Doorbells* const bells_;
   FlagLine* flags_;
   char* pipes_;

@@ -209,6 +209,7 @@ std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& c
   }
   return out + "}, \"background_wakes\": " + std::to_string(elsewhere.background_wakes) +
          ", \"moves_to_another_processor\": " + std::to_string(elsewhere.moves) +
+         (elsewhere.autotune.empty() ? "" : ", \"autotune\": " + elsewhere.autotune) +
          Gradients(elsewhere.gradients) + ", \"carried_by\": {" + Carriers(carried) + "}}";
 }
 

@@ -55,6 +55,7 @@ class Observer {
     std::vector<std::pair<int, Nanos>> waited_for;  // on the root, by rank
     uint64_t background_wakes = 0;
     uint64_t moves = 0;                    // to another processor
+    std::string autotune;                  // JSON; empty: off
     std::optional<pool::Stats> gradients;  // where they are allocated in shared memory
   };
   // Also for the holder of the turn.
