@@ -188,19 +188,20 @@ def draw(results: Results, folder: Path) -> None:
 
         figure, axes = pyplot.subplots(figsize=(7, 4))
         ranks = [row["ranks"] for row in rows]
-        for key, label in (("one_cpu", "1 tensor"), ("list_cpu", "161 tensors")):
-            axes.plot(ranks, [1e6 * row[key] for row in rows], "o-", label=label)
-        launched = [row for row in results.get("launch", [])]
+        for key, what in (("one_cpu", "1 tensor"), ("list_cpu", "161 tensors")):
+            axes.plot(ranks, [1e6 * row[key] for row in rows], "o-", label=f"CPU time of a step, {what}")
+        launched = results.get("launch", [])
         if launched:
             axes.plot(
                 [row["ranks"] for row in launched],
                 [1e6 * row["seconds"] / row["ranks"] for row in launched],
                 "s--",
-                label="hvdliterun true, time for each rank",
+                label="hvdliterun true, time by ranks",
             )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        axes.set_xticks(ranks, [str(n) for n in ranks])
+        ticks = sorted({*ranks, *(row["ranks"] for row in launched)})
+        axes.set_xticks(ticks, [str(n) for n in ticks])
         axes.set_xlabel("ranks")
         axes.set_ylabel("µs for each rank")
         axes.grid(True, which="major", alpha=0.3)
