@@ -189,7 +189,9 @@ def draw(results: Results, folder: Path) -> None:
         figure, axes = pyplot.subplots(figsize=(7, 4))
         ranks = [row["ranks"] for row in rows]
         for key, what in (("one_cpu", "1 tensor"), ("list_cpu", "161 tensors")):
-            axes.plot(ranks, [1e6 * row[key] for row in rows], "o-", label=f"CPU time of a step, {what}")
+            axes.plot(
+                ranks, [1e6 * row[key] for row in rows], "o-", label=f"CPU time of a step, {what}"
+            )
         launched = results.get("launch", [])
         if launched:
             axes.plot(
