@@ -60,6 +60,15 @@ def run(
     splits: list[int],
     /,
 ) -> Any: ...  # None if the result is in the output, else what wait() returns
+def run_in_place(
+    op: int,
+    process_set: int,
+    name: str | None,
+    tensor: Any,
+    prescale: float,
+    postscale: float,
+    /,
+) -> bool: ...
 def submit_group(
     kind: int,
     op: int,

@@ -1,5 +1,5 @@
-// Submits operations and waits for them. submit, run, wait and poll run once per tensor, so they
-// use Python's fast calling convention.
+// Submits operations and waits for them. submit, run, run_in_place, wait and poll run once per
+// tensor, so they use Python's fast calling convention.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -202,24 +202,62 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
   });
 }
 
-// Submits and waits. Returns None if the result is in the output, else what wait() returns.
+// Returns None if the result is in the output, else what wait() returns.
+py::object RunOrThrow(const py::handle& input, const py::handle& output, Call* call) {
+  int64_t handle = -1;
+  hvdlite_code code;
+  {
+    const Unlocked unlocked;
+    code = hvdlite_run(&call->operation, kSlice, &handle);
+  }
+  ThrowIfError(code);
+  if (handle < 0) return py::none();
+  KeepAlive(handle, input, output, call);
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  return Finish(handle);
+}
+
+// Submits and waits.
 PyObject* Run(PyObject*, PyObject* const* given, Py_ssize_t count) {
   return Guarded([&]() -> py::object {
     const Arguments arguments(given, count, kDescribed);
     Call call;
     std::vector<int64_t> splits;
     Describe(arguments, &call, &splits);
-    int64_t handle = -1;
-    hvdlite_code code;
-    {
-      const Unlocked unlocked;
-      code = hvdlite_run(&call.operation, kSlice, &handle);
-    }
-    ThrowIfError(code);
-    if (handle < 0) return py::none();
-    KeepAlive(handle, arguments.Object(4), arguments.Object(5), &call);
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    return Finish(handle);
+    return RunOrThrow(arguments.Object(4), arguments.Object(5), &call);
+  });
+}
+
+// Whether the tensor is lent as it is: in host memory, contiguous, writable, of a dtype that
+// hvdlite knows, and without a call of Python.
+bool LendsAsItIs(const py::handle& tensor, Call* call) {
+  if (!LendsQuickly(tensor)) return false;
+  try {
+    call->Borrow(tensor, tensor);
+  } catch (const std::exception&) {
+    PyErr_Clear();
+    return false;
+  }
+  return !call->input.on_gpu();
+}
+
+// An allreduce in place, of a tensor that is lent as it is. For another tensor it returns False and
+// has done nothing.
+PyObject* RunInPlace(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  return Guarded([&]() -> py::object {
+    const Arguments arguments(given, count, 6);
+    const py::handle tensor = arguments.Object(3);
+    Call call;
+    hvdlite_operation& operation = call.operation;
+    operation.kind = HVDLITE_ALLREDUCE;
+    operation.op = arguments.Int(0);
+    operation.process_set = arguments.Int(1);
+    operation.name = arguments.TextOrNull(2, "name");
+    operation.prescale = arguments.Double(4);
+    operation.postscale = arguments.Double(5);
+    if (!LendsAsItIs(tensor, &call)) return py::bool_(false);
+    RunOrThrow(tensor, tensor, &call);
+    return py::bool_(true);
   });
 }
 
@@ -239,6 +277,7 @@ PyCFunction AsMethod(Function* function) {
 PyMethodDef hot_functions[] = {
     {"submit", AsMethod(&Submit), METH_FASTCALL, nullptr},
     {"run", AsMethod(&Run), METH_FASTCALL, nullptr},
+    {"run_in_place", AsMethod(&RunInPlace), METH_FASTCALL, nullptr},
     {"wait", &Wait, METH_O, nullptr},
     {"wait_all", &WaitAll, METH_O, nullptr},
     {"poll", &Poll, METH_O, nullptr},

@@ -196,6 +196,10 @@ void BorrowedTensor::Borrow(const py::handle& object) {
          py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>());
 }
 
+bool LendsQuickly(const py::handle& object) {
+  return py::isinstance<py::array>(object) || ExchangeOf(object) != nullptr;
+}
+
 py::dtype NumpyDType(int32_t dtype) {
   return py::dtype(hvdlite_dtype_name(dtype == HVDLITE_BFLOAT16 ? HVDLITE_INT16 : dtype));
 }

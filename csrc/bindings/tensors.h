@@ -47,6 +47,9 @@ class BorrowedTensor {
   std::vector<int64_t> many_;
 };
 
+// Whether an object lends its memory without a call of Python.
+bool LendsQuickly(const pybind11::handle& object);
+
 // The numpy dtype of a dtype number. numpy has no bfloat16: its bits come as int16, and the caller,
 // which sent bfloat16, reinterprets them.
 pybind11::dtype NumpyDType(int32_t dtype);

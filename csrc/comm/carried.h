@@ -21,6 +21,7 @@ enum class Carrier : uint8_t {
   kShmStream,
   kShmAdasum,
   kShmInPlace,
+  kShmMeeting,
   kNetOneShot,  // from here on in the order of Algorithm
   kNetDirect,
   kNetGather,
@@ -40,16 +41,15 @@ enum class Carrier : uint8_t {
   kStage,
   kNccl,
 };
-constexpr int kCarrierCount = 24;
+constexpr int kCarrierCount = 25;
 
 constexpr std::string_view Name(Carrier carrier) {
   constexpr std::string_view names[kCarrierCount] = {
-      "self",         "shm exchange",      "shm shares",   "shm stream",
-      "shm adasum",   "shm in place",      "net one-shot", "net direct",
-      "net gather",   "net ring",          "net pairwise", "net tree",
-      "net chain",    "net dissemination", "net adasum",   "hierarchical",
-      "mpi one-shot", "mpi direct",        "mpi pairwise", "mpi gather",
-      "mpi library",  "mpi pipes",         "stage",        "nccl"};
+      "self",         "shm exchange", "shm shares",   "shm stream", "shm adasum",
+      "shm in place", "shm meeting",  "net one-shot", "net direct", "net gather",
+      "net ring",     "net pairwise", "net tree",     "net chain",  "net dissemination",
+      "net adasum",   "hierarchical", "mpi one-shot", "mpi direct", "mpi pairwise",
+      "mpi gather",   "mpi library",  "mpi pipes",    "stage",      "nccl"};
   return names[static_cast<int>(carrier)];
 }
 

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "comm/batch.h"
 #include "comm/carried.h"
+#include "comm/tunables.h"
 
 namespace hvdlite::comm {
 
@@ -67,6 +68,8 @@ class Communicator {
   virtual void AddPollFds(std::vector<pollfd>* fds) const = 0;
   // Whether the engine must poll: neither those descriptors nor the doorbell report progress.
   virtual bool must_be_asked() const { return false; }
+  // Changes what autotuning may change. All members call it between the same two batches.
+  virtual void Tune(const Tunables&) {}
   // Counts batches in `carried` from now on. Borrowed.
   virtual void CountIn(Carried* carried) { carried_ = carried; }
 

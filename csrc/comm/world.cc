@@ -248,10 +248,11 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
   for (const TreeLinks::Child& child : group->tree.children)
     group->children.push_back(edge(child.member));
 
+  const bool over_mpi = mpi_.use && options_.config->cpu_operations == "mpi";
   if (topology.ranks.size() == 1) {
     group->communicator = std::make_unique<self::Communicator>();
     group->why = "self: this process set has one member";
-  } else if (topology.single_host() && mpi_.use && options_.config->cpu_operations == "mpi") {
+  } else if (topology.single_host() && over_mpi) {
     HVDLITE_RETURN_IF_ERROR(OverMpi(*group, topology.everyone(), topology.most_on_a_host(),
                                     static_cast<int>(2 * set), until, &group->communicator));
     group->why = "mpi (" + mpi_.why + "): HVDLITE_CPU_OPERATIONS=mpi";
@@ -264,6 +265,9 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
   } else {
     HVDLITE_RETURN_IF_ERROR(BuildBetweenHosts(group.get(), set, links, until));
   }
+  if (topology.single_host() && !over_mpi && options_.config->shm_meetings)
+    group->meeting = std::make_unique<shm::Meeting>(group->region->meeting_memory(),
+                                                    group->region->me(), group->region->members());
   group->communicator->CountIn(&carried_);
   for (auto& pipe : pipes) {
     if (pipe != nullptr) group->transports.push_back(std::move(pipe));
@@ -299,6 +303,7 @@ void World::Disconnect(Group* group) {
   // Destroy it now, under the turn, and not when the last handle releases it: calls of MPI must not
   // overlap.
   group->communicator.reset();
+  group->meeting.reset();
   group->inner.reset();
   group->outer.reset();
   if (group->region_memory != nullptr)

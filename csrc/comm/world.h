@@ -50,6 +50,7 @@ struct Group {
   std::unique_ptr<Communicator> inner;  // hierarchical: flat, between all members
   std::unique_ptr<Communicator> outer;  // hierarchical: between hosts, along one local rank
   std::unique_ptr<shm::Region> region;
+  std::unique_ptr<shm::Meeting> meeting;  // null with several hosts or over MPI
   void* region_memory = nullptr;
   std::vector<std::unique_ptr<transport::Transport>> transports;
 
@@ -98,6 +99,7 @@ class World {
   std::unique_ptr<gpu::Communicator> OnGpu(const Group& group);
   gpu::Card& card() { return card_; }
   const Carried& carried() const { return carried_; }
+  void CountMeeting(OpKind kind) { carried_.Count(Carrier::kShmMeeting, kind); }
   // Gives the set's shared memory back.
   void Disconnect(Group* group);
 

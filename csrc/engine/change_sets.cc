@@ -29,7 +29,8 @@ Status Engine::AddSet(std::vector<int> ranks, int id, const Until& until) {
     AgreementOptions agreement;
     agreement.cache_capacity =
         static_cast<size_t>(std::max<int64_t>(options_.config.cache_capacity, 0));
-    agreement.fuse.threshold = options_.config.fusion_threshold;
+    agreement.fuse.threshold =
+        tuning_ != nullptr ? tuning_->fusion_threshold() : options_.config.fusion_threshold;
     agreement.fuse.groups_alone = options_.config.disable_group_fusion;
     set->agreement = std::make_unique<Agreement>(place, set->ranks, agreement);
     log_.Debug("process set " + std::to_string(id) + ": " + set->group->why);

@@ -14,6 +14,19 @@
 #include "engine/execute/prepare.h"
 
 namespace hvdlite::engine {
+namespace {
+
+// The members have agreed that only these operations fail.
+Decision FailureOf(const Running& running) {
+  Decision failure;
+  failure.kind = Down::kError;
+  failure.status = running.work->status();
+  for (const Response& response : running.responses)
+    failure.names.push_back(response.agreed->request.name);
+  return failure;
+}
+
+}  // namespace
 
 bool Engine::Cycle() {
   if (ended()) return false;
@@ -95,6 +108,7 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
     bool by_slot = false;
     const uint64_t slot = set->SlotOf(entry->request, &by_slot);
     observer_.Announced(*set, *entry, by_slot, now);
+    set->Announced(entry);
     status = by_slot ? set->agreement->AnnounceSlot(slot, now)
                      : set->agreement->Announce(entry->request, slot, now);
     if (!status.ok()) break;
@@ -104,10 +118,15 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
 }
 
 void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
+  ++set->epoch;
   if (decision.kind == Down::kExecute) return Execute(set, std::move(decision.batch), now);
   if (decision.kind == Down::kEvict) {
     set->Forget(decision.slot);
     set->agreement->AnnounceEvicted(decision.slot);
+    return;
+  }
+  if (decision.kind == Down::kTune) {
+    if (tuning_ != nullptr) tuning_->Apply(decision.slot, &sets_, &turn_, now);
     return;
   }
   if (decision.kind != Down::kError) return;
@@ -145,6 +164,8 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   }
   const Status prepared = Prepare(set, running.get(), &world_->card());
   if (!prepared.ok()) return FailNow(prepared);
+  // Before any data moves: a member that is done with this batch finds none that negotiates it.
+  for (Entry* const entry : running->entries) set->Decided(entry);
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
   // An operation without a tensor is done by the agreement itself: all members have asked.
@@ -162,7 +183,8 @@ bool Engine::Progress(ProcessSet* set) {
     case comm::Progress::kDone: CompleteRunning(set); return true;
     case comm::Progress::kFailed:
       if (set->running->work->failed_alone()) {
-        FailRunning(set);
+        const std::unique_ptr<Running> running = std::move(set->running);
+        Begin(set, FailureOf(*running), MonotonicNow());
         return true;
       }
       set->running->failed = true;
@@ -184,6 +206,7 @@ void Engine::CompleteRunning(ProcessSet* set) {
       finished == nullptr ? nullptr : std::make_shared<PendingBatch>(finished);
   if (pending == nullptr) running->work.reset();
   observer_.Ended(*set, *running, MonotonicNow());
+  if (tuning_ != nullptr) tuning_->Ended(*set, *running, &sets_.world(), MonotonicNow());
   for (size_t i = 0; i < running->entries.size(); ++i) {
     Entry* const entry = running->entries[i];
     if (entry == nullptr) continue;
@@ -197,17 +220,6 @@ void Engine::CompleteRunning(ProcessSet* set) {
   if (pending == nullptr) return;
   set->in_flight.Add(std::move(running), pending);
   CheckInFlight(set);
-}
-
-// The members have agreed that only these operations fail.
-void Engine::FailRunning(ProcessSet* set) {
-  const std::unique_ptr<Running> running = std::move(set->running);
-  const Status status = running->work->status();
-  for (Entry* const entry : running->entries) {
-    if (entry == nullptr) continue;
-    observer_.Failed(*set, *entry, MonotonicNow());
-    Complete(set, entry, status);
-  }
 }
 
 }  // namespace hvdlite::engine

@@ -55,6 +55,7 @@ Engine::Engine(const EngineOptions& options)
       turn_(this, &jitter_),
       observer_(static_cast<size_t>(std::max<int64_t>(options.config.recorder_entries, 0)),
                 options.rank, options.config.timeline_ranks == "all"),
+      meetings_(&turn_, &sets_, &life_, &observer_, &jitter_),
       vigil_(Turn::kTickEvery),
       stalls_(StallLimits(options.config), &log_) {}
 
@@ -94,6 +95,7 @@ std::string Engine::Metrics() {
     for (size_t m = 0; m < waited.size(); ++m)
       elsewhere.waited_for.emplace_back(everyone.ranks[m], waited[m].covered());
   }
+  if (tuning_ != nullptr) elsewhere.autotune = tuning_->Report();
   const std::string metrics = observer_.Metrics(elsewhere, world_->carried());
   turn_.Return();
   return metrics;
@@ -114,9 +116,10 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.mpi = options_.mpi;
   world.gradients = options_.gradients;
   HVDLITE_RETURN_IF_ERROR(comm::World::Join(world, store, deadline, &world_));
+  meetings_.Open(world_.get());
   const Config& config = options_.config;
   Turn::Options turn;
-  turn.oversubscribed = world_->oversubscribed();
+  turn.oversubscribed = world_->oversubscribed() && config.spin_microseconds < 0;
   if (config.spin_microseconds >= 0) turn.spin = config.spin_microseconds * kMicrosecond;
   turn.spread_ranks = config.spread_ranks;
   turn.leave_to_waiters =
@@ -132,6 +135,8 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   Status added;
   for (size_t i = 0; i < sets.size() && added.ok(); ++i)
     added = AddSet(std::move(sets[i]), sets_.NewId(), until);
+  if (added.ok())
+    added = Tuning::Begin(config, log_, *world_, sets_.world(), options_.generation, &tuning_);
   turn_.Return();
   HVDLITE_RETURN_IF_ERROR(added);
   // Before Arrive only some ranks may learn of a death, by their links. After it, the links of all
@@ -208,6 +213,7 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions,
 void Engine::Complete(ProcessSet* set, Entry* entry, Status status) {
   HandlePtr handle = entry->handle;
   turn_.Closing(*handle);
+  set->Decided(entry);
   set->inbox.Complete(entry, std::move(status));
   turn_.Done(std::move(handle));
 }

@@ -20,10 +20,12 @@
 #include "base/until.h"
 #include "comm/world.h"
 #include "engine/life.h"
+#include "engine/meetings.h"
 #include "engine/observe/observer.h"
 #include "engine/observe/stall_watch.h"
 #include "engine/observe/vigil.h"
 #include "engine/sets.h"
+#include "engine/tune/tuning.h"
 #include "engine/turn.h"
 
 namespace hvdlite::engine {
@@ -66,6 +68,9 @@ class Engine final : private Turn::Worker {
   // Submits one operation to a process set. `will_wait`: the caller calls Wait at once, so no other
   // thread needs to wake.
   Status Submit(int set, Submission submission, bool will_wait, HandlePtr* handle);
+  // Performs a blocking operation at once, in a meeting of the members (comm/shm/meeting.h), if all
+  // know it from before. Returns false if it must be submitted: nothing has happened.
+  bool Meet(int set, const Familiar& asked) { return meetings_.Perform(set, asked); }
   // Submits operations that become ready, and fail, together: their requests name the same group.
   Status SubmitGroup(int set, std::vector<Submission> submissions, std::vector<HandlePtr>* handles);
   // Works, or waits, until the handle is done or about `slice` has passed; returns true when done.
@@ -117,7 +122,6 @@ class Engine final : private Turn::Worker {
   void Execute(ProcessSet* set, std::vector<Response> responses, Nanos now) REQUIRES(turn_);
   bool Progress(ProcessSet* set) REQUIRES(turn_);
   void CompleteRunning(ProcessSet* set) REQUIRES(turn_);
-  void FailRunning(ProcessSet* set) REQUIRES(turn_);
 
   // tick.cc: periodic checks, and what a thread needs before it sleeps
   void Tick(Nanos now) REQUIRES(turn_);
@@ -134,8 +138,10 @@ class Engine final : private Turn::Worker {
   Sets sets_;
   Life life_;
   Observer observer_;
+  Meetings meetings_;
   Vigil vigil_ GUARDED_BY(turn_);
   StallWatch stalls_ GUARDED_BY(turn_);
+  std::unique_ptr<Tuning> tuning_ GUARDED_BY(turn_);  // null: off
 };
 
 }  // namespace hvdlite::engine

@@ -41,12 +41,13 @@ class Life {
 
   // Records that this rank wants to leave.
   void Leave() { leaving_.store(true, std::memory_order_seq_cst); }
+  bool leaving() const { return leaving_.load(std::memory_order_acquire); }
   // Whether this rank must tell the root now, once, that it leaves. The root tracks what this rank
   // has announced in the world. Only this rank knows about other sets: `all_done` tells whether
   // their operations have happened. This rank waits for them for kLeaveGrace at most.
   template <typename AllDone>
   bool MustAnnounce(Nanos now, AllDone all_done) {
-    if (announced_ || !leaving_.load(std::memory_order_acquire)) return false;
+    if (announced_ || !leaving()) return false;
     if (leave_by_ == 0) leave_by_ = now + kLeaveGrace;
     announced_ = now > leave_by_ || all_done();
     return announced_;

@@ -74,6 +74,7 @@ enum class Down : uint8_t {
   kAbort = 4,
   kAlive = 5,
   kWhere = 6,  // operations are stalled: each rank is asked where it is
+  kTune = 7,   // the setting that all ranks use from here on, as a number
 };
 
 constexpr uint64_t kNoSlot = 0;

@@ -11,6 +11,14 @@ uint64_t ProcessSet::SlotOf(const Request& request, bool* same) const {
   return known->second;
 }
 
+const Remembered* ProcessSet::Recall(std::string_view name, uint64_t* slot) const {
+  const auto known = slot_of.find(name);
+  if (known == slot_of.end()) return nullptr;
+  *slot = known->second;
+  const Remembered& remembered = slots.at(known->second);
+  return remembered.asked ? &remembered : nullptr;
+}
+
 bool ProcessSet::Remember(Response* response) {
   if (response->cached) {
     const auto known = slots.find(response->slot);
@@ -27,8 +35,21 @@ bool ProcessSet::Remember(Response* response) {
   remembered.asked = entry != nullptr;
   remembered.mine = entry != nullptr ? entry->request : Request();
   remembered.mine.name = name;
+  remembered.bytes =
+      static_cast<size_t>(NumElements(remembered.mine.shape)) * SizeOf(remembered.mine.dtype);
   slot_of[name] = response->slot;
   return true;
+}
+
+void ProcessSet::Announced(Entry* entry) {
+  entry->undecided = true;
+  if (++undecided == 1 && group->meeting != nullptr) group->meeting->SetElsewhere(true);
+}
+
+void ProcessSet::Decided(Entry* entry) {
+  if (entry == nullptr || !entry->undecided) return;
+  entry->undecided = false;
+  if (--undecided == 0 && group->meeting != nullptr) group->meeting->SetElsewhere(false);
 }
 
 void ProcessSet::Forget(uint64_t slot) {

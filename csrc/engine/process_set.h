@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -25,7 +26,15 @@ struct Remembered {
   AgreedPtr agreed;
   bool asked = false;  // false: this rank had joined
   Request mine;        // this rank's request; if it asks for the same again, the slot says it
+  size_t bytes = 0;    // of its tensor
 };
+
+// Slots by name. Looking a name up makes no copy of it.
+struct HashOfName {
+  using is_transparent = void;
+  size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+};
+using NamedSlots = std::unordered_map<std::string, uint64_t, HashOfName, std::equal_to<>>;
 
 struct ProcessSet {
   int id = 0;
@@ -35,10 +44,12 @@ struct ProcessSet {
   Inbox inbox;
 
   std::unordered_map<uint64_t, Remembered> slots;
-  std::unordered_map<std::string, uint64_t> slot_of;
+  NamedSlots slot_of;
   std::deque<Decision> decided;  // not yet begun
+  uint64_t epoch = 0;            // decisions begun; equal on two members if they know equal slots
   std::unique_ptr<Running> running;
   InFlight in_flight;           // on the GPU
+  size_t undecided = 0;         // entries that this rank negotiates
   std::vector<Entry*> fetched;  // scratch of the turn
   std::vector<Decision> heard;  // scratch of the turn
   Suspicion suspicion;          // the possible causes of a broken link of this set
@@ -49,6 +60,12 @@ struct ProcessSet {
   // Fills in what a slot stands for, or records what it stands for from now on. Returns false if no
   // response has ever described the slot.
   bool Remember(Response* response);
+  // What this rank has asked for under the name before; null if never. Sets *slot.
+  const Remembered* Recall(std::string_view name, uint64_t* slot) const;
+  // This rank negotiates the entry from now on, or no longer; other members see it (see
+  // comm::shm::Meeting). `entry` may be null.
+  void Announced(Entry* entry);
+  void Decided(Entry* entry);
   // Forgets a slot that the members no longer use.
   void Forget(uint64_t slot);
 

@@ -45,6 +45,7 @@ namespace hvdlite::engine {
 void Turn::Open(transport::shm::Doorbells* bells, const Options& options) {
   bells_ = bells;
   options_ = options;
+  GatherFor(options.window);
   apart_ = std::make_unique<Apart>(&bells->segment(), bells->local_rank(), options.spread_ranks);
   patience_ = std::make_unique<Patience>(options.oversubscribed, options.spin, apart_.get());
   last_tick_ = last_submission_ = MonotonicNow();
@@ -132,6 +133,10 @@ bool Turn::TryTake() NO_THREAD_SAFETY_ANALYSIS {
   return mutex_.TryLock();
 }
 
+bool Turn::TakeIfIdle() NO_THREAD_SAFETY_ANALYSIS {
+  return idle() && TryTake();
+}
+
 // If the background thread found the turn taken, it now sleeps at its gate.
 void Turn::Return() {
   ReleaseAndTell();
@@ -201,14 +206,13 @@ bool Turn::HasUrgent(Nanos now) const {
 Nanos Turn::GatheredBy(Nanos now) const {
   constexpr Nanos kPause = 100 * kMicrosecond;
   const Nanos last = last_submission_.load(std::memory_order_relaxed);
-  const bool by_pause =
-      last_is_told_.load(std::memory_order_relaxed) && now < last + options_.window;
-  return by_pause ? std::min(last + kPause, now + options_.window) : now + options_.window;
+  const bool by_pause = last_is_told_.load(std::memory_order_relaxed) && now < last + window();
+  return by_pause ? std::min(last + kPause, now + window()) : now + window();
 }
 
 void Turn::LetGather() {
   Nanos now = MonotonicNow();
-  const Nanos last_call = now + std::min(options_.window, options_.tick_every);
+  const Nanos last_call = now + std::min(window(), options_.tick_every);
   while (!stopping_) {
     const uint32_t ticket = gate_.Ticket();
     const Nanos until = std::min(GatheredBy(now), last_call);
@@ -277,7 +281,7 @@ void Turn::Background() {
     // operations outstanding, opens the gate.
     jitter_();
     const FutexResult result = gate_.Sleep(ticket, options_.tick_every);
-    if (result == FutexResult::kWoken && options_.window > 0 && !stopping_) {
+    if (result == FutexResult::kWoken && window() > 0 && !stopping_) {
       LetGather();  // perhaps the first of a burst of submissions: gather the others
     }
     if (TickIsDue(MonotonicNow()) && TryTake()) {

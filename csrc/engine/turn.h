@@ -121,7 +121,26 @@ class CAPABILITY("turn") Turn {
   // gives way.
   void Take() ACQUIRE();
   void Return() RELEASE();
+  // Takes the turn if this rank has nothing else to do.
+  bool TakeIfIdle() TRY_ACQUIRE(true);
+  // Whether no operation of this rank is outstanding and no thread needs the turn.
+  bool idle() const {
+    return outstanding_.load(std::memory_order_seq_cst) == 0 &&
+           wanted_.load(std::memory_order_seq_cst) == 0;
+  }
+  // Spins, then yields, until `over()`; not until it would be time to sleep. Returns early if this
+  // rank gets something else to do.
+  template <typename Over>
+  void PauseUntil(const Over& over) REQUIRES(this) {
+    Backoff backoff(patience_.get());
+    while (!over()) {
+      if (!idle() || !backoff.Pause()) return;
+    }
+    backoff.Reset();
+  }
 
+  // Changes how long the background thread gathers submissions.
+  void GatherFor(Nanos window) { window_.store(window, std::memory_order_relaxed); }
   // Whether the background thread leaves this kind of operation to the thread that will wait.
   bool leave_to_waiters() const { return options_.leave_to_waiters; }
   // An operation is submitted (call before another thread can see it), or is about to be done.
@@ -130,6 +149,8 @@ class CAPABILITY("turn") Turn {
   // Call after operations were submitted. Makes sure that a thread performs them. `will_wait`: the
   // caller calls Wait at once.
   void Submitted(bool will_wait, bool will_be_told);
+  // The same for an operation that is done already.
+  void SubmittedAndDone(Nanos now) { last_submission_.store(now, std::memory_order_relaxed); }
   // The handle is done. Wakes its waiter; its callback is called once the turn is released.
   void Done(HandlePtr handle) REQUIRES(this);
   void NotifyWaiters() { waiting_.Notify(); }
@@ -146,6 +167,10 @@ class CAPABILITY("turn") Turn {
   }
   bool TickIsDue(Nanos now) const {
     return now - last_tick_.load(std::memory_order_relaxed) > options_.tick_every;
+  }
+  // For the holder of the turn, if it does not drive.
+  void TickIfDue(Nanos now) REQUIRES(this) {
+    if (TickIsDue(now)) worker_.Cycle();
   }
   void Ticked(Nanos now) { last_tick_.store(now, std::memory_order_relaxed); }
 
@@ -167,10 +192,12 @@ class CAPABILITY("turn") Turn {
   // The latest time at which pending submissions are sent if no more follow.
   Nanos GatheredBy(Nanos now) const;
   void LetGather();
+  Nanos window() const { return window_.load(std::memory_order_relaxed); }
 
   Worker& worker_;
   const Jitter& jitter_;  // called wherever threads race
   Options options_;
+  std::atomic<Nanos> window_{0};  // begins as the option
   transport::shm::Doorbells* bells_ = nullptr;
   std::unique_ptr<Apart> apart_;
   std::unique_ptr<Patience> patience_;

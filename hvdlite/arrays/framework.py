@@ -17,6 +17,8 @@ _NUMBERS = (int, float, np.generic, list, tuple)
 
 
 class ArrayFramework:
+    mutable = object
+
     def shape(self, tensor: Tensor) -> Sequence[int]:
         return np.shape(tensor)
 

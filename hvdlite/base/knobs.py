@@ -55,6 +55,42 @@ KNOBS: tuple[Knob, ...] = (
         "at run time.",
         "Batching",
     ),
+    Knob(
+        "autotune", _names("AUTOTUNE"), "bool", False,
+        "Search the fastest settings while the job runs (docs/guides/autotune.md).",
+        "Autotuning", flag="--autotune", flag_off="--no-autotune", yaml="autotune.enabled",
+        alike=True,
+    ),
+    Knob(
+        "autotune_log", _names("AUTOTUNE_LOG"), "str", "",
+        "The file in which rank 0 logs each sample of autotuning, as CSV. Empty: none.",
+        "Autotuning", flag="--autotune-log-file", yaml="autotune.log_file",
+    ),
+    Knob(
+        "autotune_file", _names("AUTOTUNE_FILE", None), "str", "", "The best settings. Rank 0 "
+        "writes them, and a job of this size begins with them.",
+        "Autotuning", flag="--autotune-file",
+    ),
+    Knob(
+        "autotune_keep", _names("AUTOTUNE_KEEP", None), "str", "",
+        "What autotuning does not change, besides knobs that you set: cycle_time, fusion_threshold,"
+        " net_latency, shm_small_bytes, shm_chunk_bytes; separated by commas.", "Autotuning",
+    ),
+    Knob(
+        "autotune_warmup_samples", _names("AUTOTUNE_WARMUP_SAMPLES"), "int", 3,
+        "How many samples autotuning drops at the beginning.", "Autotuning", unit="samples",
+        minimum=0, flag="--autotune-warmup-samples", yaml="autotune.warmup_samples",
+    ),
+    Knob(
+        "autotune_steps_per_sample", _names("AUTOTUNE_STEPS_PER_SAMPLE"), "int", 10,
+        "How many steps autotuning measures as one sample.", "Autotuning", unit="steps",
+        minimum=1, flag="--autotune-steps-per-sample", yaml="autotune.steps_per_sample",
+    ),
+    Knob(
+        "autotune_sample_ms", _names("AUTOTUNE_SAMPLE_MS", None), "float", 50.0,
+        "The least time in flight of a sample; shorter steps make it measure more of them.",
+        "Autotuning", unit="milliseconds", minimum=0, maximum=60_000,
+    ),
     # --- Communication
     Knob(
         "cpu_operations", _names("CPU_OPERATIONS"), "choice", "auto",
@@ -89,6 +125,12 @@ KNOBS: tuple[Knob, ...] = (
         "Ranks of one host exchange tensors up to this size whole, in one step; two ranks do so up "
         "to eight times this size.",
         "Communication", unit="bytes", minimum=0, maximum=1 << 30, alike=True,
+    ),
+    Knob(
+        "shm_meetings", _names("SHM_MEETINGS", None), "bool", True,
+        "Ranks of one host exchange small tensors of blocking allreduces without negotiation if "
+        "all know the operation from before.",
+        "Communication", alike=True,
     ),
     Knob(
         "mpi_allreduce", _names("MPI_ALLREDUCE", None), "choice", "auto",

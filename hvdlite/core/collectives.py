@@ -14,6 +14,7 @@ import numpy as np
 
 from hvdlite.base.operations import (
     ALLGATHER,
+    ALLREDUCE,
     BROADCAST,
     EXCHANGED,
     OF_OTHER_ROWS,
@@ -49,6 +50,14 @@ class Collectives:
     ) -> Any:  # fmt: skip
         """Runs an operation on one tensor: the short way, with a Call's fields as arguments."""
         framework = self.framework
+        set_id = 0 if process_set is global_process_set else set_id_of(process_set)
+        if (
+            in_place
+            and operation is ALLREDUCE
+            and isinstance(tensor, framework.mutable)
+            and engine.run_in_place(op, set_id, name, tensor, prescale, postscale)
+        ):
+            return framework.write_back(tensor, tensor)
         host = framework.lend(tensor, in_place)
         out = host
         if operation.result is not SAME:
@@ -56,7 +65,6 @@ class Collectives:
             out = self._output(operation, host, root)
         elif not in_place:
             out = framework.empty_like(host)
-        set_id = 0 if process_set is global_process_set else set_id_of(process_set)
         answer = engine.run(
             operation.kind,
             op,

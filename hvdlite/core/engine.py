@@ -14,8 +14,9 @@ from hvdlite.exceptions import NotInitializedError
 __all__ = [
     "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "end_generation", "is_root",
     "local_size", "members_of", "new_handle", "poll", "pool_arm", "pool_expect", "pool_offset",
-    "pool_patch", "pool_stats", "pool_want", "rank", "ranks_of", "run", "run_all", "run_now",
-    "submit", "submit_group", "synchronize", "takes_gpus", "wait_all", "warm_up", "warms_up",
+    "pool_patch", "pool_stats", "pool_want", "rank", "ranks_of", "run", "run_all", "run_in_place",
+    "run_now", "submit", "submit_group", "synchronize", "takes_gpus", "wait_all", "warm_up",
+    "warms_up",
 ]  # fmt: skip
 
 rank = _core.rank
@@ -25,6 +26,9 @@ local_size = _core.local_size
 # name, the tensors and the : memory for the results (None: the core allocates it): see _core.pyi.
 # The core holds the memory until the operation is done.
 run = _core.run
+#: An allreduce in place of a tensor that can be lent as it is. False for another tensor: then
+#: nothing has happened.
+run_in_place = _core.run_in_place
 submit = _core.submit
 submit_group = _core.submit_group
 
@@ -55,11 +59,16 @@ def warm_up(alone: bool) -> None:
     The process has an engine of its own, of one rank. A broadcast returns its input. Other
     operations are refused, because their results would differ from those of the other ranks.
     """
-    global _warms_up, run, submit, submit_group
+    global _warms_up, run, run_in_place, submit, submit_group
     if alone != _warms_up:
         _warms_up = alone
         calls: list[Callable[..., Any]] = [_core.run, _core.submit, _core.submit_group]
         run, submit, submit_group = map(_to_itself, calls) if alone else calls
+        run_in_place = _lends_nothing if alone else _core.run_in_place
+
+
+def _lends_nothing(*arguments: Any) -> bool:
+    return False
 
 
 def warms_up() -> bool:

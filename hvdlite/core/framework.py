@@ -21,6 +21,9 @@ Host = Any  # what the native core can be lent: contiguous, in host memory or on
 class Framework(Protocol):
     """What operations need."""
 
+    #: The class of the tensors whose memory the core may overwrite; () if there is none.
+    mutable: Any
+
     def shape(self, tensor: Tensor) -> Sequence[int]: ...
 
     def lend(self, tensor: Tensor, in_place: bool = False) -> Host:

@@ -121,9 +121,9 @@ _LAUNCHERS = (
 )
 _OURS = "hvdlite has its own communication, to which this does not apply"
 BUILD = "Horovod's build read it; hvdlite has nothing to choose when it is built"
-_PLANNED = (
-    "hvdlite does not tune itself yet; set the knobs in docs/reference/knobs.md where the "
-    "defaults do not suit"
+_PAIRWISE = (
+    "hvdlite's autotuning compares settings pairwise, without a model of them, and does not end "
+    "(docs/guides/autotune.md)"
 )
 
 #: other variables that hvdlite reads
@@ -150,12 +150,10 @@ NO_EFFECT = (
         _OURS,
     )
     | dict.fromkeys(["HOROVOD_HIERARCHICAL_ALLGATHER", "HOROVOD_ENABLE_ASYNC_COMPLETION"], _OURS)
-    | {
-        f"HOROVOD_AUTOTUNE{name}": _PLANNED
-        for name in (
-            " _LOG _WARMUP_SAMPLES _STEPS_PER_SAMPLE _BAYES_OPT_MAX_SAMPLES _GAUSSIAN_PROCESS_NOISE"
-        ).split(" ")
-    }
+    | dict.fromkeys(
+        ["HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE"],
+        _PAIRWISE,
+    )
     | {
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "a rank that is lost is noticed by itself; see "
         "HVDLITE_HEARTBEAT_SECONDS in docs/reference/knobs.md",

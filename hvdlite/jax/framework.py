@@ -23,6 +23,8 @@ float0 = jax.dtypes.float0
 class JaxFramework:
     """See hvdlite.core.framework.Framework."""
 
+    mutable = ()
+
     def check(self, tensor: Any) -> None:
         """TypeError or ValueError with a sentence, if this cannot be communicated."""
         dtype = getattr(tensor, "dtype", None)

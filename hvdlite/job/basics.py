@@ -18,7 +18,7 @@ from hvdlite.base import knobs
 from hvdlite.core import engine, handles
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
-from hvdlite.job import communicators, gpu_libraries, joined, where
+from hvdlite.job import communicators, gpu_libraries, joined, tuned, where
 from hvdlite.job.arrival import Arrival, all_are_here, arrive, warn_of_few_threads
 from hvdlite.job.registration import forget_all, register_all
 from hvdlite.launch import environment
@@ -87,6 +87,7 @@ def init(
             texts = {
                 field: _text(value) for field, value in values.items() if knobs.by_field(field).core
             }
+            texts["autotune_keep"] = tuned.kept(os.environ)
             texts["nccl_wheel"] = texts["nccl_wheel"] or gpu_libraries.nccl_wheel()
             _core.release_all()  # handles of the job before, which nothing waits for any more
             asked = environment.Asked(rank, size, rendezvous, secret)

@@ -21,10 +21,6 @@ _KNOBS = {
 }
 _FOREIGN = {
     ("params", "hierarchical_allgather"): "--hierarchical-allgather",
-    ("autotune", "enabled"): "--autotune",
-    ("autotune", "log_file"): "--autotune-log-file",
-    ("autotune", "warmup_samples"): "--autotune-warmup-samples",
-    ("autotune", "steps_per_sample"): "--autotune-steps-per-sample",
     ("autotune", "bayes_opt_max_samples"): "--autotune-bayes-opt-max-samples",
     ("autotune", "gaussian_process_noise"): "--autotune-gaussian-process-noise",
     ("library_options", "num_nccl_streams"): "--num-nccl-streams",

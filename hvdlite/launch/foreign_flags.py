@@ -26,8 +26,8 @@ class Foreign:
 
 
 _TUNING = (
-    "hvdlite has no autotuner; its defaults do not depend on the model, and every knob can "
-    "be set by hand"
+    "hvdlite's autotuning compares settings pairwise, without a model of them, and does not end "
+    "(docs/guides/autotune.md)"
 )
 
 WITHOUT_EFFECT = (
@@ -35,10 +35,6 @@ WITHOUT_EFFECT = (
     Foreign(("--hierarchical-allgather", "--no-hierarchical-allgather"), "an allgather always uses "
                                                                          "shared memory within "
                                                                          "a host"),
-    Foreign(("--autotune", "--no-autotune"), _TUNING),
-    Foreign(("--autotune-log-file",), _TUNING, 1),
-    Foreign(("--autotune-warmup-samples",), _TUNING, 1, int),
-    Foreign(("--autotune-steps-per-sample",), _TUNING, 1, int),
     Foreign(("--autotune-bayes-opt-max-samples",), _TUNING, 1, int),
     Foreign(("--autotune-gaussian-process-noise",), _TUNING, 1, float),
     Foreign(("--num-nccl-streams",), "hvdlite orders its operations on one stream", 1, int),

@@ -25,6 +25,8 @@ _ALIGNMENT = 64
 class TensorFlowFramework:
     """See hvdlite.core.framework.Framework. A tensor in host memory is a numpy array here."""
 
+    mutable = ()
+
     def check(self, tensor: Any) -> None:
         """TypeError or ValueError with a sentence, if this cannot be communicated."""
         if isinstance(tensor, tf.IndexedSlices):

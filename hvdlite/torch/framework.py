@@ -27,6 +27,8 @@ def sample(tensor: torch.Tensor, most: int) -> Any:
 class TorchFramework:
     """See hvdlite.core.framework.Framework."""
 
+    mutable = torch.Tensor
+
     def check(self, tensor: Any) -> None:
         """TypeError or ValueError with a sentence, if this cannot be communicated."""
         if not isinstance(tensor, torch.Tensor):
@@ -53,7 +55,7 @@ class TorchFramework:
         return host.copy_(tensor)
 
     def empty_like(self, host: torch.Tensor) -> torch.Tensor:
-        return torch.empty_like(host, memory_format=torch.contiguous_format)
+        return torch.empty_like(host)  # contiguous, as `host` is
 
     def deliver(self, host: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         return host if like.is_cpu else host.to(like.device)
@@ -64,8 +66,7 @@ class TorchFramework:
             if plain.data_ptr() != host.data_ptr() or not plain.is_contiguous():
                 plain.copy_(host)  # counts as a change by itself
                 return tensor
-        if not tensor.is_inference():
-            older.has_changed(tensor)
+        older.have_changed((tensor,))
         return tensor
 
     def adopt(self, array: Any, like: torch.Tensor) -> torch.Tensor:

@@ -7,11 +7,22 @@ from typing import Any
 
 import torch
 
-# : Tells autograd that a tensor has been overwritten, so that it refuses to use what it has saved.
-# Public from 2.2 on.
-has_changed = (
-    getattr(torch.autograd.graph, "increment_version", None) or torch._C._increment_version
-)
+_increment_version: Any = torch._C._increment_version
+
+
+def have_changed(tensors: tuple[torch.Tensor, ...]) -> None:
+    """Tells autograd that tensors are overwritten, so that it refuses to use what it has saved."""
+    for tensor in tensors:
+        if not tensor.is_inference():
+            _increment_version(tensor)
+
+
+try:  # newer versions take several tensors, and leave those alone that have no version
+    with torch.inference_mode():
+        _increment_version((torch.zeros(1),))
+    have_changed = _increment_version
+except (RuntimeError, TypeError):
+    pass
 
 
 def lends_bool() -> bool:

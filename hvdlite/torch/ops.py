@@ -85,11 +85,10 @@ def allreduce_(tensor: torch.Tensor, average: bool | None = None, name: str | No
                process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """allreduce() in place. Returns the tensor."""
     op = reduction_of(average, op)
+    how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     if _is_plain(tensor):
-        how = (name, process_set, op, prescale_factor, postscale_factor)
-        return OPS.run_one(tensor, ALLREDUCE, *how, in_place=True)
-    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True)
-    return _run(call, [tensor])[0]
+        return OPS.run_one(tensor, *how, in_place=True)
+    return _run(Call(*how, in_place=True), [tensor])[0]
 
 
 def grouped_allreduce_async(tensors: Sequence[torch.Tensor], average: bool | None = None,
@@ -307,11 +306,8 @@ def _run(
 
 def _is_plain(tensor: Any) -> bool:
     """Whether nothing has to be recorded, as in most calls."""
-    if traced.is_compiling():
-        return False
-    return not (
-        torch.is_grad_enabled() and isinstance(tensor, torch.Tensor) and tensor.requires_grad
-    )
+    recorded = getattr(tensor, "requires_grad", False) and torch.is_grad_enabled()
+    return not (traced.is_compiling() or recorded)
 
 
 def _alltoall(name: str | None, process_set: ProcessSet, splits: Any) -> Call:

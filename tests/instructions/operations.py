@@ -29,6 +29,10 @@ def numpy_allreduce() -> None:
     hvd.allreduce(_FEW, name="few")
 
 
+def numpy_allreduce_negotiated() -> None:
+    hvd.allreduce(_MORE, name="more")
+
+
 def torch_allreduce() -> None:
     torch_hvd.allreduce(_FEW_OF_TORCH, name="few of torch")
 
@@ -44,12 +48,14 @@ def torch_step() -> None:
 
 
 _FEW = np.ones(1, np.float32)
+_MORE = np.ones(5000, np.float32)  # too many for a meeting
 _FEW_OF_TORCH = torch.ones(1)
 _GRADIENTS = [torch.ones(shape) for shape in _LAYERS]
 
 # By name, what is counted and how often.
 OPERATIONS: dict[str, tuple[Callable[[], None], int]] = {
     "numpy: allreduce of 4 bytes": (numpy_allreduce, 500),
+    "numpy: allreduce of 20 kB": (numpy_allreduce_negotiated, 500),
     "torch: allreduce of 4 bytes": (torch_allreduce, 500),
     "torch: 161 gradients": (torch_step, 5),
 }

@@ -10,6 +10,7 @@ pulled.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shutil
 import subprocess
@@ -20,6 +21,13 @@ from machine import within
 from hvdlite.rendezvous.server import StoreServer
 
 _CLONE_NEWNET = 0x40000000
+# What a host drops of what arrives from others: packets are lost on the way, not refused by their
+# sender, which would notice.
+_LOSS = """
+add table inet loss;
+add chain inet loss arriving {{ type filter hook input priority 0; }};
+add rule inet loss arriving iifname != lo numgen random mod 100 < {percent} counter drop;
+"""
 
 
 def why_not() -> str | None:
@@ -52,6 +60,25 @@ def _ip(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         ["ip", *arguments], check=check, capture_output=True, text=True, timeout=within(20)
     )
+
+
+def why_not_loss() -> str | None:
+    """Why no packets can be lost here; None if they can."""
+    if reason := why_not():
+        return reason
+    if shutil.which("nft") is None:
+        return "the loss of packets needs the program nft (Debian: apt-get install nftables)"
+    trial = f"hvdlite-{os.getpid()}-trial"
+    _ip("netns", "add", trial)
+    try:
+        made = _nft(trial, _LOSS.format(percent=1), check=False)
+    finally:
+        _ip("netns", "del", trial, check=False)
+    return f"no loss of packets here: {made.stderr.strip()}" if made.returncode != 0 else None
+
+
+def _nft(namespace: str, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return _ip("netns", "exec", namespace, "nft", *words, check=check)
 
 
 class Network:
@@ -105,6 +132,27 @@ class Network:
     def join(self, one: int, other: int) -> None:
         for host, far in ((one, other), (other, one)):
             _ip("-n", self._names[host + 1], "route", "del", "blackhole", self.address(far))
+
+    def lose_packets(self, percent: int) -> None:
+        """From here on so many of all packets that come to a host or to the switch are lost."""
+        for name, interface in self._interfaces():
+            # Else a packet of veth is a segment of up to 64 KiB.
+            _ip("-n", name, "link", "set", interface, "gso_max_segs", "1")
+            _nft(name, _LOSS.format(percent=percent))
+
+    def lost_packets(self, host: int) -> int:
+        """How many that host, or the switch, has lost since `lose_packets`."""
+        found = json.loads(
+            _nft(self._names[host + 1], "--json", "list chain inet loss arriving").stdout
+        )
+        (rule,) = (each["rule"] for each in found["nftables"] if "rule" in each)
+        (counter,) = (each["counter"] for each in rule["expr"] if "counter" in each)
+        return int(counter["packets"])
+
+    def _interfaces(self) -> list[tuple[str, str]]:
+        """Of the switch and of each host, the one that leads to the others."""
+        switch, *hosts = self._names
+        return [(switch, "bridge"), *((host, "eth0") for host in hosts)]
 
     def lose_large_packets(self, host: int) -> None:
         """From here on what the host sends arrives if it is short, and nothing tells it so: the

@@ -377,7 +377,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
         ranks.start(TRYING + "trying(hvd.init)\n", ranks=[0], HVDLITE_START_TIMEOUT="1")
         ranks.wait(40)
     told += said
-    for knob in ({"HVDLITE_CPU_OPERATIONS": "shm"}, {"HVDLITE_NETWORK_INTERFACES": "nowhere0"}):
+    for knob in (
+        {"HVDLITE_CPU_OPERATIONS": "shm"},
+        {"HVDLITE_NETWORK_INTERFACES": "nowhere0"},
+        {"HVDLITE_AUTOTUNE_KEEP": "speed", "HVDLITE_AUTOTUNE": "1"},
+    ):
         with _job(base, next(iter(knob)), 2, ("a", "b")) as (ranks, said):
             ranks.start(TRYING + "trying(hvd.init)\n", **knob)
             ranks.wait(40)

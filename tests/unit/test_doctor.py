@@ -72,12 +72,12 @@ SNIPPETS = {
     ),
     "variables": (
         "import os, os as system\nos.environ['HOROVOD_CYCLE_TIME'] = "
-        "'1'\nos.environ.setdefault('HOROVOD_AUTOTUNE', '1')\n"
+        "'1'\nos.environ.setdefault('HOROVOD_CCL_CACHE', '1')\n"
         "system.putenv('HOROVOD_NONSENSE', '1')\nos.environ.update({'HOROVOD_RANK': '0'}, "
         "HOROVOD_CONTROLLER='mpi', OTHER='')\n"
         "x = os.environ['HOROVOD_LOCAL_RANK']",
         [
-            "differs 3 HOROVOD_AUTOTUNE: has no effect: hvdlite does not tune itself",
+            "differs 3 HOROVOD_CCL_CACHE: has no effect: hvdlite has its own communication",
             "differs 4 HOROVOD_NONSENSE: has no effect: neither",
             "differs 5 HOROVOD_RANK: hvd.init() believes it",
             "differs 5 HOROVOD_CONTROLLER: has no effect",
@@ -310,7 +310,7 @@ def test_a_notebook_that_cannot_be_read(tmp_path: Path, text: str, sentence: str
 
 def test_scripts_and_yaml_are_read_line_by_line(tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(
-        "# horovodrun is what we use\npip install 'horovod[torch]'\nexport HOROVOD_AUTOTUNE=1 "
+        "# horovodrun is what we use\npip install 'horovod[torch]'\nexport HOROVOD_CCL_CACHE=1 "
         "HOROVOD_CYCLE_TIME=2\n"
         "horovodrun -np 4 python train.py\ncat /opt/horovodrun.log\n"
     )
@@ -328,8 +328,8 @@ def test_scripts_and_yaml_are_read_line_by_line(tmp_path: Path) -> None:
         "to choose when it is built",
         "change 2 horovod: install hvdlite, and `hvdlite compat install` where programs import "
         "horovod",
-        "differs 3 HOROVOD_AUTOTUNE: has no effect: hvdlite does not tune itself yet; set the "
-        "knobs in docs/reference/knobs.md where the defaults do not suit",
+        "differs 3 HOROVOD_CCL_CACHE: has no effect: hvdlite has its own communication, to which "
+        "this does not apply",
         "differs 4 horovodrun: is hvdliterun, with the same flags; `hvdlite compat install` gives "
         "it this name",
         "differs 1 horovodrun: is hvdliterun, with the same flags; `hvdlite compat install` gives "

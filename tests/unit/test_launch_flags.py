@@ -77,9 +77,10 @@ def test_the_mpi_operators_script_names_the_hosts_of_an_elastic_job(flags: tuple
 
 
 def test_what_does_nothing_says_why() -> None:
-    notes = _understand("-np", "1", "--autotune", "--reset-limit", "3").notes
+    noise = ("--autotune-gaussian-process-noise", "0.5")
+    notes = _understand("-np", "1", "--autotune", *noise, "--reset-limit", "3").notes
     assert len(notes) == 2 and notes[0].startswith(
-        "--autotune has no effect: hvdlite has no autotuner"
+        "--autotune-gaussian-process-noise has no effect: hvdlite's autotuning compares"
     )
 
 
@@ -227,13 +228,15 @@ def test_a_file_says_what_flags_would_say(tmp_path: Path) -> None:
         "--hierarchical-allreduce --no-torus-allreduce --timeline-filename f.json "
         "--timeline-mark-cycles --stall-check --stall-check-warning-time-seconds 120 "
         "--stall-check-shutdown-time-seconds 240 --mpi-threads-disable --thread-affinity 1 "
-        "--log-level INFO --log-without-timestamp true".split()
+        "--log-level INFO --log-without-timestamp --autotune --autotune-log-file f.txt "
+        "--autotune-warmup-samples 5 --autotune-steps-per-sample 20 true".split()
     )
     assert flags.chosen_knobs(read) == flags.chosen_knobs(by_flags)
     assert read.mode == by_flags.mode == "gloo"
     named = {each.flags[0] for each in foreign_flags.given(read, foreign_flags.WITHOUT_EFFECT)}
-    assert {"--autotune", "--num-nccl-streams", "--hierarchical-allgather"} <= named
-    path.write_text("autotune: {enabled: false}\n")
+    assert {"--num-nccl-streams", "--hierarchical-allgather"} <= named
+    assert {"--autotune-bayes-opt-max-samples", "--autotune-gaussian-process-noise"} <= named
+    path.write_text("params: {hierarchical_allgather: false}\n")
     read = cli.read_arguments(["-np", "2", "--config-file", str(path), "true"])
     assert foreign_flags.given(read, foreign_flags.WITHOUT_EFFECT) == []
 

@@ -169,6 +169,13 @@ std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   return std::make_unique<Broadcast>(this, batch);
 }
 
+void Communicator::Tune(const Tunables& tunables) {
+  region_->CutInto(
+      static_cast<size_t>(static_cast<double>(region_->slot_bytes()) * tunables.chunk));
+  if (rail_ != nullptr) rail_->Tune(tunables);
+  flat_->Tune(tunables);
+}
+
 void Communicator::AddPollFds(std::vector<pollfd>* fds) const {
   if (rail_ != nullptr) rail_->AddPollFds(fds);
   flat_->AddPollFds(fds);

@@ -42,6 +42,7 @@ class Communicator final : public comm::Communicator {
   bool must_be_asked() const override {
     return (rail_ != nullptr && rail_->must_be_asked()) || flat_->must_be_asked();
   }
+  void Tune(const Tunables& tunables) override;
   void CountIn(Carried* carried) override {
     comm::Communicator::CountIn(carried);
     if (rail_ != nullptr) rail_->CountIn(carried);

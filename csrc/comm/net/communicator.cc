@@ -36,6 +36,7 @@ Status Validate(const Batch& batch, const Question& question, Algorithm algorith
 Communicator::Communicator(int me, int size, std::vector<transport::Transport*> links,
                            Options options)
     : options_(options),
+      model_(options.model),
       wire_(me, size, std::move(links), options.piece_bytes, options.scratch_bytes) {}
 
 Question Communicator::Ask(const Batch& batch) const {
@@ -48,11 +49,11 @@ Choice Communicator::Decide(const Question& question) const {
   if (options_.force.has_value() && IsLegal(question, *options_.force)) {
     Choice choice;
     choice.algorithm = *options_.force;
-    choice.seconds = PredictSeconds(question, choice.algorithm, options_.model);
+    choice.seconds = PredictSeconds(question, choice.algorithm, model_);
     choice.forced = true;
     return choice;
   }
-  return Choose(question, options_.model);
+  return Choose(question, model_);
 }
 
 std::string Communicator::Explain(const Batch& batch) const {

@@ -39,6 +39,9 @@ class Communicator : public comm::Communicator {
   const char* name() const override { return "net"; }
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
+  void Tune(const Tunables& tunables) override {
+    model_.alpha = options_.model.alpha * tunables.latency;
+  }
   void AddPollFds(std::vector<pollfd>* fds) const override { wire_.AddPollFds(fds); }
 
  private:
@@ -46,6 +49,7 @@ class Communicator : public comm::Communicator {
   Choice Decide(const Question& question) const;
 
   const Options options_;
+  CostModel model_;  // the options', as tuned
   net::Wire wire_;
 };
 

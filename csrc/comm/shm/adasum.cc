@@ -103,7 +103,12 @@ class FetchPass final : public Pass {
 
 class Adasum final : public Sequence {
  public:
-  Adasum(Region* region, const Batch& batch) : state_{&batch, Outputs(batch, kLine), {}, {}} {
+  Adasum(Region* region, const Batch& batch)
+      : region_(region),
+        tuned_(region->chunk_bytes()),
+        state_{&batch, Outputs(batch, kLine), {}, {}} {
+    // The dot products are summed chunk by chunk, so the size of chunks would change their bits.
+    region->CutInto(region->slot_bytes());
     state_.scratch.resize(region->chunk_bytes());
     const int me = region->me();
     int power = 1;
@@ -136,6 +141,10 @@ class Adasum final : public Sequence {
     });
   }
 
+  ~Adasum() override { region_->CutInto(tuned_); }
+  Adasum(const Adasum&) = delete;
+  Adasum& operator=(const Adasum&) = delete;
+
  private:
   void Level(Region* region, int partner) {
     Then([this, region, partner] { return std::make_unique<DotPass>(region, &state_, partner); });
@@ -144,6 +153,8 @@ class Adasum final : public Sequence {
     });
   }
 
+  Region* const region_;
+  const size_t tuned_;
   State state_;
 };
 

@@ -28,6 +28,14 @@ bool Communicator::MayBeInPlace(const Batch& batch) const {
          SharedTensors::Fits(batch.pieces.size(), region_->chunk_bytes());
 }
 
+void Communicator::Tune(const Tunables& tunables) {
+  const auto times = [](size_t bytes, double factor) {
+    return static_cast<size_t>(static_cast<double>(bytes) * factor);
+  };
+  exchange_bytes_ = times(ExchangeBytes(), tunables.small);
+  region_->CutInto(times(region_->slot_bytes(), tunables.chunk));
+}
+
 std::string Communicator::Explain(const Batch& batch) const {
   if (MayBeInPlace(batch))
     return "shm in place: tensors in shared memory are reduced where they lie, others by copies";

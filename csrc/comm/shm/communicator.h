@@ -15,9 +15,9 @@ class Communicator final : public comm::Communicator {
   // Allreduces of at most `small_bytes` use the exchange. Between two members the limit is eight
   // times as high, because for two the exchange reads no more than the shares. Borrows the region.
   Communicator(Region* region, size_t small_bytes)
-      : region_(region),
-        small_bytes_(small_bytes),
-        exchange_bytes_(region->members() == 2 ? 8 * small_bytes : small_bytes) {}
+      : region_(region), small_bytes_(small_bytes), exchange_bytes_(ExchangeBytes()) {}
+
+  void Tune(const Tunables& tunables) override;
 
   // From now on tensors that all members share are reduced in place, in batches of more than
   // `small_bytes`. All members say so.
@@ -29,6 +29,7 @@ class Communicator final : public comm::Communicator {
   void AddPollFds(std::vector<pollfd>*) const override {}  // peers ring the doorbell
 
  private:
+  size_t ExchangeBytes() const { return region_->members() == 2 ? 8 * small_bytes_ : small_bytes_; }
   static size_t BytesOf(const Batch& batch);
   static uint64_t ShapeOf(const Batch& batch);  // alike for batches that look alike
   bool FitsExchange(const Batch& batch) const { return BytesOf(batch) <= exchange_bytes_; }
@@ -39,7 +40,7 @@ class Communicator final : public comm::Communicator {
 
   Region* const region_;
   const size_t small_bytes_;
-  const size_t exchange_bytes_;
+  size_t exchange_bytes_;
   SharedTensors shared_;
   Interest interest_;
 };

@@ -1,5 +1,7 @@
 #include "comm/shm/region.h"
 
+#include <algorithm>
+
 namespace hvdlite::comm::shm {
 
 using transport::shm::Pipe;
@@ -7,7 +9,8 @@ using transport::shm::Pipe;
 size_t Region::Footprint(int members, size_t chunk_bytes) {
   const size_t n = static_cast<size_t>(members);
   const size_t bytes =
-      n * (3 * sizeof(FlagLine) + kSlots * chunk_bytes + Pipe::Footprint(kPipeBytes));
+      n * (3 * sizeof(FlagLine) + kSlots * chunk_bytes + Pipe::Footprint(kPipeBytes)) +
+      Meeting::Footprint(members);
   return (bytes + 4095) / 4096 * 4096;
 }
 
@@ -15,6 +18,7 @@ Region::Region(void* memory, int me, std::vector<int> local_ranks, size_t chunk_
                transport::shm::Doorbells* bells)
     : me_(me),
       local_ranks_(std::move(local_ranks)),
+      slot_bytes_(chunk_bytes),
       chunk_bytes_(chunk_bytes),
       bells_(bells),
       seen_(local_ranks_.size() * 3, 0) {
@@ -26,7 +30,16 @@ Region::Region(void* memory, int me, std::vector<int> local_ranks, size_t chunk_
   at += n * 3 * sizeof(FlagLine);
   pipes_ = at;
   at += n * Pipe::Footprint(kPipeBytes);
+  meeting_ = at;
+  at += Meeting::Footprint(members());
   slots_ = at;
+}
+
+// Slots are cut into shares of whole cache lines, so a chunk needs at least one per member.
+void Region::CutInto(size_t chunk_bytes) {
+  constexpr size_t kShare = 64;
+  const size_t least = local_ranks_.size() * kShare;
+  chunk_bytes_ = std::min(std::max(chunk_bytes / kShare * kShare, least), slot_bytes_);
 }
 
 void Region::Post(Flag flag, uint64_t count) {

@@ -5,6 +5,7 @@
 //                                                          out  steps that I no longer read
 //   per member   kSlots slots of chunk_bytes:             staging; step s uses slot s % kSlots
 //   per member   pipes to and from member 0               for negotiation
+//   once         the memory of a Meeting
 //
 // A flag counts the steps done since the set was created and never goes back, so there is no
 // barrier between two operations: a fast member may be up to kSlots steps ahead of a slow one.
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/shm/meeting.h"
 #include "transport/shm/doorbells.h"
 #include "transport/shm/pipe.h"
 
@@ -32,17 +34,21 @@ class Region {
   static size_t Footprint(int members, size_t chunk_bytes);
 
   // `memory`: Footprint bytes, zero when first mapped. `local_ranks`: the members' ranks on this
-  // host, whose bells to ring.
+  // host, whose bells to ring. `chunk_bytes`: the most that a chunk can have.
   Region(void* memory, int me, std::vector<int> local_ranks, size_t chunk_bytes,
          transport::shm::Doorbells* bells);
 
   int me() const { return me_; }
   int members() const { return static_cast<int>(local_ranks_.size()); }
   size_t chunk_bytes() const { return chunk_bytes_; }
+  // The most bytes of a chunk.
+  size_t slot_bytes() const { return slot_bytes_; }
+  // Changes the size of chunks. All members call it between the same two steps.
+  void CutInto(size_t chunk_bytes);
 
   // The staging memory of `member` for `step`.
   char* Slot(int member, uint64_t step) const {
-    return slots_ + (static_cast<size_t>(member) * kSlots + step % kSlots) * chunk_bytes_;
+    return slots_ + (static_cast<size_t>(member) * kSlots + step % kSlots) * slot_bytes_;
   }
 
   // Announces that this member has done all steps below `count`, and wakes sleeping members.
@@ -60,6 +66,8 @@ class Region {
     return pipes_ + static_cast<size_t>(member) * transport::shm::Pipe::Footprint(kPipeBytes);
   }
 
+  void* meeting_memory() const { return meeting_; }
+
   // The next unused step; the same on all members between two operations.
   uint64_t next_step = 0;
 
@@ -73,11 +81,13 @@ class Region {
 
   const int me_;
   const std::vector<int> local_ranks_;
-  const size_t chunk_bytes_;
+  const size_t slot_bytes_;
+  size_t chunk_bytes_;
   transport::shm::Doorbells* const bells_;
   FlagLine* flags_;
-  char* slots_;
   char* pipes_;
+  char* meeting_;
+  char* slots_;
   // The value last read of each flag. A member that was ahead need not be read again.
   mutable std::vector<uint64_t> seen_;
 };

@@ -121,6 +121,17 @@ Status MakeEntry(const ProcessSet& set, comm::gpu::Card* card, Submission submis
   return Status::Ok();
 }
 
+kernels::ReduceSpec ReductionOf(const Request& request, int members) {
+  const bool summed = request.op == ReduceOp::kAverage || request.op == ReduceOp::kAdasum;
+  kernels::ReduceSpec spec;
+  spec.dtype = request.dtype;
+  spec.op = summed ? ReduceOp::kSum : request.op;
+  spec.prescale = request.prescale;
+  spec.postscale = request.postscale;
+  spec.divisor = request.op == ReduceOp::kAverage ? members : 1.0;
+  return spec;
+}
+
 Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   const int members = static_cast<int>(set->ranks.size());
   const int me = set->group->me;
@@ -130,11 +141,7 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   batch.dtype = like.dtype;
   batch.root = static_cast<int>(like.root);
   batch.adasum = Has(like.kind, kAdasum) && like.op == ReduceOp::kAdasum;
-  batch.reduce.dtype = like.dtype;
-  batch.reduce.op = like.op == ReduceOp::kAverage || batch.adasum ? ReduceOp::kSum : like.op;
-  batch.reduce.prescale = like.prescale;
-  batch.reduce.postscale = like.postscale;
-  batch.reduce.divisor = like.op == ReduceOp::kAverage ? members : 1.0;
+  batch.reduce = ReductionOf(like, members);
 
   device::Gpu* const gpu =
       like.device == DeviceKind::kHost ? nullptr : set->in_flight.communicator()->gpu().get();

@@ -19,6 +19,9 @@ using ProducerEvents = std::map<device::Stream, device::EventPtr>;
 Status MakeEntry(const ProcessSet& set, comm::gpu::Card* card, Submission submission, bool patient,
                  ProducerEvents* produced_by, std::unique_ptr<Entry>* entry);
 
+// How the members' tensors are combined.
+kernels::ReduceSpec ReductionOf(const Request& request, int members);
+
 // Fills running->batch, entries and scratch. running->responses are complete (slots are already
 // looked up). Fails with kIo when there is no memory. A lack of memory on the GPU is recorded in
 // running->batch.obstacle.

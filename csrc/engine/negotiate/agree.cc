@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/shapes.h"
+#include "engine/tune/setting.h"
 
 namespace hvdlite::engine {
 
@@ -92,13 +93,15 @@ void Agreement::SpreadAbort(const Status& status) {
   Flush();
 }
 
-void Agreement::AskWhere(std::vector<Decision>* decisions) {
-  answers_.clear();
+void Agreement::Tell(Down kind, uint64_t number, std::vector<Decision>* decisions) {
+  if (kind == Down::kWhere) answers_.clear();
   Writer out;
-  out.U8(static_cast<uint8_t>(Down::kWhere));
+  out.U8(static_cast<uint8_t>(kind));
+  if (kind == Down::kTune) out.Varint(number);
   Broadcast(out.bytes());
   Decision mine;
-  mine.kind = Down::kWhere;
+  mine.kind = kind;
+  mine.slot = number;
   decisions->push_back(std::move(mine));
 }
 
@@ -254,6 +257,12 @@ Status Agreement::HandleDown(std::string_view frame, std::vector<Decision>* deci
         break;
       case Down::kAlive: continue;
       case Down::kWhere: break;
+      case Down::kTune: {
+        Setting setting;
+        decision.slot = in.Varint();
+        if (!Setting::Unpack(decision.slot, &setting)) return Nonsense(sender);
+        break;
+      }
       default: return Nonsense(sender);
     }
     if (!in.ok()) return Nonsense(sender);

@@ -54,7 +54,7 @@ struct Decision {
   std::vector<Response> batch;     // kExecute
   std::vector<std::string> names;  // kError
   Status status;                   // kError, kShutdown, kAbort
-  uint64_t slot = kNoSlot;         // kEvict
+  uint64_t slot = kNoSlot;         // kEvict; kTune: the setting, packed
 };
 
 class Agreement {
@@ -73,16 +73,19 @@ class Agreement {
   void AnnounceShutdown(Nanos now);
   // Tells the neighbours in the tree that the job has failed. They pass it on. Best effort.
   void SpreadAbort(const Status& status);
-  // Root only: asks all members where their programs are. Their answers arrive during the next
-  // exchanges.
-  void AskWhere(std::vector<Decision>* decisions);
+  // Root only: a decision that is not about an operation. All members get it at the same place
+  // among the others. kWhere: asks all members where their programs are; their answers arrive
+  // during the next exchanges. kTune: they change to the setting `number`.
+  void Tell(Down kind, uint64_t number, std::vector<Decision>* decisions);
+  // Matters at the root only.
+  void FuseUpTo(int64_t threshold) { options_.fuse.threshold = threshold; }
   // Where this member's program is. `idle` is the time since it last submitted anything.
   void AnswerWhere(const std::string& place, Nanos idle);
   struct Answer {
     std::string place;
     Nanos idle = 0;
   };
-  // Root only: the answers since AskWhere, by global rank.
+  // Root only: the answers since they were asked, by global rank.
   const std::map<int, Answer>& answers() const { return answers_; }
   // Makes the arrival of each member's request visible to the timeline. A relay then passes on at
   // once what it would bundle, and the root keeps the arrivals for TakeArrivals. May change at any
@@ -111,7 +114,6 @@ class Agreement {
   void AddPollFds(std::vector<pollfd>* fds) const;
   // Only the root's ledger has entries.
   const Ledger& ledger() const { return ledger_; }
-  const std::vector<int>& ranks() const { return ranks_; }
 
  private:
   struct Edge {
@@ -158,7 +160,7 @@ class Agreement {
 
   const int me_;
   const std::vector<int> ranks_;
-  const AgreementOptions options_;
+  AgreementOptions options_;
   std::unique_ptr<Edge> parent_;
   std::vector<Edge> children_;
   size_t below_ = 1;  // the number of members it speaks for, itself included

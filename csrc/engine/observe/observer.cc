@@ -127,6 +127,23 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
   if (timeline_.on()) ShowEnd(set, running, now);
 }
 
+void Observer::Met(const ProcessSet& set, const Request& request, size_t bytes, Nanos asked,
+                   Nanos now) {
+  slots_.fetch_add(1, kRelaxed);
+  batches_.fetch_add(1, kRelaxed);
+  operations_.fetch_add(1, kRelaxed);
+  bytes_.fetch_add(bytes, kRelaxed);
+  negotiating_.Add(asked, now);
+  Record record;
+  record.set = set.id;
+  record.kind = request.kind;
+  record.bytes = static_cast<int64_t>(bytes);
+  record.batch_size = 1;
+  record.submitted = asked;
+  record.agreed = record.done = now;
+  recorder_.Add(record, request.name);
+}
+
 void Observer::ShowEnd(const ProcessSet& set, const Running& running, Nanos now) {
   const std::string how = How(set, running);
   for (size_t i = 0; i < running.responses.size(); ++i) {
@@ -192,6 +209,7 @@ std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& c
   }
   return out + "}, \"background_wakes\": " + std::to_string(elsewhere.background_wakes) +
          ", \"moves_to_another_processor\": " + std::to_string(elsewhere.moves) +
+         (elsewhere.autotune.empty() ? "" : ", \"autotune\": " + elsewhere.autotune) +
          Gradients(elsewhere.gradients) + ", \"carried_by\": {" + Carriers(carried) + "}}";
 }
 

@@ -30,6 +30,8 @@ class Observer {
   void Arrived(const ProcessSet& set, const Ledger::Arrival& arrival);
   void Began(const ProcessSet& set, const Running& running, Nanos now);
   void Ended(const ProcessSet& set, const Running& running, Nanos now);
+  // For an operation that was performed without the steps above.
+  void Met(const ProcessSet& set, const Request& request, size_t bytes, Nanos asked, Nanos now);
   void Failed(const ProcessSet& set, const Entry& entry, Nanos now);
   // For an operation that this rank has not asked for.
   void FailedElsewhere(const ProcessSet& set, const std::string& name, Nanos now);
@@ -53,6 +55,7 @@ class Observer {
     std::vector<std::pair<int, Nanos>> waited_for;  // on the root, by rank
     uint64_t background_wakes = 0;
     uint64_t moves = 0;                    // to another processor
+    std::string autotune;                  // JSON; empty: off
     std::optional<pool::Stats> gradients;  // where they are allocated in shared memory
   };
   // Also for the holder of the turn.

@@ -28,7 +28,7 @@ Status StallWatch::LookAt(ProcessSet* set, Nanos now) {
   if (watched.report.warning.empty()) return Status::Ok();
   watched.next_check = now + options_.warn_after;
   watched.speak_at = now + kSecond;
-  set->agreement->AskWhere(&set->heard);
+  set->agreement->Tell(Down::kWhere, 0, &set->heard);
   return Status::Ok();
 }
 

@@ -1,0 +1,148 @@
+// Meetings: each is complete for all members or for none, in any order of arrivals and withdrawals.
+// A complete one shows each member what all others have brought. All members use one mapping, so
+// that ThreadSanitizer sees every access.
+#include "comm/shm/meeting.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "testing/watchdog.h"
+
+namespace hvdlite::comm::shm {
+namespace {
+
+// The members of one meeting place.
+class Members {
+ public:
+  explicit Members(int count)
+      : memory_(static_cast<char*>(aligned_alloc(4096, Rounded(Meeting::Footprint(count)))),
+                &free) {
+    memset(memory_.get(), 0, Meeting::Footprint(count));
+    for (int m = 0; m < count; ++m)
+      all_.push_back(std::make_unique<Meeting>(memory_.get(), m, count));
+  }
+  Meeting& operator[](int m) { return *all_[static_cast<size_t>(m)]; }
+
+ private:
+  static size_t Rounded(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+  std::unique_ptr<char, decltype(&free)> memory_;
+  std::vector<std::unique_ptr<Meeting>> all_;
+};
+
+TEST(Meeting, is_complete_when_the_last_member_has_arrived) {
+  Members member(3);
+  EXPECT_FALSE(member[0].Arrive({7, 1}));
+  EXPECT_FALSE(member[2].Arrive({7, 1}));
+  EXPECT_FALSE(member[0].Complete());
+  EXPECT_TRUE(member[1].Arrive({7, 1}));
+  for (int m = 0; m < 3; ++m) {
+    EXPECT_TRUE(member[m].Complete());
+    EXPECT_TRUE(member[m].Agrees());
+    EXPECT_FALSE(member[m].Withdraw());
+  }
+}
+
+TEST(Meeting, goes_on_after_a_member_has_withdrawn) {
+  Members member(2);
+  EXPECT_FALSE(member[0].Arrive({7, 1}));
+  EXPECT_TRUE(member[0].Withdraw());
+  EXPECT_FALSE(member[1].Arrive({7, 1}));
+  EXPECT_TRUE(member[0].Arrive({7, 1}));
+  EXPECT_TRUE(member[1].Complete());
+}
+
+TEST(Meeting, shows_all_members_that_their_topics_differ) {
+  for (const Meeting::Topic other : {Meeting::Topic{8, 1}, Meeting::Topic{7, 2}}) {
+    Members member(2);
+    member[0].Arrive({7, 1});
+    EXPECT_TRUE(member[1].Arrive(other));
+    for (int m = 0; m < 2; ++m) {
+      EXPECT_FALSE(member[m].Agrees());
+      member[m].Conclude();
+    }
+    member[0].Arrive({9, 2});
+    EXPECT_TRUE(member[1].Arrive({9, 2}));
+    EXPECT_TRUE(member[0].Agrees() && member[1].Agrees());
+  }
+}
+
+TEST(Meeting, tells_that_a_member_negotiates) {
+  Members member(2);
+  EXPECT_FALSE(member[0].SomeElsewhere());
+  member[1].SetElsewhere(true);
+  EXPECT_TRUE(member[0].SomeElsewhere());
+  EXPECT_FALSE(member[1].SomeElsewhere());
+  member[1].SetElsewhere(false);
+  EXPECT_FALSE(member[0].SomeElsewhere());
+}
+
+TEST(Meeting, small_and_large_tensors_have_room) {
+  Members member(2);
+  for (const size_t bytes : {size_t{1}, size_t{48}, size_t{49}, Meeting::kMostBytes}) {
+    for (int m = 0; m < 2; ++m) memset(member[m].Tensor(m, bytes), 'a' + m, bytes);
+    member[0].Arrive({1, 1});
+    member[1].Arrive({1, 1});
+    for (int m = 0; m < 2; ++m) {
+      EXPECT_TRUE(member[m].Agrees());
+      EXPECT_EQ(member[m].Tensor(1 - m, bytes)[bytes - 1], 'b' - m);
+      member[m].Conclude();
+    }
+  }
+}
+
+class ManyMeetings : public ::testing::TestWithParam<int> {};
+
+// Members arrive with the number of the meeting that they attend, and some lose their patience.
+TEST_P(ManyMeetings, are_complete_for_all_or_for_none) {
+  const int count = GetParam();
+  constexpr uint64_t kMeetings = 3000;
+  Members member(count);
+  const testing::Watchdog watchdog(60, [] { return std::string("a meeting never completes"); });
+  std::vector<std::thread> threads;
+  std::vector<uint64_t> withdrawn(static_cast<size_t>(count));
+  for (int me = 0; me < count; ++me) {
+    threads.emplace_back([&, me] {
+      std::minstd_rand random(static_cast<unsigned>(me + 1));
+      Meeting& meeting = member[me];
+      for (uint64_t number = 1; number <= kMeetings;) {
+        const size_t bytes = random() % 2 == 0 ? 8 : 800;
+        // All members of a meeting bring the same size: it follows from the number.
+        const size_t agreed = number % 2 == 0 ? 8 : 800;
+        const uint64_t mine = number * 100 + static_cast<uint64_t>(me);
+        memcpy(meeting.Tensor(me, agreed) + agreed - 8, &mine, 8);
+        bool complete = meeting.Arrive({number, number});
+        for (size_t patience = bytes; !complete && patience > 0; --patience) {
+          complete = meeting.Complete();
+          if (!complete && patience % 16 == 0) sched_yield();
+        }
+        if (!complete && meeting.Withdraw()) {
+          ++withdrawn[static_cast<size_t>(me)];
+          continue;
+        }
+        ASSERT_TRUE(meeting.Agrees()) << "meeting " << number;
+        for (int m = 0; m < count; ++m) {
+          uint64_t theirs = 0;
+          memcpy(&theirs, meeting.Tensor(m, agreed) + agreed - 8, 8);
+          ASSERT_EQ(theirs, number * 100 + static_cast<uint64_t>(m));
+        }
+        meeting.Conclude();
+        ++number;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  uint64_t all = 0;
+  for (const uint64_t each : withdrawn) all += each;
+  EXPECT_GT(all, 0u) << "no member has withdrawn: this has tested little";
+}
+
+INSTANTIATE_TEST_SUITE_P(OfMembers, ManyMeetings, ::testing::Values(2, 3, 5));
+
+}  // namespace
+}  // namespace hvdlite::comm::shm

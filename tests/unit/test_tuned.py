@@ -1,0 +1,23 @@
+"""What autotuning must not change."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvdlite.job import tuned
+
+
+@pytest.mark.parametrize(
+    ("environ", "kept"),
+    [
+        ({}, ""),
+        ({"HVDLITE_AUTOTUNE_KEEP": "net_latency"}, "net_latency"),
+        ({"HOROVOD_CYCLE_TIME": "3", "HVDLITE_CYCLE_TIME": ""}, "cycle_time"),
+        (
+            {"HVDLITE_AUTOTUNE_KEEP": "net_latency", "HVDLITE_SHM_CHUNK_BYTES": "8192"},
+            "net_latency,shm_chunk_bytes",
+        ),
+    ],
+)
+def test_what_the_user_names_and_sets_is_kept(environ: dict[str, str], kept: str) -> None:
+    assert tuned.kept(environ) == kept
