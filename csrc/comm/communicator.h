@@ -67,6 +67,9 @@ class Communicator {
   virtual void AddPollFds(std::vector<pollfd>* fds) const = 0;
   // Whether the engine must poll: neither those descriptors nor the doorbell report progress.
   virtual bool must_be_asked() const { return false; }
+  // Whether the works under way wait for bytes that arrive so slowly that a thread should sleep at
+  // once instead of spinning.
+  virtual bool slow() const { return false; }
   // Counts batches in `carried` from now on. Borrowed.
   virtual void CountIn(Carried* carried) { carried_ = carried; }
 

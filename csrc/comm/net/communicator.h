@@ -40,6 +40,7 @@ class Communicator : public comm::Communicator {
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void AddPollFds(std::vector<pollfd>* fds) const override { wire_.AddPollFds(fds); }
+  bool slow() const override { return wire_.slow(); }
 
  private:
   Question Ask(const Batch& batch) const;
