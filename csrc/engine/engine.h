@@ -127,8 +127,7 @@ class Engine final : private Turn::Worker {
   void Tick(Nanos now) REQUIRES(turn_);
   void CheckInFlight(ProcessSet* set) REQUIRES(turn_);
   bool ended() const override { return life_.ended(); }
-  bool transferring() const override REQUIRES(turn_);
-  bool should_sleep() const override REQUIRES(turn_);
+  Transfers transfers() const override REQUIRES(turn_);
   Nanos PrepareSleep(Nanos now, std::vector<pollfd>* fds) override REQUIRES(turn_);
 
   const EngineOptions options_;

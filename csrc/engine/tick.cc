@@ -42,20 +42,15 @@ void Engine::CheckInFlight(ProcessSet* set) {
   if (!looked.ok()) LinkFailed(set, looked);
 }
 
-bool Engine::transferring() const {
-  return std::any_of(sets_.mine().begin(), sets_.mine().end(),
-                     [](const ProcessSetPtr& set) { return set->running != nullptr; });
-}
-
-bool Engine::should_sleep() const {
-  bool slow = false;
+Turn::Worker::Transfers Engine::transfers() const {
+  Transfers all = Transfers::kNone;
   for (const ProcessSetPtr& set : sets_.mine()) {
     const Running* const running = set->running.get();
-    if (running == nullptr || running->work == nullptr) continue;
-    if (!running->communicator->slow()) return false;
-    slow = true;
+    if (running == nullptr) continue;
+    if (running->work == nullptr || !running->communicator->slow()) return Transfers::kQuick;
+    all = Transfers::kSlow;
   }
-  return slow;
+  return all;
 }
 
 // If a peer's news does not ring the doorbell, a waiting thread polls again after an eighth of the

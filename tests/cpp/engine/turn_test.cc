@@ -62,7 +62,9 @@ class Desk final : public Turn::Worker {
     return moved;
   }
   bool ended() const override { return ended_; }
-  bool transferring() const override { return !pending_.empty(); }
+  Transfers transfers() const override {
+    return pending_.empty() ? Transfers::kNone : Transfers::kQuick;
+  }
   Nanos PrepareSleep(Nanos, std::vector<pollfd>*) override { return kHour; }
 
  private:
