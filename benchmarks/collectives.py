@@ -40,6 +40,7 @@ class Plan:
     block_seconds: float
     quiet_seconds: float  # how long to wait, before each block, for others to be quiet
     scheduling: str  # as worker.py has it
+    pinned: bool = False  # whether each rank stays on a core of its own
     floor: bool = True  # whether there is a column of cpp/floor.cc
 
 
@@ -65,7 +66,7 @@ class _Column:
         self.group: Group | None = None
         self.scheduling = "none"
         try:
-            self.group = Group(backend, plan.ranks)
+            self.group = Group(backend, plan.ranks, pinned=plan.pinned)
             self.scheduling = self.group.ask(op="schedule", wanted=plan.scheduling)[0]["scheduling"]
         except Lost as reason:
             self._give_up(str(reason))
@@ -168,6 +169,7 @@ def measure(plan: Plan) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "rounds": plan.rounds,
         "block_seconds": plan.block_seconds,
+        "pinned": plan.pinned,
         "scheduling": next((c.scheduling for c in columns if c.scheduling != "none"), "none"),
         "probes": probes,
         "rows": [_row(cell, [*columns, floor]) for cell in plan.cells],

@@ -26,8 +26,17 @@ class Lost(Exception):
 
 
 class Group:
-    def __init__(self, backend: launch.Backend, ranks: int, program: str = "worker.py") -> None:
+    def __init__(
+        self,
+        backend: launch.Backend,
+        ranks: int,
+        program: str = "worker.py",
+        pinned: bool = False,
+    ) -> None:
+        """`pinned`: each rank stays on a core of its own."""
         self.name = backend.name
+        if reason := launch.why_not(backend):
+            raise Lost(reason)
         with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as door:
             door.bind(os.path.join(directory, "socket"))
             Path(directory, "shared").write_bytes(bytes(8))
@@ -36,11 +45,11 @@ class Group:
             self._processes: list[subprocess.Popen[bytes]] = []
             try:
                 self._processes = launch.start(
-                    backend, ranks, launch.worker(backend, directory, program)
+                    backend, ranks, launch.worker(backend, directory, program), pinned, directory
                 )
                 self._channels = [self._accept(door) for _ in range(ranks)]
                 hello = [ranks_channel.receive() for ranks_channel in self._channels]
-            except (OSError, EOFError) as error:
+            except (OSError, EOFError, subprocess.CalledProcessError) as error:
                 self.close()
                 raise Lost(f"{self.name} does not start: {error}") from None
         self.pids = [message["pid"] for message in hello]

@@ -9,19 +9,28 @@ import tempfile
 from pathlib import Path
 
 
+def compiler() -> str | None:
+    return shutil.which("g++") or shutil.which("c++")
+
+
+def build(name: str, folder: str, *flags: str) -> str:
+    """The path of what has been made from cpp/NAME.cc; needs a compiler."""
+    source = Path(__file__).parent / "cpp" / f"{name}.cc"
+    command = [compiler() or "g++", "-O3", "-pthread", str(source), *flags]
+    subprocess.run([*command, "-o", f"{folder}/{name}"], check=True)
+    return f"{folder}/{name}"
+
+
 class Program:
     """A running program that answers each line with a line. None of its answers without a
     compiler."""
 
     def __init__(self, name: str, *arguments: str) -> None:
         self._process: subprocess.Popen[str] | None = None
-        compiler = shutil.which("g++") or shutil.which("c++")
-        if compiler is None:
+        if compiler() is None:
             return
-        source = Path(__file__).parent / "cpp" / f"{name}.cc"
         self._folder = tempfile.TemporaryDirectory()
-        program = f"{self._folder.name}/{name}"
-        subprocess.run([compiler, "-O3", "-pthread", str(source), "-o", program], check=True)
+        program = build(name, self._folder.name)
         self._process = subprocess.Popen(
             [program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

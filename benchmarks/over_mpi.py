@@ -18,7 +18,6 @@ import workloads
 from record import Record, end_in_order
 
 MPIS = {backend.name: backend for backend in launch.BACKENDS if backend.peer == "mpi"}
-_RANK = {"openmpi": "OMPI_COMM_WORLD_RANK", "mpich": "PMI_RANK"}
 # What makes the ranks of one host talk through its loopback interface, as if each had a host of its
 # own.
 _TCP = {
@@ -39,7 +38,7 @@ def columns(mpi: str, way: str) -> list[launch.Backend]:
     raw = replace(MPIS[mpi], name="MPI", environment=MPIS[mpi].environment | variables)
     forced = {"HVDLITE_CPU_OPERATIONS": "mpi"}
     if way == "tcp":
-        forced["BENCHMARK_HOST_PER_RANK"] = _RANK[mpi]
+        forced["BENCHMARK_HOST_PER_RANK"] = raw.rank
 
     def over(name: str, peer: str, **more: str) -> launch.Backend:
         return replace(raw, name=name, peer=peer, environment=raw.environment | forced | more)

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import summary
 import targets
 import workloads
 
@@ -101,7 +102,9 @@ def cpu_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str], ranks: in
 
 
 def _title(run: Mapping[str, Any]) -> str:
-    return f"{run['ranks']} ranks, {run['scheduling']}"
+    # Ranks of older runs, which do not say it, were not pinned.
+    pinned = "pinned, " if run.get("pinned") else ""
+    return f"{run['ranks']} ranks, {pinned}{run['scheduling']}"
 
 
 def _collectives(results: Results) -> list[str]:
@@ -172,6 +175,8 @@ def _probes(probes: Sequence[Mapping[str, float]]) -> str:
                 f"{name} {_digits(found[len(found) // 2])} "
                 f"[{_digits(found[0])}..{_digits(found[-1])}] {unit}"
             )
+            if key == "core_to_core_ns":
+                texts[-1] += f" ({summary.distance(found)})"
     return ", ".join(texts) or "no probe (no compiler)"
 
 

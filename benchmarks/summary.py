@@ -9,6 +9,7 @@ from typing import Any
 
 Block = Mapping[str, Any]
 
+FAR = 120.0  # ns from core to core: cores that share a cache need 30 to 90, others 180 to 230
 DISTURBED = 0.25  # a block counts as disturbed if others had more than this share of the machine
 ENOUGH = 5  # with fewer undisturbed blocks than this, the disturbed ones count as well
 
@@ -60,6 +61,16 @@ def ratio(slow: Sequence[Block | None], fast: Sequence[Block | None]) -> dict[st
         "high": quantile(rounds, 0.75),
         "rounds": len(pairs),
     }
+
+
+def distance(core_to_core_ns: Sequence[float]) -> str:
+    """Whether the cores shared a cache, by what the rounds measured. A virtual machine's cores
+    move."""
+    far = sum(ns >= FAR for ns in core_to_core_ns)
+    near = len(core_to_core_ns) - far
+    if far and near:
+        return f"near in {near} of {near + far} rounds, far in {far}"
+    return "far" if far else "near"
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -116,6 +116,14 @@ def _large(rows: list[Row]) -> Iterator[Verdict]:
         "161 gradients, faster than gloo", 7, [times_faster(r, "gloo") for r in steps]
     )
     yield from _at_least(
+        "161 gradients, faster than DDP", 10, [times_faster(r, "ddp") for r in steps]
+    )
+    yield from _at_least(
+        "16 MiB in the pool, faster than elsewhere",
+        2,
+        [times_faster(r, "hvdlite", "hvdlite-pool") for r in sixteen],
+    )
+    yield from _at_least(
         "161 gradients, faster than Open MPI", 1.3, [times_faster(r, "openmpi") for r in steps]
     )
 

@@ -176,6 +176,13 @@ def measure(run: Callable[[], None], iterations: int, limit: Limit) -> channel.M
     }
 
 
+def pin() -> None:
+    """To a core of its own, if the coordinator wants that."""
+    if variable := os.environ.get("BENCHMARK_PINNED_BY"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(os.environ[variable]) % len(cores)]})
+
+
 def prefer() -> bool:
     """Before everybody else's builds, where we may."""
     try:
@@ -186,7 +193,8 @@ def prefer() -> bool:
 
 
 def main() -> None:
-    nice = prefer()  # first: threads that libraries start inherit it
+    pin()  # first: threads that libraries start inherit it, and the priority
+    nice = prefer()
     orders = channel.connect(sys.argv[2])
     rank = Rank(importlib.import_module(f"peers.{sys.argv[1]}"), sys.argv[3], nice)
     orders.send({"rank": rank.rank, "size": rank.size, "pid": os.getpid()})

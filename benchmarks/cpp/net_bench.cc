@@ -107,16 +107,16 @@ struct Spread {
   double median, tenth, ninetieth;
 };
 
-void Run(int rank, int ranks, const Doors& doors, const comm::NetOptions& options, size_t smallest,
+void Run(int rank, int ranks, const Doors& doors, const comm::net::Options& options, size_t smallest,
          size_t largest, unsigned megabytes) {
   std::vector<Links> links;
-  std::vector<std::unique_ptr<comm::NetCommunicator>> communicators;
+  std::vector<std::unique_ptr<comm::net::Communicator>> communicators;
   for (const bool checked : {false, true}) {
     links.push_back(Connect(rank, doors, checked, megabytes));
     std::vector<transport::Transport*> borrowed;
     for (const auto& link : links.back()) borrowed.push_back(link.get());
     communicators.push_back(
-        std::make_unique<comm::NetCommunicator>(rank, ranks, borrowed, options));
+        std::make_unique<comm::net::Communicator>(rank, ranks, borrowed, options));
   }
 
   const bool oversubscribed = ranks > static_cast<int>(std::thread::hardware_concurrency());
@@ -137,7 +137,7 @@ void Run(int rank, int ranks, const Doors& doors, const comm::NetOptions& option
     std::vector<double> micros[2];
     double cpu[2] = {0, 0};
     for (int i = 0; i < 2 * (rounds + 3); ++i) {
-      comm::NetCommunicator* const communicator = communicators[static_cast<size_t>(i % 2)].get();
+      comm::net::Communicator* const communicator = communicators[static_cast<size_t>(i % 2)].get();
       if (i % 8 < 2) Wait(communicator, communicator->Start(barrier).get(), oversubscribed);
       const double cpu_before = CpuMicros();
       const Nanos begin = MonotonicNow();
@@ -162,7 +162,7 @@ int Main(int argc, char** argv) {
     return std::string(argc > i ? argv[i] : otherwise);
   };
   const int ranks = std::stoi(argument(1, "2"));
-  comm::NetOptions options;
+  comm::net::Options options;
   for (int i = 0; i < comm::kAlgorithmCount; ++i) {
     if (Name(static_cast<Algorithm>(i)) == argument(2, "auto"))
       options.force = static_cast<Algorithm>(i);
@@ -179,6 +179,7 @@ int Main(int argc, char** argv) {
     const Status status =
         transport::tcp::LinkListener::Open({"127.0.0.1", 0}, 64, me, nullptr, &doors[i]);
     if (!status.ok()) Die(status);
+    if (megabytes == 0) doors[i]->StopPacing();
   }
   std::vector<pid_t> children;
   for (int rank = 1; rank < ranks; ++rank) {

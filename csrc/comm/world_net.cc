@@ -17,6 +17,20 @@ using transport::tcp::LinkIdentity;
 using transport::tcp::LinkListener;
 using transport::tcp::MeshPeer;
 
+namespace {
+
+// Whether all ranks have this address. It is then an address of the one machine where all are.
+bool AllHave(const rendezvous::Roster& roster, const std::string& address) {
+  const auto has = [&](const rendezvous::Member& member) {
+    return std::any_of(
+        member.addresses.begin(), member.addresses.end(),
+        [&](const std::string& text) { return text.substr(0, text.find('/')) == address; });
+  };
+  return std::all_of(roster.members.begin(), roster.members.end(), has);
+}
+
+}  // namespace
+
 Status World::TellAddresses(rendezvous::Member* me) {
   return rendezvous::AddressesToTell(
       rendezvous::ParseInterfaceNames(options_.config->network_interfaces), &me->addresses);
@@ -35,6 +49,7 @@ Status World::OpenDoor(rendezvous::Store* store, Deadline deadline) {
                               options_.secret};
   HVDLITE_RETURN_IF_ERROR(LinkListener::Open({address, 0}, std::max(options_.size, 64), identity,
                                              options_.log, &listener_));
+  if (AllHave(roster_, address)) listener_->StopPacing();
   const std::string key = options_.store_prefix + "door";
   HVDLITE_RETURN_IF_ERROR(
       store->Set(key + "/" + std::to_string(options_.rank), listener_->endpoint().ToString()));

@@ -108,7 +108,7 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
     bool by_slot = false;
     const uint64_t slot = set->SlotOf(entry->request, &by_slot);
     observer_.Announced(*set, *entry, by_slot, now);
-    set->NegotiatesNow(by_slot ? slot : comm::shm::Meeting::kUnknown);
+    set->Announced(entry);
     status = by_slot ? set->agreement->AnnounceSlot(slot, now)
                      : set->agreement->Announce(entry->request, slot, now);
     if (!status.ok()) break;
@@ -164,6 +164,8 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   }
   const Status prepared = Prepare(set, running.get(), &world_->card());
   if (!prepared.ok()) return FailNow(prepared);
+  // Before any data moves: a member that is done with this batch finds none that negotiates it.
+  for (Entry* const entry : running->entries) set->Decided(entry);
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
   // An operation without a tensor is done by the agreement itself: all members have asked.

@@ -113,7 +113,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   meetings_.Open(world_.get());
   const Config& config = options_.config;
   Turn::Options turn;
-  turn.oversubscribed = world_->oversubscribed();
+  turn.oversubscribed = world_->oversubscribed() && config.spin_microseconds < 0;
   if (config.spin_microseconds >= 0) turn.spin = config.spin_microseconds * kMicrosecond;
   turn.spread_ranks = config.spread_ranks;
   turn.leave_to_waiters =
@@ -207,8 +207,8 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions,
 void Engine::Complete(ProcessSet* set, Entry* entry, Status status) {
   HandlePtr handle = entry->handle;
   turn_.Closing(*handle);
+  set->Decided(entry);
   set->inbox.Complete(entry, std::move(status));
-  if (turn_.idle()) set->NegotiatesNow(comm::shm::Meeting::kNowhere);
   turn_.Done(std::move(handle));
 }
 

@@ -31,6 +31,7 @@ struct Entry {
   HandlePtr handle;
   std::vector<device::EventPtr> ready;  // on a GPU: the events that must fire first
   Nanos submitted = 0;
+  bool undecided = false;  // announced, and not yet decided
 };
 
 }  // namespace hvdlite::engine

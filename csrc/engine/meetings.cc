@@ -11,8 +11,6 @@ namespace {
 
 using comm::shm::Meeting;
 
-constexpr int kPauses = 32;  // of a rank that waits for others to complete: about a microsecond
-
 // DECIDES. Whether the caller asks for what this rank has asked for before.
 bool IsSame(const Request& before, const Familiar& asked) {
   return before.kind == OpKind::kAllreduce && asked.kind == OpKind::kAllreduce &&
@@ -40,14 +38,16 @@ void Reduce(const Meeting& meeting, const Request& request, const Familiar& aske
 bool Meetings::Perform(int id, const Familiar& asked) {
   if (!turn_.TakeIfIdle()) return false;
   bool met = false;
+  const Nanos now = MonotonicNow();
+  turn_.TickIfDue(now);
   for (const ProcessSetPtr& set : sets_.mine()) {
-    if (set->id == id) met = PerformIn(set.get(), asked);
+    if (set->id == id) met = PerformIn(set.get(), asked, now);
   }
   turn_.Return();
   return met;
 }
 
-bool Meetings::PerformIn(ProcessSet* set, const Familiar& asked) {
+bool Meetings::PerformIn(ProcessSet* set, const Familiar& asked, Nanos now) {
   Meeting* const meeting = set->group->meeting.get();
   if (meeting == nullptr || !set->idle() || life_.ended() || life_.agreed() || life_.leaving() ||
       observer_.watches_arrivals())
@@ -57,15 +57,8 @@ bool Meetings::PerformIn(ProcessSet* set, const Familiar& asked) {
   if (before == nullptr || !IsSame(before->mine, asked)) return false;
   const size_t bytes = before->bytes;
   if (bytes > Meeting::kMostBytes) return false;
-  const Nanos now = MonotonicNow();
-  if (turn_.TickIsDue(now)) return false;
 
-  // Others that still complete the last operation are there in a moment. Others that wait for this
-  // one have withdrawn.
-  meeting->SetElsewhere(Meeting::kNowhere);
-  int pauses = 0;
-  turn_.PauseUntil(
-      [&] { return !meeting->SomeElsewhere() || meeting->SomeWait(slot) || ++pauses > kPauses; });
+  // A member that negotiates comes to no meeting before it is done.
   if (meeting->SomeElsewhere()) return false;
   jitter_();
   memcpy(meeting->Tensor(meeting->me(), bytes), asked.input, bytes);

@@ -34,7 +34,7 @@ class Meetings {
   bool Perform(int set, const Familiar& asked);
 
  private:
-  bool PerformIn(ProcessSet* set, const Familiar& asked) REQUIRES(turn_);
+  bool PerformIn(ProcessSet* set, const Familiar& asked, Nanos now) REQUIRES(turn_);
 
   Turn& turn_;
   Sets& sets_;

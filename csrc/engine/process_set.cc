@@ -41,6 +41,17 @@ bool ProcessSet::Remember(Response* response) {
   return true;
 }
 
+void ProcessSet::Announced(Entry* entry) {
+  entry->undecided = true;
+  if (++undecided == 1 && group->meeting != nullptr) group->meeting->SetElsewhere(true);
+}
+
+void ProcessSet::Decided(Entry* entry) {
+  if (entry == nullptr || !entry->undecided) return;
+  entry->undecided = false;
+  if (--undecided == 0 && group->meeting != nullptr) group->meeting->SetElsewhere(false);
+}
+
 void ProcessSet::Forget(uint64_t slot) {
   const auto known = slots.find(slot);
   if (known == slots.end()) return;

@@ -49,6 +49,7 @@ struct ProcessSet {
   uint64_t epoch = 0;            // decisions begun; equal on two members if they know equal slots
   std::unique_ptr<Running> running;
   InFlight in_flight;           // on the GPU
+  size_t undecided = 0;         // entries that this rank negotiates
   std::vector<Entry*> fetched;  // scratch of the turn
   std::vector<Decision> heard;  // scratch of the turn
   Suspicion suspicion;          // the possible causes of a broken link of this set
@@ -61,10 +62,10 @@ struct ProcessSet {
   bool Remember(Response* response);
   // What this rank has asked for under the name before; null if never. Sets *slot.
   const Remembered* Recall(std::string_view name, uint64_t* slot) const;
-  // Tells the other members (see comm::shm::Meeting::SetElsewhere).
-  void NegotiatesNow(uint64_t slot) const {
-    if (group->meeting != nullptr) group->meeting->SetElsewhere(slot);
-  }
+  // This rank negotiates the entry from now on, or no longer; other members see it (see
+  // comm::shm::Meeting). `entry` may be null.
+  void Announced(Entry* entry);
+  void Decided(Entry* entry);
   // Forgets a slot that the members no longer use.
   void Forget(uint64_t slot);
 

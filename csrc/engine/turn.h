@@ -168,6 +168,10 @@ class CAPABILITY("turn") Turn {
   bool TickIsDue(Nanos now) const {
     return now - last_tick_.load(std::memory_order_relaxed) > options_.tick_every;
   }
+  // For the holder of the turn, if it does not drive.
+  void TickIfDue(Nanos now) REQUIRES(this) {
+    if (TickIsDue(now)) worker_.Cycle();
+  }
   void Ticked(Nanos now) { last_tick_.store(now, std::memory_order_relaxed); }
 
   uint64_t background_wakes() const { return gate_.wakes(); }

@@ -1,4 +1,4 @@
-"""`hvdlite compat install`, `hvdlite doctor train.py`: the command line."""
+"""`hvdlite compat install`, `hvdlite doctor train.py` and others: the command line."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from hvdlite import __version__
+from hvdlite.simulate import options as simulate_options
 
 # A command imports its module only when it runs, so `--help` answers at once.
 
@@ -31,11 +32,17 @@ def _leave(arguments: argparse.Namespace) -> int:
     return leave.run(arguments)
 
 
+def _simulate(arguments: argparse.Namespace) -> int:
+    from hvdlite.simulate import cli
+
+    return cli.run(arguments)
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hvdlite",
-        description="Commands for programs written for Horovod, and for elastic jobs. hvdliterun "
-        "starts jobs.",
+        description="Commands for programs written for Horovod, for elastic jobs and for jobs that "
+        "are planned. hvdliterun starts jobs.",
         allow_abbrev=False,
     )
     parser.add_argument("-v", "--version", action="version", version=__version__)
@@ -111,6 +118,15 @@ def build_parser() -> argparse.ArgumentParser:
         "--no-wait", action="store_true", help="return when the job knows, not when they have ended"
     )
     leave.set_defaults(run=_leave)
+
+    simulate = commands.add_parser(
+        "simulate",
+        help="predict the efficiency of a job with more ranks or another network",
+        description=simulate_options.DESCRIPTION,
+        allow_abbrev=False,
+    )
+    simulate_options.add(simulate)
+    simulate.set_defaults(run=_simulate)
     return parser
 
 

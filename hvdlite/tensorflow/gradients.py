@@ -81,16 +81,19 @@ def _send(gradients: Group, scope: str, group: str | None, options: Options) -> 
     with in_tensorflows_words():
         if not tensors:
             return {}
-        if not tf.executing_eagerly():
-            sums = (
-                GRAPH.run(call, tensors) if call.grouped else GRAPH.gradients(call, tensors, names)
-            )
+        if tf.executing_eagerly():
+            sums = _send_eagerly(call._replace(patient=True), tensors, names)
         elif call.grouped:
-            sums = engine.run_now(EAGER.start(call, tensors))
+            sums = GRAPH.run(call, tensors)
         else:
-            pending = [
-                EAGER.start(call._replace(name=n), [t]) for n, t in zip(names, tensors, strict=True)
-            ]
-            engine.wait_all([native for each in pending for native in each.natives])
-            sums = [each.finish([None]) for each in pending]
+            sums = GRAPH.gradients(call, tensors, names)
     return dict(zip(gradients, sums, strict=True))
+
+
+def _send_eagerly(call: Call, tensors: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
+    if call.grouped:
+        results: Sequence[Any] = engine.run_now(EAGER.start(call, tensors))
+        return results
+    pending = [EAGER.start(call._replace(name=n), [t]) for n, t in zip(names, tensors, strict=True)]
+    engine.wait_all([native for each in pending for native in each.natives])
+    return [each.finish([None]) for each in pending]

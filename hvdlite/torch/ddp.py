@@ -38,7 +38,8 @@ def ddp_comm_hook(
     under_way: list[tuple[torch.futures.Future[torch.Tensor], Callable[[], torch.Tensor]]] = []
 
     def start(bucket: Any) -> Callable[[], torch.Tensor]:
-        call = Call(ALLREDUCE, f"{prefix}{bucket.index()}", process_set, op, in_place=True)
+        name = f"{prefix}{bucket.index()}"
+        call = Call(ALLREDUCE, name, process_set, op, in_place=True, patient=True)
         return settled.start(OPS, call, bucket.buffer())
 
     def hook(state: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -17,12 +18,10 @@ def have_changed(tensors: tuple[torch.Tensor, ...]) -> None:
             _increment_version(tensor)
 
 
-try:  # newer versions take several tensors, and leave those alone that have no version
-    with torch.inference_mode():
-        _increment_version((torch.zeros(1),))
+# Newer versions take several tensors, and leave those alone that have no version.
+with contextlib.suppress(RuntimeError, TypeError), torch.inference_mode():
+    _increment_version((torch.zeros(1),))
     have_changed = _increment_version
-except (RuntimeError, TypeError):
-    pass
 
 
 def lends_bool() -> bool:

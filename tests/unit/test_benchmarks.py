@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from installed import needs_installed
 from machine import within
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
+CORES = os.cpu_count() or 1
 PAGES = ROOT / "docs" / "benchmarks"
 MODULES = (
     "workloads",
@@ -123,6 +125,23 @@ def test_quantiles_interpolate(share: float, value: float) -> None:
     import summary
 
     assert summary.quantile([1, 2, 3, 4], share) == value
+
+
+@pytest.mark.parametrize(
+    ("rounds", "where"),
+    [
+        ([32, 60, 119.9], "near"),
+        ([120, 230], "far"),
+        ([64], "near"),
+        ([205], "far"),
+        ([60, 205, 61], "near in 2 of 3 rounds, far in 1"),
+        ([205, 206, 35], "near in 1 of 3 rounds, far in 2"),
+    ],
+)
+def test_cores_are_near_or_far(rounds: list[float], where: str) -> None:
+    import summary
+
+    assert summary.distance(rounds) == where
 
 
 # --- the pages: those that are committed are the golden files of what writes them
@@ -248,25 +267,43 @@ def test_the_benchmark_of_elastic_jobs_runs(tmp_path: Path) -> None:
     assert "The slot is filled again" in (tmp_path / "elastic.md").read_text()
 
 
-def test_quick_runs_with_the_peers_that_are_installed(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        str(FOLDER / "run.py"),
-        "--quick",
-        "--backends",
-        "hvdlite",
-        "hvdlite-tcp",
-    ]
-    command += ["--dtypes", "float32", "--scheduling", "normal", "--output", str(tmp_path)]
+def measured(folder: Path, *arguments: str, **variables: str) -> dict[str, Any]:
+    """What a quick run has found for float32."""
+    command = [sys.executable, str(FOLDER / "run.py"), *arguments, "--quick"]
+    command += ["--dtypes", "float32", "--scheduling", "normal", "--output", str(folder)]
+    environment = os.environ | variables
     done = subprocess.run(
-        command, env=os.environ, capture_output=True, text=True, timeout=within(170)
+        command, env=environment, capture_output=True, text=True, timeout=within(170)
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "data" / "results.json").read_text())
-    rows = found["collectives"]["2"]["rows"]
-    assert [row["op"] for row in rows] == ["allreduce", "allreduce", "allreduce", "step"]
-    for row in rows:
-        for name in ("hvdlite", "hvdlite-tcp"):
-            assert row["backends"][name]["median"] > 0, row
+    found: dict[str, Any] = json.loads((folder / "data" / "results.json").read_text())
+    return found
+
+
+def test_quick_runs_with_the_peers_that_are_installed(tmp_path: Path) -> None:
+    names = ("hvdlite", "hvdlite-tcp")
+    found = measured(tmp_path, "--backends", *names, "oneccl", CCL_ROOT=str(tmp_path))
+    assert set(found["collectives"]) == ({"2", "2-pinned"} if CORES >= 2 else {"2"})
+    for run in found["collectives"].values():
+        assert [row["op"] for row in run["rows"]] == ["allreduce", "allreduce", "allreduce", "step"]
+        for row in run["rows"]:
+            for name in names:
+                assert row["backends"][name]["median"] > 0, row
+            assert row["backends"]["oneccl"]["absent"].startswith("oneccl is not installed: no ")
     assert found["memory"]["growth_mib"] < 16
-    assert "161 gradients" in (tmp_path / "index.md").read_text()
+    page = (tmp_path / "index.md").read_text()
+    assert "161 gradients" in page and "Left out: oneccl is not installed" in page
+
+
+@pytest.mark.costly
+def test_quick_measures_torchs_tensors_and_gradients(tmp_path: Path) -> None:
+    needs_installed("torch")
+    names = ("hvdlite-torch", "hvdlite-pool", "gloo", "ddp")
+    found = measured(tmp_path, "collectives", "--backends", *names, "--pinned", "no")
+    for row in found["collectives"]["2"]["rows"]:
+        expected = set()
+        if row["bytes"] < 1 << 20:
+            expected.add("hvdlite-pool")
+        if row["op"] == "allreduce":
+            expected.add("ddp")
+        assert {name for name in names if "absent" in row["backends"][name]} == expected, row

@@ -35,16 +35,7 @@ bool Meeting::Agrees() const {
 
 bool Meeting::SomeElsewhere() const {
   for (int member = 0; member < members_; ++member) {
-    if (member != me_ && elsewheres_[member].slot.load(std::memory_order_acquire) != kNowhere)
-      return true;
-  }
-  return false;
-}
-
-bool Meeting::SomeWait(uint64_t slot) const {
-  for (int member = 0; member < members_; ++member) {
-    if (member != me_ && elsewheres_[member].slot.load(std::memory_order_acquire) == slot)
-      return true;
+    if (member != me_ && elsewheres_[member].yes.load(std::memory_order_acquire)) return true;
   }
   return false;
 }

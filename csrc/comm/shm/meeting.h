@@ -13,8 +13,8 @@
 // An offer has two places that the meetings use in turn. A member writes its offer to meeting m + 2
 // only after meeting m + 1, and the others arrived there after they had read meeting m.
 //
-// A member says which topic it negotiates meanwhile (SetElsewhere), so that others need not wait
-// for it. That is a hint: only the counter decides.
+// A member says that it negotiates meanwhile (SetElsewhere), so that others need not wait for it.
+// That is a hint: only the counter decides.
 //
 // Memory: members share it, and it is zero when first mapped. Thread-safety: one thread at a time
 // (the holder of the engine's turn).
@@ -61,18 +61,12 @@ class Meeting {
   bool Agrees() const;
   void Conclude() { ++meeting_; }
 
-  static constexpr uint64_t kNowhere = 0;
-  static constexpr uint64_t kUnknown = UINT64_MAX;
-  // This member negotiates an operation: that of a slot, or one without a slot (kUnknown).
-  void SetElsewhere(uint64_t slot) {
-    if (elsewhere_ == slot) return;
-    elsewhere_ = slot;
-    elsewheres_[me_].slot.store(slot, std::memory_order_release);
+  // Whether this member negotiates an operation.
+  void SetElsewhere(bool elsewhere) {
+    elsewheres_[me_].yes.store(elsewhere, std::memory_order_release);
   }
-  // Whether another member negotiates something.
+  // Whether another member negotiates an operation.
   bool SomeElsewhere() const;
-  // Whether another member negotiates the operation of this slot.
-  bool SomeWait(uint64_t slot) const;
 
  private:
   static constexpr size_t kInFirstLine = 64 - sizeof(Topic);
@@ -82,7 +76,7 @@ class Meeting {
     char bytes[kInFirstLine + kMostBytes];
   };
   struct alignas(transport::shm::kPrivateLines) Elsewhere {
-    std::atomic<uint64_t> slot{kNowhere};
+    std::atomic<bool> yes{false};
   };
 
   uint64_t Wanted() const { return (meeting_ + 1) * static_cast<uint64_t>(members_); }
@@ -96,7 +90,6 @@ class Meeting {
   Elsewhere* elsewheres_;
   Offer* offers_;
   uint64_t meeting_ = 0;  // complete ones
-  uint64_t elsewhere_ = kNowhere;
 };
 
 }  // namespace hvdlite::comm::shm

@@ -11,8 +11,8 @@
 namespace hvdlite::transport::tcp {
 
 LinkDial::LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const LinkIdentity& me,
-                   Deadline deadline)
-    : hello_(hello), me_(me), deadline_(deadline) {
+                   std::string here, Deadline deadline)
+    : hello_(hello), me_(me), here_(std::move(here)), deadline_(deadline) {
   const Nanos now = MonotonicNow();
   for (Endpoint& candidate : candidates) {
     Attempt attempt;
@@ -86,6 +86,7 @@ Status LinkDial::Begin(Attempt* attempt) {
   const int on = 1;
   if (setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0)
     return CannotConnect(where, errno);
+  if (attempt->candidate.host == here_) StopPacing(fd.get());
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   // EINTR leaves the attempt running, exactly as EINPROGRESS does.
   if (connect(fd.get(), name, address.length) != 0 && errno != EINPROGRESS && errno != EINTR) {

@@ -34,8 +34,10 @@ class LinkDial {
   static constexpr Nanos kFirstPause = 20 * kMillisecond;
   static constexpr Nanos kLongestPause = kSecond;
 
+  // `here`: the address where this rank listens. A candidate with the same address is on this
+  // machine.
   LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const LinkIdentity& me,
-           Deadline deadline);
+           std::string here, Deadline deadline);
 
   // Returns true when connected. Then Take() the connection.
   bool Turn(Nanos now);
@@ -68,6 +70,7 @@ class LinkDial {
 
   const LinkHello hello_;
   const LinkIdentity me_;
+  const std::string here_;
   const Deadline deadline_;
   std::vector<Attempt> attempts_;
   Fd won_;

@@ -39,6 +39,9 @@ class LinkListener {
   static Status Open(const Endpoint& at, int backlog, const LinkIdentity& me, const Logger* log,
                      std::unique_ptr<LinkListener>* listener);
 
+  // Call at once after Open() if all links come from this machine: see transport::tcp::StopPacing.
+  void StopPacing() { tcp::StopPacing(fd_.get()); }
+
   const Endpoint& endpoint() const { return endpoint_; }
   const LinkIdentity& me() const { return me_; }
 

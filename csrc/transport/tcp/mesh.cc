@@ -71,7 +71,7 @@ Status ConnectMesh(uint32_t group, const std::vector<MeshPeer>& peers, LinkListe
     LinkHello hello{group, static_cast<uint32_t>(dials ? me : rank),
                     static_cast<uint32_t>(dials ? rank : me)};
     auto dial = dials ? std::make_unique<LinkDial>(hello, peers[i].candidates, listener->me(),
-                                                   until.deadline)
+                                                   listener->endpoint().host, until.deadline)
                       : nullptr;
     missing.push_back({i, hello, std::move(dial)});
   }

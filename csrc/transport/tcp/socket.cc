@@ -120,6 +120,11 @@ Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd) {
   return status;
 }
 
+void StopPacing(int fd) {
+  constexpr char kReno[] = "reno";
+  setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof(kReno) - 1);
+}
+
 Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bound) {
   if (endpoint.host.empty()) {
     return Status::InvalidArgument(

@@ -49,6 +49,13 @@ Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd);
 // The error of a failed connection to `where`, with advice where the system's text needs it.
 Status CannotConnect(const std::string& where, int error);
 
+// For connections inside this machine, where no packet meets congestion. An algorithm that paces
+// its packets (BBR, the default of some systems) sets a timer for each there, which can double the
+// time of a transfer. This chooses Reno, which every kernel has and every user may choose. Call it
+// before connect(), or on a listener: pacing that has begun does not end. If the kernel refuses,
+// the connection is slower and nothing else.
+void StopPacing(int fd);
+
 // Listens on one address of this machine and on no other. If port 0 is requested, `bound` has the
 // real port. An empty host is refused: for every interface write 0.0.0.0 or ::.
 Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bound);

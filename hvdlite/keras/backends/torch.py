@@ -22,7 +22,7 @@ class TorchBackend(Backend):
     def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
         how = (options.process_set, options.op, options.prescale, options.postscale)
         calls = [
-            Call(ALLREDUCE, f"{options.scope}gradients.{i}", *how, grouped=True)
+            Call(ALLREDUCE, f"{options.scope}gradients.{i}", *how, grouped=True, patient=True)
             for i in range(len(groups))
         ]
         started = [

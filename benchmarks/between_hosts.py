@@ -1,0 +1,155 @@
+"""hvdlite and gloo between two hosts that are network namespaces, with cables of a given speed.
+
+    benchmarks/between_hosts.py [--mbit 1000] [--cables 1] [--sizes 1048576 16777216] [--rounds 5]
+
+It needs root, and `ip` and `tc` (Debian: iproute2). Each cable is a pair of veth interfaces with a
+token bucket (tbf) at both ends. It prints, by turns of the backends: the time of an allreduce of
+float32, the share of the cables' speed that its bytes take, and the CPU time of a rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+BACKENDS = ("hvdlite", "gloo")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--mbit", type=int, default=1000, help="of a cable; 0: as fast as it goes")
+    parser.add_argument("--cables", type=int, default=1)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1 << 20, 16 << 20], help="bytes")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a backend, size and round")
+    parser.add_argument("--rank", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+class Cables:
+    """Hosts 0 and 1, with as many cables between them; use as a context manager."""
+
+    def __init__(self, cables: int, mbit: int) -> None:
+        self._names = [f"hvdlite-{os.getpid()}-{host}" for host in (0, 1)]
+        self._cables = cables
+        self._mbit = mbit
+
+    def prefix(self, host: int) -> list[str]:
+        return ["ip", "netns", "exec", self._names[host]]
+
+    def __enter__(self) -> Cables:
+        try:
+            for name in self._names:
+                _run("ip", "netns", "add", name)
+                _run("ip", "-n", name, "link", "set", "lo", "up")
+            for cable in range(self._cables):
+                self._lay(f"eth{cable}", cable)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _lay(self, interface: str, cable: int) -> None:
+        one, other = self._names
+        _run("ip", "-n", one, "link", "add", interface, "type", "veth",
+             "peer", "name", interface, "netns", other)  # fmt: skip
+        for host, name in enumerate(self._names):
+            _run("ip", "-n", name, "address", "add", f"10.78.{cable}.{host + 1}/24",
+                 "dev", interface)  # fmt: skip
+            _run("ip", "-n", name, "link", "set", interface, "up")
+            if self._mbit:
+                _run("tc", "-n", name, "qdisc", "add", "dev", interface, "root", "tbf",
+                     "rate", f"{self._mbit}mbit", "burst", "256kb", "latency", "20ms")  # fmt: skip
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._names:
+            _run("ip", "netns", "del", name, check=False)
+
+
+def _run(*command: str, check: bool = True) -> None:
+    subprocess.run(command, check=check, capture_output=not check)
+
+
+def rank(peer: str, given: argparse.Namespace) -> None:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))  # before other programs
+    backend = importlib.import_module(f"peers.{peer}")
+    me, _ = backend.start()
+    for size in given.sizes:
+        tensor = backend.buffer("float32", size // 4)
+        backend.allreduce(tensor, f"warm {size}")
+        line = given.mbit * 1e6 / 8 * given.cables
+        repeat = max(3, int(given.seconds / (size / line if line else size / 2e9)))
+        times = []
+        backend.allreduce(tensor, f"warm {size}")
+        cpu = time.process_time()
+        for _ in range(repeat):
+            begin = time.perf_counter()
+            backend.allreduce(tensor, f"of {size}")
+            times.append(time.perf_counter() - begin)
+        cpu = (time.process_time() - cpu) / repeat
+        if me == 0:
+            print(json.dumps({"size": size, "seconds": median(times), "cpu": cpu}), flush=True)
+    backend.stop()
+
+
+def measure(backend: str, cables: Cables, given: argparse.Namespace, port: int) -> list[dict]:
+    environment = os.environ | {
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "10.78.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": ",".join(f"eth{cable}" for cable in range(given.cables)),
+        "OMP_NUM_THREADS": "1",
+    }
+    ranks = [
+        subprocess.Popen(
+            [*cables.prefix(rank), sys.executable, *sys.argv, "--rank", backend],
+            env=environment | {"RANK": str(rank), "HVDLITE_HOST_ID": f"host {rank}"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    outputs = [rank.communicate()[0] for rank in ranks]
+    if any(rank.returncode for rank in ranks):
+        raise SystemExit(f"{backend} has failed")
+    return [json.loads(line) for line in outputs[0].splitlines() if line.startswith("{")]
+
+
+def main() -> None:
+    given = arguments()
+    sys.path.insert(0, str(Path(__file__).parent))
+    if given.rank:
+        rank(given.rank, given)
+        return
+    rows: dict[tuple[str, int], list[dict]] = {}
+    with Cables(given.cables, given.mbit) as cables:
+        for turn in range(given.rounds):
+            for number, backend in enumerate(given.backends):
+                port = 29500 + turn * len(BACKENDS) + number
+                for row in measure(backend, cables, given, port):
+                    rows.setdefault((backend, row["size"]), []).append(row)
+    line = given.mbit * 1e6 / 8 * given.cables
+    print("| size | backend | ms | of the cables | CPU s per GiB |\n|---|---|---|---|---|")
+    for size in given.sizes:
+        for backend in given.backends:
+            seconds = median(row["seconds"] for row in rows[backend, size])
+            cpu = median(row["cpu"] for row in rows[backend, size])
+            share = f"{100 * size / seconds / line:.0f} %" if line else "-"
+            print(
+                f"| {size / (1 << 20):g} MiB | {backend} | {seconds * 1e3:.3g} | {share} | "
+                f"{cpu / size * (1 << 30):.3f} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
