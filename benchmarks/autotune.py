@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests" / name) for name in ("conformance", "multiprocess")]
+sys.path[:0] = [str(ROOT / "tests" / name) for name in ("", "conformance", "multiprocess")]
 sys.path[:0] = [str(ROOT)]
 
 from bare_ranks import Ranks  # noqa: E402
