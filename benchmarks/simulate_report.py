@@ -146,9 +146,11 @@ def _negotiation(rows: Sequence[Results]) -> list[str]:
         "Engines run as threads of one process, all on one host.\n"
         "A step has one known tensor of 4 bytes, or 161 of them.\n"
         "With more ranks than cores the ranks take turns, so the CPU time of one rank in one step "
-        "is what counts.",
+        "is what counts.\n"
+        "It grows with the number of ranks, because each rank reads what all others contribute.\n"
+        "Many other programs used the two cores at the same time.",
         table(["ranks", "1 tensor", "CPU time", "161 tensors", "CPU time"], shown),
-        "![CPU time of a rank by the number of ranks](simulate-growth.png)",
+        "![What a rank costs, by the number of ranks](simulate-growth.png)",
     ]
 
 
@@ -167,7 +169,8 @@ def _launch(rows: Sequence[Results]) -> list[str]:
     return [
         "## Launching many ranks",
         "`hvdliterun -np N true` is a whole job that does nothing.\n"
-        "*Met* is a job whose ranks start Python and call `hvd.init()`.",
+        "*Met* is a job whose ranks start Python and call `hvd.init()`.\n"
+        "Many other programs used the two cores at the same time, so these are upper bounds.",
         table(["ranks", "whole job", "for each rank", "met"], shown),
     ]
 
@@ -185,19 +188,22 @@ def draw(results: Results, folder: Path) -> None:
 
         figure, axes = pyplot.subplots(figsize=(7, 4))
         ranks = [row["ranks"] for row in rows]
-        for key, label in (("one_cpu", "1 tensor"), ("list_cpu", "161 tensors")):
-            axes.plot(ranks, [1e6 * row[key] for row in rows], "o-", label=label)
-        launched = [row for row in results.get("launch", [])]
+        for key, what in (("one_cpu", "1 tensor"), ("list_cpu", "161 tensors")):
+            axes.plot(
+                ranks, [1e6 * row[key] for row in rows], "o-", label=f"CPU time of a step, {what}"
+            )
+        launched = results.get("launch", [])
         if launched:
             axes.plot(
                 [row["ranks"] for row in launched],
                 [1e6 * row["seconds"] / row["ranks"] for row in launched],
                 "s--",
-                label="hvdliterun true, time for each rank",
+                label="hvdliterun true, time by ranks",
             )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        axes.set_xticks(ranks, [str(n) for n in ranks])
+        ticks = sorted({*ranks, *(row["ranks"] for row in launched)})
+        axes.set_xticks(ticks, [str(n) for n in ticks])
         axes.set_xlabel("ranks")
         axes.set_ylabel("µs for each rank")
         axes.grid(True, which="major", alpha=0.3)

@@ -127,6 +127,7 @@ typedef struct {
   int32_t number;    /* at least 1 */
   const char* nonce; /* of the roll that names the members; the generation's secret depends on it */
   int32_t slot;      /* of this process on its host; local ranks are in the order of slots */
+  int32_t seconds;   /* that its ranks have to meet, if fewer than the start timeout; 0: as many */
 } hvdlite_generation;
 
 typedef struct {

@@ -113,7 +113,7 @@ Status Runtime::Init(const hvdlite_init_options& options) {
     (void)pool::Pool::Process().Open(static_cast<size_t>(engine_options.config.gradient_pool_bytes),
                                      &engine_options.gradients);
   }
-  const Deadline deadline = Deadline::AfterSeconds(engine_options.config.start_timeout_seconds);
+  const Deadline deadline = Deadline::AfterSeconds(engine::SecondsToMeet(engine_options));
   std::unique_ptr<rendezvous::TcpStore> store;
   if (options.size > 1) {
     HVDLITE_RETURN_IF_ERROR(ConnectStore(options.store, engine_options.secret, deadline, &store));

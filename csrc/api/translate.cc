@@ -58,12 +58,13 @@ Status ReadOptions(const hvdlite_init_options& in, EngineOptions* out) {
                                    std::to_string(in.size) + " is not possible");
   }
   const hvdlite_generation* const generation = in.generation;
-  if (generation != nullptr &&
-      (generation->number < 1 || generation->slot < 0 || generation->nonce == nullptr)) {
-    return Status::InvalidArgument("a generation has a number, a nonce and a slot");
+  if (generation != nullptr && (generation->number < 1 || generation->slot < 0 ||
+                                generation->nonce == nullptr || generation->seconds < 0)) {
+    return Status::InvalidArgument("a generation has a number, a nonce, a slot and seconds");
   }
   out->rank = in.rank;
   out->size = in.size;
+  out->seconds_to_meet = generation == nullptr ? 0 : generation->seconds;
   out->store_prefix = in.store_prefix ? in.store_prefix : "";
   out->release = in.release ? in.release : "";
   for (size_t i = 0; i < static_cast<size_t>(in.knob_count); ++i)

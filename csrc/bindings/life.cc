@@ -20,7 +20,7 @@ void Init(int rank, int size, const std::optional<std::string>& store,
           const std::map<std::string, std::string>& knobs,
           const std::vector<std::vector<int32_t>>& process_sets, const std::string& release,
           const std::optional<py::dict>& mpi,
-          const std::optional<std::tuple<int32_t, std::string, int32_t>>& generation) {
+          const std::optional<std::tuple<int32_t, std::string, int32_t, int32_t>>& generation) {
   std::vector<const char*> pairs;
   for (const auto& [field, value] : knobs) {
     pairs.push_back(field.c_str());
@@ -33,13 +33,13 @@ void Init(int rank, int size, const std::optional<std::string>& store,
   }
   std::optional<Mpi> there;
   if (mpi) there.emplace(*mpi);
-  hvdlite_generation number_nonce_slot{};
+  hvdlite_generation numbered{};
   if (generation) {
-    number_nonce_slot = {std::get<0>(*generation), std::get<1>(*generation).c_str(),
-                         std::get<2>(*generation)};
+    numbered = {std::get<0>(*generation), std::get<1>(*generation).c_str(),
+                std::get<2>(*generation), std::get<3>(*generation)};
   }
   hvdlite_init_options options{};
-  options.generation = generation ? &number_nonce_slot : nullptr;
+  options.generation = generation ? &numbered : nullptr;
   options.mpi = there ? &there->as_c() : nullptr;
   options.rank = rank;
   options.size = size;

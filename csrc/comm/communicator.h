@@ -70,6 +70,9 @@ class Communicator {
   virtual bool must_be_asked() const { return false; }
   // Changes what autotuning may change. All members call it between the same two batches.
   virtual void Tune(const Tunables&) {}
+  // Whether the works under way wait for bytes that arrive so slowly that a thread should sleep at
+  // once instead of spinning.
+  virtual bool slow() const { return false; }
   // Counts batches in `carried` from now on. Borrowed.
   virtual void CountIn(Carried* carried) { carried_ = carried; }
 

@@ -66,7 +66,7 @@ std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store,
 
 std::string StartTimeout(const WorldOptions& options) {
   char seconds[32];
-  snprintf(seconds, sizeof(seconds), "%g", options.config->start_timeout_seconds);
+  snprintf(seconds, sizeof(seconds), "%g", options.seconds);
   return seconds;
 }
 

@@ -64,6 +64,7 @@ struct WorldOptions {
   uint32_t generation = 0;          // of an elastic job; 0: the job is not elastic
   int slot = 0;                     // on this host, in an elastic job
   transport::tcp::Secret secret{};  // of the generation
+  double seconds = 0;               // that the ranks have to meet, for errors
   const Config* config = nullptr;   // borrowed
   const Logger* log = nullptr;      // borrowed
   std::string release;              // of hvdlite

@@ -41,6 +41,11 @@ bool LeavesToWaiter(const Turn& turn, const Submission& submission) {
 
 }  // namespace
 
+double SecondsToMeet(const EngineOptions& options) {
+  const double most = options.config.start_timeout_seconds;
+  return options.seconds_to_meet == 0 ? most : std::min<double>(options.seconds_to_meet, most);
+}
+
 Engine::Engine(const EngineOptions& options)
     : options_(options),
       log_(ParseLevel(options.config.log_level), !options.config.log_hide_time, options.rank,
@@ -57,7 +62,7 @@ Engine::Engine(const EngineOptions& options)
 Status Engine::Start(const EngineOptions& options, rendezvous::Store* store,
                      std::unique_ptr<Engine>* out) {
   std::unique_ptr<Engine> engine(new Engine(options));
-  const Deadline deadline = Deadline::AfterSeconds(options.config.start_timeout_seconds);
+  const Deadline deadline = Deadline::AfterSeconds(SecondsToMeet(options));
   const Status connected = engine->Connect(store, deadline);
   // Report the failure before the engine's sockets close. The other ranks see them close and would
   // blame this rank.
@@ -104,6 +109,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.generation = options_.generation;
   world.slot = options_.slot;
   world.secret = options_.secret;
+  world.seconds = SecondsToMeet(options_);
   world.config = &options_.config;
   world.log = &log_;
   world.release = options_.release;

@@ -37,6 +37,7 @@ struct EngineOptions {
   uint32_t generation = 0;          // of an elastic job; 0: the job is not elastic
   int slot = 0;                     // on this host, in an elastic job
   transport::tcp::Secret secret{};  // of the generation
+  int seconds_to_meet = 0;          // fewer than the start timeout; 0: as many
   Config config;
   std::string release;                 // of hvdlite; equal on all ranks
   comm::mpi::Access mpi;               // this rank's MPI, if the user asked for it
@@ -44,6 +45,9 @@ struct EngineOptions {
   // Process sets that exist from the start, with ids 1, 2, ... Equal on all ranks.
   std::vector<std::vector<int>> process_sets;
 };
+
+// How long the ranks have to meet.
+double SecondsToMeet(const EngineOptions& options);
 
 class Engine final : private Turn::Worker {
  public:
@@ -124,6 +128,7 @@ class Engine final : private Turn::Worker {
   void CheckInFlight(ProcessSet* set) REQUIRES(turn_);
   bool ended() const override { return life_.ended(); }
   bool transferring() const override REQUIRES(turn_);
+  bool should_sleep() const override REQUIRES(turn_);
   Nanos PrepareSleep(Nanos now, std::vector<pollfd>* fds) override REQUIRES(turn_);
 
   const EngineOptions options_;

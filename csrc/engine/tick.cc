@@ -47,6 +47,17 @@ bool Engine::transferring() const {
                      [](const ProcessSetPtr& set) { return set->running != nullptr; });
 }
 
+bool Engine::should_sleep() const {
+  bool slow = false;
+  for (const ProcessSetPtr& set : sets_.mine()) {
+    const Running* const running = set->running.get();
+    if (running == nullptr || running->work == nullptr) continue;
+    if (!running->communicator->slow()) return false;
+    slow = true;
+  }
+  return slow;
+}
+
 // If a peer's news does not ring the doorbell, a waiting thread polls again after an eighth of the
 // time it has waited. So it sleeps most of a long wait, and adds little to the wait.
 Nanos Engine::PrepareSleep(Nanos now, std::vector<pollfd>* fds) {

@@ -91,7 +91,7 @@ Turn::Driven Turn::Drive(const Handle& handle, Nanos until) {
     if (worker_.Cycle()) backoff.Reset();
     if (handle.done()) return Driven::kOver;
     if (wanted_.load(std::memory_order_seq_cst) > 0 || !to_tell_.empty()) return Driven::kGaveWay;
-    if (backoff.Pause()) {
+    if (!worker_.should_sleep() && backoff.Pause()) {
       if ((turns & 1023) == 1023 && MonotonicNow() >= until) return Driven::kOver;
       continue;
     }
@@ -227,7 +227,7 @@ void Turn::BackgroundTurn(Backoff* backoff) {
   if (worker_.Cycle()) backoff->Reset();
   // While peers move data, a sleep per chunk would cost more than the chunk. Otherwise the
   // processor belongs to the framework, so sleep.
-  if (worker_.ended() || (worker_.transferring() && backoff->Pause())) {
+  if (worker_.ended() || (worker_.transferring() && !worker_.should_sleep() && backoff->Pause())) {
     ReleaseAndTell();
     return;
   }

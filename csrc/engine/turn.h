@@ -92,6 +92,8 @@ class CAPABILITY("turn") Turn {
     virtual bool ended() const = 0;
     // Whether a transfer is in progress, so that a peer may have news within microseconds.
     virtual bool transferring() const = 0;
+    // Whether all transfers in progress wait for links that are so slow that sleeping costs nothing.
+    virtual bool should_sleep() const { return false; }
     // Called before a sleep. Adds the descriptors that report news in addition to the doorbell.
     // Returns how long to sleep before polling transfers that ring no bell.
     virtual Nanos PrepareSleep(Nanos now, std::vector<pollfd>* fds) = 0;

@@ -36,6 +36,8 @@ class Checked final : public Transport {
 
   Status TrySend(const void* data, size_t bytes, size_t* moved) override;
   Status TryReceive(void* data, size_t bytes, size_t* moved) override;
+  // No part of a frame is returned, so nothing is gained by waking before all of it is there.
+  void WakeAt(size_t bytes) override { inner_->WakeAt(bytes > 1 && in_left_ > 0 ? in_left_ : 1); }
   void EndSending() override { inner_->EndSending(); }
   std::string Name() const override { return inner_->Name(); }
   Acknowledged acknowledged() const override { return inner_->acknowledged(); }

@@ -49,6 +49,10 @@ class Transport {
     return status;
   }
 
+  // From now on poll(2) reports bytes to receive only if at least so many have arrived, or the
+  // connection's end. A hint: it may report fewer. Ask only for bytes that the peer sends anyway.
+  virtual void WakeAt(size_t /*bytes*/) {}
+
   // Ends sending; the peer sees the end once it has read everything. Closing a connection that
   // still has unread bytes discards what the peer has not read yet. An orderly leaver therefore
   // calls this, then receives until that fails.

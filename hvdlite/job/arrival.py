@@ -33,8 +33,7 @@ _SERIALIZED = 2
 class Arrival:
     """`communicator`: the argument of init(). `place`: the address of the job's store and the
     secret; None for a process that is alone. `mpi`: what the core is told about MPI; None if the
-    program does not ask for MPI. `prefix`: of the meeting's keys. `member`: in an elastic job.
-    `patience`: seconds to meet the others, if that is less than the start timeout."""
+    program does not ask for MPI. `prefix`: of the meeting's keys. `member`: in an elastic job."""
 
     me: Identity
     communicator: Any
@@ -42,7 +41,6 @@ class Arrival:
     mpi: dict[str, Any] | None
     prefix: str = ""
     member: Member | None = None
-    patience: int | None = None
 
 
 def arrive(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value]) -> Arrival:
@@ -81,7 +79,7 @@ def _arrive_as_member(comm: Any, asked: environment.Asked) -> Arrival:
         return Arrival(alone, None, None, None, member=member)
     me = replace(started, **vars(member.place))
     place = None if me.size == 1 else started.place
-    return Arrival(me, None, place, None, f"g{roll.generation}/", member, roll.patience)
+    return Arrival(me, None, place, None, f"g{roll.generation}/", member)
 
 
 def all_are_here() -> None:

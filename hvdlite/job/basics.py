@@ -140,9 +140,6 @@ def _met(
 
 def _bring_up(arrived: Arrival, texts: dict[str, str]) -> None:
     identity, place = arrived.me, arrived.place
-    if arrived.patience is not None:
-        most = min(arrived.patience, float(texts["start_timeout_seconds"]))
-        texts = {**texts, "start_timeout_seconds": str(most)}
     _interruptibly(
         lambda: _core.init(
             rank=identity.rank,

@@ -115,11 +115,12 @@ class Member:
         return self._generation
 
     @property
-    def proof(self) -> tuple[int, str, int] | None:
-        """What the core proves to the others of the generation; None while the process warms up."""
+    def proof(self) -> tuple[int, str, int, int] | None:
+        """What the core proves to the others of the generation, and how many seconds they have to
+        meet, if fewer than the start timeout. None while the process warms up."""
         if not self._generation or self.roll is None:
             return None
-        return self._generation, self.roll.nonce, self.slot
+        return self._generation, self.roll.nonce, self.slot, self.roll.patience or 0
 
     @property
     def entry(self) -> Entry:

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hvdlite import _core
+from hvdlite.job import basics
+from hvdlite.job.arrival import Arrival
+from hvdlite.job.membership import Member
+from hvdlite.rendezvous.roll import Entry, Part, Place, Roll
 
 _PROGRAM = """
 from hvdlite import _core
@@ -12,14 +22,14 @@ def init(generation):
     _core.init(rank=0, size=1, store=None, store_prefix="g5/", secret=None, knobs={},
                process_sets=[], release="0", generation=generation)
 
-for impossible in ((0, "nonce", 0), (5, "nonce", -1)):
+for impossible in ((0, "nonce", 0, 0), (5, "nonce", -1, 0), (5, "nonce", 0, -1)):
     try:
         init(impossible)
     except ValueError as error:
-        assert "a generation has a number, a nonce and a slot" in str(error), error
+        assert "a generation has a number, a nonce, a slot and seconds" in str(error), error
     else:
         raise AssertionError(impossible)
-init((5, "nonce", 3))
+init((5, "nonce", 3, 4))
 for other in (4, 6, -1):
     _core.end_generation(other, "news that come late")
     assert _core.failure() == ""
@@ -35,3 +45,22 @@ def test_only_news_about_the_present_generation_end_its_engine() -> None:
     assert done.returncode == 0, done.stderr
     assert "warning: generation 5 has ended: hvdliterun has lost member 2" in done.stderr
     assert "the job has failed" not in done.stderr
+
+
+@pytest.mark.parametrize("patience", [None, 4])
+def test_a_short_patience_is_of_the_meeting_alone(
+    monkeypatch: pytest.MonkeyPatch, patience: int | None
+) -> None:
+    """Process sets that are added later have the start timeout."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(_core, "init", lambda **arguments: given.update(arguments))
+    roll = Roll(3, (Entry(1, "a", 0, Part.KEEP),), 0, nonce="0" * 32, patience=patience)
+    place = Place(0, 1, 0, 1, 0, 1)
+    member = Member(1, 0, bytes(32), place, True, lambda: SimpleNamespace())  # type: ignore[arg-type,return-value]
+    member.roll, member._generation = roll, roll.generation
+    me: Any = SimpleNamespace(rank=0, size=1)
+    basics._bring_up(
+        Arrival(me, None, None, None, "g3/", member), {"start_timeout_seconds": "30.0"}
+    )
+    assert given["knobs"] == {"start_timeout_seconds": "30.0"}
+    assert given["generation"] == (3, "0" * 32, 0, patience or 0)

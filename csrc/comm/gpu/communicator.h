@@ -49,6 +49,7 @@ class Communicator final : public comm::Communicator {
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void AddPollFds(std::vector<pollfd>* fds) const override { host_->AddPollFds(fds); }
+  bool slow() const override { return host_->slow(); }
   bool must_be_asked() const override { return true; }
 
   // The device and the stream on which batches happen. Null: this rank has none yet.

@@ -53,6 +53,7 @@ class StagingCommunicator final : public comm::Communicator {
   // called.
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void AddPollFds(std::vector<pollfd>* fds) const override { host_->AddPollFds(fds); }
+  bool slow() const override { return host_->slow(); }
   // The device's copies ring no bell.
   bool must_be_asked() const override { return true; }
 

@@ -39,6 +39,7 @@ class Communicator final : public comm::Communicator {
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void AddPollFds(std::vector<pollfd>* fds) const override;
+  bool slow() const override { return (rail_ != nullptr && rail_->slow()) || flat_->slow(); }
   bool must_be_asked() const override {
     return (rail_ != nullptr && rail_->must_be_asked()) || flat_->must_be_asked();
   }

@@ -43,6 +43,7 @@ class Communicator : public comm::Communicator {
     model_.alpha = options_.model.alpha * tunables.latency;
   }
   void AddPollFds(std::vector<pollfd>* fds) const override { wire_.AddPollFds(fds); }
+  bool slow() const override { return wire_.slow(); }
 
  private:
   Question Ask(const Batch& batch) const;

@@ -8,7 +8,7 @@ namespace hvdlite::comm::net {
 
 class NetWork : public Work {
  public:
-  explicit NetWork(Wire* wire) : wire_(*wire) {}
+  explicit NetWork(Wire* wire) : wire_(*wire) { wire_.BeginWork(); }
   // An abandoned work must leave no waits behind. A finished work clears none, because it may
   // outlive the start of the next.
   ~NetWork() override {

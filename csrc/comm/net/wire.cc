@@ -24,6 +24,7 @@ Wire::Wire(int me, int size, std::vector<transport::Transport*> links, size_t pi
       piece_bytes_(std::max<size_t>(piece_bytes / 64 * 64, 64)),
       scratch_bytes_(scratch_bytes),
       waits_(static_cast<size_t>(size), 0),
+      wanted_(static_cast<size_t>(size), 0),
       arriving_(static_cast<size_t>(size)) {
   waiting_.reserve(static_cast<size_t>(size));
 }
@@ -69,8 +70,12 @@ Status Wire::ReceiveInto(int from, void* data, size_t bytes, size_t* moved) {
   *moved = 0;
   bytes = std::min(bytes, piece_bytes_);
   HVDLITE_RETURN_IF_ERROR(links_[static_cast<size_t>(from)]->TryReceive(data, bytes, moved));
-  if (*moved < bytes) WaitFor(from, POLLIN);
-  spent_ += *moved;
+  if (*moved < bytes) {
+    WaitFor(from, POLLIN);
+    wanted_[static_cast<size_t>(from)] = bytes - *moved;
+  }
+  if (*moved > 0) pace_.Received(*moved, MonotonicNow());
+  if (!pace_.Trickles(*moved, bytes)) spent_ += *moved;
   return Status::Ok();
 }
 
@@ -116,11 +121,21 @@ Status Wire::Receive(int from, const Flat& flat, Cursor* cursor, size_t limit) {
   return Status::Ok();
 }
 
+// The bytes wanted arrive whatever this member does, so a thread may sleep until half of them have.
 void Wire::AddPollFds(std::vector<pollfd>* fds) const {
   for (int member : waiting_) {
-    const int fd = links_[static_cast<size_t>(member)]->fd();
-    if (fd >= 0) fds->push_back({fd, waits_[static_cast<size_t>(member)], 0});
+    const auto i = static_cast<size_t>(member);
+    if ((waits_[i] & POLLIN) != 0) links_[i]->WakeAt(pace_.WakeAt(wanted_[i]));
+    const int fd = links_[i]->fd();
+    if (fd >= 0) fds->push_back({fd, waits_[i], 0});
   }
+}
+
+bool Wire::slow() const {
+  return pace_.slow() && std::any_of(waiting_.begin(), waiting_.end(), [this](int member) {
+           const auto i = static_cast<size_t>(member);
+           return (waits_[i] & POLLIN) != 0 && wanted_[i] >= Pace::kFew;
+         });
 }
 
 }  // namespace hvdlite::comm::net

@@ -17,6 +17,7 @@
 
 #include "base/status.h"
 #include "comm/flat.h"
+#include "comm/net/pace.h"
 #include "transport/transport.h"
 
 namespace hvdlite::comm::net {
@@ -33,6 +34,7 @@ class Wire {
   size_t piece_bytes() const { return piece_bytes_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
 
+  void BeginWork() { pace_.Restart(); }
   // A turn is one Work::Advance(). BeginTurn forgets the waits of the last turn and counts anew.
   void BeginTurn();
   // The work done in this turn, in bytes moved or touched. More than 0 means progress; more than a
@@ -53,6 +55,8 @@ class Wire {
   char* Scratch(size_t bytes);
 
   void AddPollFds(std::vector<pollfd>* fds) const;
+  // See comm::Communicator.
+  bool slow() const;
 
  private:
   struct Free {
@@ -68,9 +72,11 @@ class Wire {
   const std::vector<transport::Transport*> links_;
   const size_t piece_bytes_;
   const size_t scratch_bytes_;
-  std::vector<short> waits_;  // poll(2) events per member, of the last turn
-  std::vector<int> waiting_;  // the members whose entry in waits_ is not 0
+  std::vector<short> waits_;    // poll(2) events per member, of the last turn
+  std::vector<size_t> wanted_;  // bytes to receive per member that POLLIN in waits_ is about
+  std::vector<int> waiting_;    // the members whose entry in waits_ is not 0
   size_t spent_ = 0;
+  Pace pace_;                     // of all links together: one thread serves them
   Memory staging_;                // for sending
   std::vector<Memory> arriving_;  // for receiving, by member
   Memory scratch_;

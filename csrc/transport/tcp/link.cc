@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -82,6 +83,12 @@ Status Link::ReceiveParts(const iovec* parts, size_t count, size_t* moved) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Status::Ok();
     if (errno != EINTR) return sending_ = receiving_ = Lost(errno);
   }
+}
+
+void Link::WakeAt(size_t bytes) {
+  const int least = static_cast<int>(std::clamp<size_t>(bytes, 1, 1 << 30));
+  if (least == wakes_at_) return;
+  if (setsockopt(fd_.get(), SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least)) == 0) wakes_at_ = least;
 }
 
 void Link::EndSending() {

@@ -31,6 +31,7 @@ class Link final : public Transport {
   Status TryReceive(void* data, size_t bytes, size_t* moved) override;
   Status TrySendBoth(const iovec (&parts)[2], size_t* moved) override;
   Status TryReceiveBoth(const iovec (&parts)[2], size_t* moved) override;
+  void WakeAt(size_t bytes) override;
   void EndSending() override;
   std::string Name() const override { return name_; }
   Acknowledged acknowledged() const override;
@@ -46,6 +47,7 @@ class Link final : public Transport {
   const int peer_;
   bool is_tcp_ = false;  // else a socket pair
   std::string name_;
+  int wakes_at_ = 1;
   uint64_t sent_ = 0;  // bytes that the kernel has taken
   Status sending_;     // why nothing more can be sent
   Status receiving_;   // why nothing more will come

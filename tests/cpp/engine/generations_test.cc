@@ -137,6 +137,16 @@ TEST(EngineGeneration, the_end_of_one_is_told_as_such_and_not_as_the_jobs) {
   }
 }
 
+TEST(EngineGeneration, its_ranks_may_have_less_than_the_start_timeout_to_meet) {
+  engine::EngineOptions alone = Options(0, 2, 3);
+  alone.seconds_to_meet = 1;
+  Play({alone}, [](const Status& started, Engine*) {
+    EXPECT_EQ(started.code(), StatusCode::kTimeout);
+    EXPECT_NE(started.message().find("did not call hvd.init() within 1 s"), std::string::npos)
+        << started.message();
+  });
+}
+
 // 4 ranks on 1 or 2 hosts whose processes sit in these slots; the bits of a sum that rounds.
 std::vector<float> Sum(int hosts, const std::vector<int>& slots) {
   std::vector<engine::EngineOptions> options;

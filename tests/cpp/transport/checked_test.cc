@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -89,6 +90,43 @@ TEST(Checked, hands_out_nothing_of_a_frame_before_all_of_it_has_come) {
     EXPECT_EQ(HandedOut(wire.substr(0, wire.size() - 1), at_once).first, "");
     EXPECT_EQ(HandedOut(wire, at_once).first, payload);
   }
+}
+
+// Remembers what it was told to wake at.
+class Sleeper final : public Transport {
+ public:
+  explicit Sleeper(std::unique_ptr<Transport> inner, size_t* wakes_at)
+      : inner_(std::move(inner)), wakes_at_(*wakes_at) {}
+  Status TrySend(const void* data, size_t bytes, size_t* moved) override {
+    return inner_->TrySend(data, bytes, moved);
+  }
+  Status TryReceive(void* data, size_t bytes, size_t* moved) override {
+    return inner_->TryReceive(data, bytes, moved);
+  }
+  void WakeAt(size_t bytes) override { wakes_at_ = bytes; }
+  int peer() const override { return inner_->peer(); }
+  int fd() const override { return inner_->fd(); }
+
+ private:
+  const std::unique_ptr<Transport> inner_;
+  size_t& wakes_at_;
+};
+
+TEST(Checked, wakes_at_the_end_of_the_frame_that_has_begun_and_else_at_the_first_byte) {
+  const std::string wire = OnTheWire({Letters(1000, 1)});
+  auto [a, b] = Loopback::Pair(3, 0);
+  size_t wakes_at = 0, moved = 0;
+  Checked receiver(std::make_unique<Sleeper>(std::move(b), &wakes_at));
+  receiver.WakeAt(5000);
+  EXPECT_EQ(wakes_at, 1u);
+  ASSERT_TRUE(a->TrySend(wire.data(), 400, &moved).ok());
+  std::string got(5000, '\0');
+  ASSERT_TRUE(receiver.TryReceive(got.data(), got.size(), &moved).ok());
+  ASSERT_EQ(moved, 0u);
+  receiver.WakeAt(5000);
+  EXPECT_EQ(wakes_at, wire.size() - 400);
+  receiver.WakeAt(1);
+  EXPECT_EQ(wakes_at, 1u);
 }
 
 TEST(Checked, makes_an_error_that_names_the_connection_of_every_bit_that_changes) {

@@ -1,5 +1,7 @@
 // The mesh: ranks as threads over real loopback sockets, among strangers of every kind.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -98,6 +100,22 @@ void ExpectLinksLeadWhereTheySay(std::vector<Host>* hosts) {
       EXPECT_EQ(word, j * 100 + i);
     }
   }
+}
+
+std::string CongestionControl(const Link& link) {
+  char name[16] = {};
+  socklen_t length = sizeof(name);
+  EXPECT_EQ(getsockopt(link.fd(), IPPROTO_TCP, TCP_CONGESTION, name, &length), 0);
+  return name;
+}
+
+TEST(LinkMesh, NoLinkInsideOneMachinePacesItsPackets) {
+  auto hosts = OpenDoors(2);
+  for (Host& host : hosts) host.listener->StopPacing();
+  ConnectAll(&hosts, PeersOf(hosts));
+  ExpectLinksLeadWhereTheySay(&hosts);
+  EXPECT_EQ(CongestionControl(*hosts[0].links[1]), "reno");
+  EXPECT_EQ(CongestionControl(*hosts[1].links[0]), "reno");
 }
 
 TEST(LinkMesh, JoinsEveryRankToEveryOther) {

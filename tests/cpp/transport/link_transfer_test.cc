@@ -1,10 +1,12 @@
 // One Link: bytes in order, nothing ever blocks, and an end that names the peer.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "transport/tcp/link.h"
@@ -42,6 +44,53 @@ TEST(LinkTransfer, MovesWhatFitsAndKeepsTheOrder) {
   }
   EXPECT_GT(stalls, 0u);  // the test would prove little otherwise
   EXPECT_EQ(got, sent);
+}
+
+// Both ends of a TCP connection.
+Pair OverTcp() {
+  const Deadline deadline = Deadline::After(30 * kSecond);
+  Fd door, near, far;
+  Endpoint bound, from;
+  EXPECT_TRUE(Listen({"127.0.0.1", 0}, 1, &door, &bound).ok());
+  EXPECT_TRUE(Connect(bound, deadline, &near).ok());
+  EXPECT_TRUE(WaitAccept(door.get(), deadline, &far, &from).ok());
+  Pair pair;
+  pair.left = std::make_unique<Link>(std::move(near), 1);
+  pair.right = std::make_unique<Link>(std::move(far), 0);
+  return pair;
+}
+
+bool Readable(const Link& link) {
+  pollfd fd{link.fd(), POLLIN, 0};
+  return poll(&fd, 1, 0) == 1;
+}
+
+void AwaitArrival(const Link& link, int bytes) {
+  const Deadline deadline = Deadline::After(30 * kSecond);
+  int come = 0;
+  while (come < bytes && !deadline.Passed()) ASSERT_EQ(ioctl(link.fd(), FIONREAD, &come), 0);
+  ASSERT_EQ(come, bytes);
+}
+
+TEST(LinkTransfer, WakesAtTheBytesAskedForAndAtTheEndOfTheConnection) {
+  Pair pair = OverTcp();
+  const std::vector<char> data(100);
+  size_t moved = 0;
+  pair.right->WakeAt(100);
+  ASSERT_TRUE(pair.left->TrySend(data.data(), 99, &moved).ok());
+  AwaitArrival(*pair.right, 99);
+  EXPECT_FALSE(Readable(*pair.right));
+  pair.right->WakeAt(1);
+  EXPECT_TRUE(Readable(*pair.right));
+  pair.right->WakeAt(100);
+  EXPECT_FALSE(Readable(*pair.right));
+  ASSERT_TRUE(pair.left->TrySend(data.data(), 1, &moved).ok());
+  AwaitArrival(*pair.right, 100);
+  EXPECT_TRUE(Readable(*pair.right));
+  pair.right->WakeAt(1000);
+  pair.left.reset();
+  pollfd end{pair.right->fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&end, 1, 30000), 1);
 }
 
 TEST(LinkTransfer, AnEmptyPipeGivesNothingAndIsNoError) {
