@@ -1,9 +1,9 @@
 // Pace: whether links deliver so slowly that a thread should sleep for their bytes. DECIDES; pure.
 //
 // A thread that spins takes each packet as it arrives. At 1 Gbit/s that is a system call and a turn
-// of the engine for every 1500 bytes, so the thread is busy all the time. A thread that sleeps until
-// many packets have arrived takes them with one call, and the transfer takes as long. At 10 Gbit/s
-// copies, sums and check words leave a thread hardly any time to sleep.
+// of the engine for every 1500 bytes, so the thread is busy all the time. A thread that sleeps
+// until many packets have arrived takes them with one call, and the transfer takes as long. At
+// 10 Gbit/s copies, sums and check words leave a thread hardly any time to sleep.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ class Pace {
   static constexpr size_t kWindow = 128 << 10;
   // Slow: a window takes longer (5 Gbit/s). Waking a sleeper takes 20-40 us.
   static constexpr Nanos kSlowFrom = 200 * kMicrosecond;
-  // On an even slower link (10 Mbit/s) packets are so rare that a thread sleeps between them anyway.
+  // On an even slower link (10 Mbit/s) packets are so rare that a thread sleeps between them
+  // anyway.
   static constexpr Nanos kSlowTo = 100 * kMillisecond;
   // Fewer bytes than this are worth neither a turn nor, unless they are the last, waking a thread.
   static constexpr size_t kFew = 16 << 10;
