@@ -107,8 +107,8 @@ struct Spread {
   double median, tenth, ninetieth;
 };
 
-void Run(int rank, int ranks, const Doors& doors, const comm::net::Options& options, size_t smallest,
-         size_t largest, unsigned megabytes) {
+void Run(int rank, int ranks, const Doors& doors, const comm::net::Options& options,
+         size_t smallest, size_t largest, unsigned megabytes) {
   std::vector<Links> links;
   std::vector<std::unique_ptr<comm::net::Communicator>> communicators;
   for (const bool checked : {false, true}) {

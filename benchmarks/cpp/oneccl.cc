@@ -22,7 +22,9 @@ ccl::event Start(void* tensor, size_t count, bool bfloat16) {
 
 extern "C" {
 
-size_t oneccl_address_bytes() { return ccl::kvs::address_max_size; }
+size_t oneccl_address_bytes() {
+  return ccl::kvs::address_max_size;
+}
 
 // Rank 0 opens the store and has its address written; the others must know it.
 void oneccl_open(char* address) {

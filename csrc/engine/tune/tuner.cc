@@ -81,7 +81,7 @@ Tuner::Outcome Tuner::Add(double score) {
   }
   if (duel_) {
     const Duel::Verdict verdict = duel_->Add(log_score);
-    if (verdict != Duel::Verdict::kOpen) EndDuel(verdict, &outcome);
+    if (verdict != Duel::Verdict::kOpen) EndDuel(*duel_, verdict, &outcome);
     return outcome;
   }
   if (--rest_ <= 0 && credit_ > 0) BeginDuel();
@@ -132,19 +132,20 @@ void Tuner::BeginDuel() {
     pause_ = std::min(2 * pause_, kLongestPause);
     return;
   }
-  challenger_ = *After(move_);
+  challenger_ = After(move_).value_or(champion_);
   duel_.emplace(std::sqrt(variance_), /*wins_ties=*/move_ == kToDefault);
 }
 
-void Tuner::EndDuel(Duel::Verdict verdict, Outcome* outcome) {
-  const Duel duel = *duel_;
-  duel_.reset();
-  outcome->ratio = std::exp(duel.mean());
+void Tuner::EndDuel(const Duel& duel, Duel::Verdict verdict, Outcome* outcome) {
+  const double mean = duel.mean();
+  const double pairs = static_cast<double>(duel.pairs());
+  duel_.reset();  // `duel` may be it
+  outcome->ratio = std::exp(mean);
   if (verdict == Duel::Verdict::kLost) {
     outcome->event = Event::kLost;
     outcome->other = challenger_;
     // A sample has so many steps: the slower the setting, the longer it takes.
-    costs_[move_] = static_cast<double>(duel.pairs()) * std::max(0.0, 1 / outcome->ratio - 1);
+    costs_[move_] = pairs * std::max(0.0, 1 / outcome->ratio - 1);
     credit_ -= costs_[move_];
     tried_[move_] = true;
     // While it searches, the next duel begins at once.
@@ -155,8 +156,8 @@ void Tuner::EndDuel(Duel::Verdict verdict, Outcome* outcome) {
   outcome->event = Event::kWon;
   outcome->other = champion_;
   champion_ = challenger_;
-  level_ += duel.mean();
-  last_ += duel.mean();
+  level_ += mean;
+  last_ += mean;
   BeginSearch(move_);
   if (move_ != kToDefault) {
     // The way back leads to a setting that has just lost.

@@ -68,7 +68,7 @@ class Tuner {
   bool RegimeChanges(double log_score);
   void BeginSearch(size_t preferred);
   void BeginDuel();
-  void EndDuel(Duel::Verdict verdict, Outcome* outcome);
+  void EndDuel(const Duel& duel, Duel::Verdict verdict, Outcome* outcome);
 
   const DialRanges ranges_;
   int warmup_left_;
