@@ -34,7 +34,8 @@ def draw(run: Mapping[str, Any], folder: Path) -> None:
     names = list(rows[0]["backends"])
 
     def picture(name: str, label: str, key: str, shown: list[str]) -> None:
-        if not any("median" in r[key].get(backend, {}) for r in rows for backend in shown):
+        shown = [n for n in shown if any("median" in r[key].get(n, {}) for r in rows)]
+        if not shown:
             return
         figure, axes = pyplot.subplots(figsize=(7, 4.5))
         for backend in shown:
