@@ -101,7 +101,9 @@ def why_not(backend: Backend) -> str | None:
         missing = [name for name in needed if not os.path.exists(name)]
     if not missing and backend.library and native.compiler() is None:
         missing = ["a C++ compiler"]
-    return f"{backend.name} is not installed: no {', '.join(missing)}" if missing else None
+    # A page says where in an environment, but not whose.
+    named = [name.removeprefix(sys.prefix + os.sep) for name in missing]
+    return f"{backend.name} is not installed: no {', '.join(named)}" if named else None
 
 
 def start(
