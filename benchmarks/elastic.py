@@ -10,16 +10,15 @@ with `--fifo`, for a machine that others use, too.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -85,7 +84,7 @@ class Runner:
                     stderr=subprocess.STDOUT,
                     env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
                     start_new_session=True,
-                    preexec_fn=self._first,
+                    preexec_fn=partial(machine.go_first, self._fifo),
                 )
                 self._wait(process, patience)
             if process.returncode and not may_fail:
@@ -111,15 +110,6 @@ class Runner:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait(60)
-
-    def _first(self) -> None:
-        """The job goes before other programs."""
-        with contextlib.suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, -18)
-            if self._fifo:
-                # A job that hangs must not keep the machine.
-                resource.setrlimit(resource.RLIMIT_RTTIME, (10_000_000, 10_000_000))
-                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
 
 
 def main() -> None:

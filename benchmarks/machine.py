@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+import resource
 import time
 from collections.abc import Sequence
 from importlib import metadata
@@ -93,3 +95,13 @@ def wait_for_quiet(patience: float) -> None:
         running = int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
         quiet = quiet + 1 if running <= 1 else 0  # the one is this process
         time.sleep(0.002)
+
+
+def go_first(fifo: bool) -> None:
+    """This process goes before other programs, where that is permitted. For preexec_fn."""
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -18)
+        if fifo:
+            # A process that hangs must not keep the machine.
+            resource.setrlimit(resource.RLIMIT_RTTIME, (10_000_000, 10_000_000))
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))

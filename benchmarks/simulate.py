@@ -14,16 +14,15 @@ cpp/negotiation_bench.cc measures them, and of launching.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
-import resource
 import secrets
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +94,8 @@ class Runner:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=self._first,
+            preexec_fn=partial(machine.go_first, self._fifo),
         )
-
-    def _first(self) -> None:
-        """The job goes before other programs."""
-        with contextlib.suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, -18)
-            if self._fifo:
-                # A job that hangs must not keep the machine.
-                resource.setrlimit(resource.RLIMIT_RTTIME, (10_000_000, 10_000_000))
-                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
 
 
 def _lines(rank: subprocess.Popen[str]) -> list[Any]:

@@ -10,7 +10,6 @@
 // poll(2).
 #include <poll.h>
 #include <sched.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@
 #include <vector>
 
 #include "comm/net/communicator.h"
+#include "cpu_time.h"
 #include "transport/checked.h"
 #include "transport/tcp/mesh.h"
 
@@ -85,16 +85,6 @@ Links Connect(int rank, const Doors& doors, bool checked, unsigned megabytes) {
                          : Links::value_type(std::move(link)));
   }
   return links;
-}
-
-// Of this process so far: what a busy machine changes least.
-double CpuMicros() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  const auto micros = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_usec);
-  };
-  return micros(used.ru_utime) + micros(used.ru_stime);
 }
 
 struct Spread {

@@ -17,7 +17,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,6 +28,8 @@
 #include <map>
 #include <string>
 #include <vector>
+
+#include "cpu_time.h"
 
 namespace {
 
@@ -125,15 +126,6 @@ struct Stream {
 double Micros() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double, std::micro>(now).count();
-}
-
-double CpuMicros() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  const auto micros = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_usec);
-  };
-  return micros(used.ru_utime) + micros(used.ru_stime);
 }
 
 void Meet(int fd) {

@@ -49,7 +49,6 @@ bool Meets(Engine* engine, const hvdlite_operation& operation) {
   *end++ = '.';
   end = std::copy(own.begin(), own.end(), end);
   engine::Familiar asked;
-  asked.kind = OpKind::kAllreduce;
   asked.op = static_cast<ReduceOp>(operation.op);
   asked.dtype = static_cast<DType>(operation.input.dtype);
   asked.prescale = operation.prescale;
@@ -57,6 +56,8 @@ bool Meets(Engine* engine, const hvdlite_operation& operation) {
   asked.name = std::string_view(name, static_cast<size_t>(end - name));
   asked.shape = operation.input.shape;
   asked.dimensions = operation.input.ndim;
+  asked.bytes = SizeOf(asked.dtype);
+  for (int i = 0; i < asked.dimensions; ++i) asked.bytes *= static_cast<size_t>(asked.shape[i]);
   asked.input = operation.input.data;
   asked.output = operation.output.data;
   return engine->Meet(operation.process_set, asked);

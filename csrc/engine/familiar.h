@@ -1,4 +1,4 @@
-// Familiar: a blocking operation as its caller describes it, before anything is copied or
+// Familiar: a blocking allreduce as its caller describes it, before anything is copied or
 // allocated. The engine looks whether this rank has asked for the same before.
 #pragma once
 
@@ -12,7 +12,6 @@
 namespace hvdlite::engine {
 
 struct Familiar {
-  OpKind kind = OpKind::kAllreduce;
   ReduceOp op = ReduceOp::kSum;
   DType dtype = DType::kFloat32;
   double prescale = 1.0;
@@ -20,6 +19,7 @@ struct Familiar {
   std::string_view name;  // with the operation's prefix, as in Request
   const int64_t* shape = nullptr;
   int dimensions = 0;
+  size_t bytes = 0;             // of the tensor
   const void* input = nullptr;  // host memory
   void* output = nullptr;       // as many elements, of the same dtype; may be the input
 };

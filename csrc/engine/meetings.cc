@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
+#include "comm/shm/sources.h"
 #include "engine/execute/prepare.h"
 
 namespace hvdlite::engine {
@@ -13,8 +13,8 @@ using comm::shm::Meeting;
 
 // DECIDES. Whether the caller asks for what this rank has asked for before.
 bool IsSame(const Request& before, const Familiar& asked) {
-  return before.kind == OpKind::kAllreduce && asked.kind == OpKind::kAllreduce &&
-         before.op == asked.op && asked.op != ReduceOp::kAdasum && before.dtype == asked.dtype &&
+  return before.kind == OpKind::kAllreduce && before.op == asked.op &&
+         asked.op != ReduceOp::kAdasum && before.dtype == asked.dtype &&
          before.device == DeviceKind::kHost && before.group == 0 &&
          before.prescale == asked.prescale && before.postscale == asked.postscale &&
          before.shape.size() == static_cast<size_t>(asked.dimensions) &&
@@ -22,21 +22,18 @@ bool IsSame(const Request& before, const Familiar& asked) {
 }
 
 // Combines the members' tensors in their order, as every other algorithm does.
-void Reduce(const Meeting& meeting, const Request& request, const Familiar& asked, size_t bytes) {
-  constexpr int kFew = 16;
+void Reduce(const Meeting& meeting, const Request& request, const Familiar& asked) {
   const int members = meeting.members();
-  const void* few[kFew];
-  std::vector<const void*> many(members > kFew ? static_cast<size_t>(members) : 0);
-  const void** const sources = members > kFew ? many.data() : few;
-  for (int m = 0; m < members; ++m) sources[m] = meeting.Tensor(m, bytes);
-  kernels::Reduce(ReductionOf(request, members), asked.output, nullptr, sources, members,
-                  static_cast<int64_t>(bytes / SizeOf(request.dtype)));
+  comm::shm::Sources sources(members);
+  for (int m = 0; m < members; ++m) sources[m] = meeting.Tensor(m, asked.bytes);
+  kernels::Reduce(ReductionOf(request, members), asked.output, nullptr, sources.data(), members,
+                  static_cast<int64_t>(asked.bytes / SizeOf(request.dtype)));
 }
 
 }  // namespace
 
 bool Meetings::Perform(int id, const Familiar& asked) {
-  if (!turn_.TakeIfIdle()) return false;
+  if (asked.bytes > Meeting::kMostBytes || !turn_.TakeIfIdle()) return false;
   bool met = false;
   const Nanos now = MonotonicNow();
   turn_.TickIfDue(now);
@@ -55,13 +52,10 @@ bool Meetings::PerformIn(ProcessSet* set, const Familiar& asked, Nanos now) {
   uint64_t slot = kNoSlot;
   const Remembered* const before = set->Recall(asked.name, &slot);
   if (before == nullptr || !IsSame(before->mine, asked)) return false;
-  const size_t bytes = before->bytes;
-  if (bytes > Meeting::kMostBytes) return false;
-
   // A member that negotiates comes to no meeting before it is done.
   if (meeting->SomeElsewhere()) return false;
   jitter_();
-  memcpy(meeting->Tensor(meeting->me(), bytes), asked.input, bytes);
+  memcpy(meeting->Tensor(meeting->me(), asked.bytes), asked.input, asked.bytes);
   bool complete = meeting->Arrive({slot, set->epoch});
   if (!complete) {
     jitter_();
@@ -72,13 +66,13 @@ bool Meetings::PerformIn(ProcessSet* set, const Familiar& asked, Nanos now) {
     if (!complete && meeting->Withdraw()) return false;
   }
   const bool agrees = meeting->Agrees();
-  if (agrees) Reduce(*meeting, before->mine, asked, bytes);
+  if (agrees) Reduce(*meeting, before->mine, asked);
   meeting->Conclude();
   if (!agrees) return false;
   const Nanos done = MonotonicNow();
   turn_.SubmittedAndDone(done);
-  world_->CountMeeting(asked.kind);
-  observer_.Met(*set, before->mine, bytes, now, done);
+  world_->CountMeeting(before->mine.kind);
+  observer_.Met(*set, before->mine, asked.bytes, now, done);
   return true;
 }
 

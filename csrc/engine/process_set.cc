@@ -35,8 +35,6 @@ bool ProcessSet::Remember(Response* response) {
   remembered.asked = entry != nullptr;
   remembered.mine = entry != nullptr ? entry->request : Request();
   remembered.mine.name = name;
-  remembered.bytes =
-      static_cast<size_t>(NumElements(remembered.mine.shape)) * SizeOf(remembered.mine.dtype);
   slot_of[name] = response->slot;
   return true;
 }

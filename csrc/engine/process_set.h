@@ -26,7 +26,6 @@ struct Remembered {
   AgreedPtr agreed;
   bool asked = false;  // false: this rank had joined
   Request mine;        // this rank's request; if it asks for the same again, the slot says it
-  size_t bytes = 0;    // of its tensor
 };
 
 // Slots by name. Looking a name up makes no copy of it.

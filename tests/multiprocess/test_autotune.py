@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -64,24 +65,25 @@ def test_a_job_logs_its_samples_and_keeps_its_result(job: Job, horovods: bool) -
     assert best.read_text().startswith("hvdlite autotune 1\n2 ranks on 1 hosts\n")
 
 
-def test_the_next_job_begins_with_the_result(job: Job) -> None:
+def begun_with(job: Job, saved: str) -> subprocess.CompletedProcess[bytes]:
+    """A job that finds this result of an earlier one."""
     best = job.directory / "best.txt"
-    best.write_text("hvdlite autotune 1\n2 ranks on 1 hosts\ncycle_time 3\nfusion_threshold -1\n")
+    best.write_text("hvdlite autotune 1\n" + saved)
     script = job.script(TRAIN.format(steps=20))
     flags = ["--autotune", "--autotune-file", str(best), "--autotune-warmup-samples", "1000"]
     done = job.run("-np", "2", *flags, "python", script, **QUICK)
     assert done.returncode == 0, done.stderr.decode()
+    return done
+
+
+def test_the_next_job_begins_with_the_result(job: Job) -> None:
+    done = begun_with(job, "2 ranks on 1 hosts\ncycle_time 3\nfusion_threshold -1\n")
     out = done.stdout.decode()
     assert out.count('"cycle_time_ms": 8, "fusion_threshold": 33554432') == 2, out
 
 
 def test_a_result_of_another_job_is_not_used(job: Job) -> None:
-    best = job.directory / "best.txt"
-    best.write_text("hvdlite autotune 1\n64 ranks on 8 hosts\ncycle_time 3\n")
-    script = job.script(TRAIN.format(steps=20))
-    flags = ["--autotune", "--autotune-file", str(best), "--autotune-warmup-samples", "1000"]
-    done = job.run("-np", "2", *flags, "python", script, **QUICK)
-    assert done.returncode == 0, done.stderr.decode()
+    done = begun_with(job, "64 ranks on 8 hosts\ncycle_time 3\n")
     assert done.stdout.decode().count('"cycle_time_ms": 1,') == 2
     assert b"it is of a job of 64 ranks on 8 hosts" in done.stderr
 

@@ -4,24 +4,10 @@
 
 #include "comm/layout.h"
 #include "comm/shm/pipeline.h"
+#include "comm/shm/sources.h"
 
 namespace hvdlite::comm::shm {
 namespace {
-
-// Pointers to one element of every member, for kernels::Reduce. Small sets need no allocation, and
-// nearly all sets are small.
-class Sources {
- public:
-  explicit Sources(int n) : n_(n), many_(n > kFew ? static_cast<size_t>(n) : 0) {}
-  const void*& operator[](int i) { return data()[i]; }
-  const void** data() { return n_ > kFew ? many_.data() : few_; }
-
- private:
-  static constexpr int kFew = 16;
-  const int n_;
-  const void* few_[kFew];
-  std::vector<const void*> many_;
-};
 
 uint64_t Chunks(const Flat& tensors, const Region& region) {
   return (tensors.size() + region.chunk_bytes() - 1) / region.chunk_bytes();

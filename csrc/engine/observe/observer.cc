@@ -111,18 +111,12 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
   moving_.Add(running.started, now);
   for (const Entry* entry : running.entries) {
     if (entry == nullptr) continue;
-    const size_t bytes = entry->output.bytes();
-    operations_.fetch_add(1, kRelaxed);
-    bytes_.fetch_add(bytes, kRelaxed);
     Record record;
-    record.set = set.id;
-    record.kind = entry->request.kind;
-    record.bytes = static_cast<int64_t>(bytes);
     record.batch_size = static_cast<uint32_t>(running.entries.size());
     record.submitted = entry->submitted;
     record.agreed = running.started;
     record.done = now;
-    recorder_.Add(record, entry->request.name);
+    Performed(set, entry->request, entry->output.bytes(), record);
   }
   if (timeline_.on()) ShowEnd(set, running, now);
 }
@@ -131,16 +125,21 @@ void Observer::Met(const ProcessSet& set, const Request& request, size_t bytes, 
                    Nanos now) {
   slots_.fetch_add(1, kRelaxed);
   batches_.fetch_add(1, kRelaxed);
-  operations_.fetch_add(1, kRelaxed);
-  bytes_.fetch_add(bytes, kRelaxed);
   negotiating_.Add(asked, now);
   Record record;
-  record.set = set.id;
-  record.kind = request.kind;
-  record.bytes = static_cast<int64_t>(bytes);
   record.batch_size = 1;
   record.submitted = asked;
   record.agreed = record.done = now;
+  Performed(set, request, bytes, record);
+}
+
+void Observer::Performed(const ProcessSet& set, const Request& request, size_t bytes,
+                         Record record) {
+  operations_.fetch_add(1, kRelaxed);
+  bytes_.fetch_add(bytes, kRelaxed);
+  record.set = set.id;
+  record.kind = request.kind;
+  record.bytes = static_cast<int64_t>(bytes);
   recorder_.Add(record, request.name);
 }
 

@@ -63,6 +63,8 @@ class Observer {
   std::string Recent();
 
  private:
+  // Counts and records one operation. `record` has its times and the size of its batch.
+  void Performed(const ProcessSet& set, const Request& request, size_t bytes, Record record);
   void ShowEnd(const ProcessSet& set, const Running& running, Nanos now);
 
   const int rank_;

@@ -22,6 +22,7 @@ void Do(Rank* me, const std::string& name, std::vector<T>* x, int set = 0,
   asked.name = full;
   asked.shape = shape.data();
   asked.dimensions = 1;
+  asked.bytes = x->size() * sizeof(T);
   asked.input = asked.output = x->data();
   if (me->engine->Meet(set, asked)) return;
   const Status status = me->Do(Allreduce(full, *x, x, op), set);
@@ -98,6 +99,7 @@ TEST_P(EngineMeeting, leaves_an_operation_alone_that_differs) {
     asked.name = "allreduce.x";
     asked.shape = known.data();
     asked.dimensions = 1;
+    asked.bytes = x.size() * sizeof(x[0]);
     asked.input = asked.output = x.data();
     engine::Familiar differs[6] = {asked, asked, asked, asked, asked, asked};
     differs[0].op = ReduceOp::kMax;
@@ -257,6 +259,7 @@ TEST_P(EngineMeeting, a_rank_that_leaves_ends_the_job_for_ranks_that_meet) {
       asked.name = "allreduce.x";
       asked.shape = shape.data();
       asked.dimensions = 1;
+      asked.bytes = x.size() * sizeof(x[0]);
       asked.input = asked.output = x.data();
       ASSERT_FALSE(me.engine->Meet(0, asked));  // without rank 0 no meeting is complete
       status = me.Do(Allreduce("allreduce.x", x, &x));
