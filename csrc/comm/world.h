@@ -11,6 +11,7 @@
 // operation. Thread-safety: one thread at a time.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "rendezvous/store.h"
 #include "transport/shm/doorbells.h"
 #include "transport/shm/neighbours.h"
+#include "transport/striped.h"
 #include "transport/tcp/handshake.h"
 #include "transport/tcp/mesh.h"
 #include "transport/transport.h"
@@ -77,6 +79,12 @@ std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store,
                          const std::string& what);
 std::string StartTimeout(const WorldOptions& options);
 
+// A network interface, if this rank uses several.
+struct Interface {
+  transport::tcp::Origin origin;
+  transport::Traffic traffic;
+};
+
 class World {
  public:
   // `store` may be null when size is 1.
@@ -99,6 +107,8 @@ class World {
   std::unique_ptr<gpu::Communicator> OnGpu(const Group& group);
   gpu::Card& card() { return card_; }
   const Carried& carried() const { return carried_; }
+  // Empty unless several are in use.
+  const std::deque<Interface>& interfaces() const { return interfaces_; }
   void CountMeeting(OpKind kind) { carried_.Count(Carrier::kShmMeeting, kind); }
   // Gives the set's shared memory back.
   void Disconnect(Group* group);
@@ -127,13 +137,16 @@ class World {
   // In world_net.cc, which only jobs with several hosts use.
   Status TellAddresses(rendezvous::Member* me);
   Status OpenDoor(rendezvous::Store* store, Deadline deadline);
+  Status OpenInterfaces(const std::string& door, std::string* doors);
+  Status MeetAtDoors(rendezvous::Store* store, const std::string& mine, Deadline deadline);
+  std::vector<std::string> InterfacesOf(int rank) const;
+  std::vector<transport::tcp::MeshPeer> PeersFor(int rank) const;
   Status ConnectMesh(Group* group, uint32_t set, const Until& until,
                      std::vector<transport::Transport*>* data,
                      std::vector<transport::Transport*>* edges);
-  Status Mesh(uint32_t group, const std::vector<int>& ranks, const Until& until,
-              std::vector<std::unique_ptr<transport::tcp::Link>>* links);
-  std::unique_ptr<transport::Transport> WithChecks(
-      std::unique_ptr<transport::tcp::Link> link) const;
+  Status ConnectTensors(Group* group, uint32_t mesh, const Until& until,
+                        std::vector<transport::Transport*>* data);
+  transport::Transport* Keep(std::unique_ptr<transport::tcp::Link> link, Group* group) const;
   Status BuildBetweenHosts(Group* group, uint32_t set,
                            const std::vector<transport::Transport*>& links, const Until& until);
   // In world_mpi.cc.
@@ -147,7 +160,9 @@ class World {
   const WorldOptions options_;
   rendezvous::Roster roster_;
   std::unique_ptr<transport::tcp::LinkListener> listener_;  // several hosts only
-  std::vector<transport::tcp::Endpoint> doors_;             // the listeners, by rank
+  // Where each rank listens: for all, then for each of its interfaces if it uses several.
+  std::vector<std::vector<transport::tcp::Endpoint>> doors_;
+  std::deque<Interface> interfaces_;
   std::unique_ptr<transport::shm::Neighbours> neighbours_;
   std::unique_ptr<transport::shm::Doorbells> bells_;
   std::unique_ptr<pool::Peers> gradients_;  // of this host; null: not shared

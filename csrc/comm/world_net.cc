@@ -7,11 +7,13 @@
 #include "comm/net/communicator.h"
 #include "comm/world.h"
 #include "rendezvous/interfaces.h"
+#include "rendezvous/pairs.h"
 #include "transport/checked.h"
 
 namespace hvdlite::comm {
 
 using transport::Transport;
+using transport::tcp::Endpoint;
 using transport::tcp::Link;
 using transport::tcp::LinkIdentity;
 using transport::tcp::LinkListener;
@@ -50,11 +52,37 @@ Status World::OpenDoor(rendezvous::Store* store, Deadline deadline) {
   HVDLITE_RETURN_IF_ERROR(LinkListener::Open({address, 0}, std::max(options_.size, 64), identity,
                                              options_.log, &listener_));
   if (AllHave(roster_, address)) listener_->StopPacing();
+  std::string doors = listener_->endpoint().ToString();
+  HVDLITE_RETURN_IF_ERROR(OpenInterfaces(address, &doors));
+  return MeetAtDoors(store, doors, deadline);
+}
+
+// If the user names several interfaces, listens at each of them. Adds their doors to *doors.
+Status World::OpenInterfaces(const std::string& door, std::string* doors) {
+  const auto names = rendezvous::ParseInterfaceNames(options_.config->network_interfaces);
+  if (names.size() < 2) return Status::Ok();
+  std::vector<rendezvous::InterfaceAddress> all, selected;
+  HVDLITE_RETURN_IF_ERROR(rendezvous::ListAddresses(&all));
+  HVDLITE_RETURN_IF_ERROR(rendezvous::SelectAddresses(all, names, &selected));
+  const auto mine = rendezvous::OneOfEach(selected, door);
+  if (mine.size() < 2) return Status::Ok();
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const bool bound = rendezvous::SharesSubnet(mine, i);
+    Endpoint at;
+    HVDLITE_RETURN_IF_ERROR(
+        listener_->AlsoAt(mine[i].address, bound ? mine[i].interface : "", &at));
+    interfaces_.emplace_back();
+    interfaces_.back().origin = {mine[i].interface, mine[i].address, bound};
+    *doors += " " + at.ToString();
+  }
+  return Status::Ok();
+}
+
+Status World::MeetAtDoors(rendezvous::Store* store, const std::string& mine, Deadline deadline) {
   const std::string key = options_.store_prefix + "door";
-  HVDLITE_RETURN_IF_ERROR(
-      store->Set(key + "/" + std::to_string(options_.rank), listener_->endpoint().ToString()));
-  std::vector<std::string> doors;
-  const Status met = store->Collect(key, options_.size, deadline, &doors);
+  HVDLITE_RETURN_IF_ERROR(store->Set(key + "/" + std::to_string(options_.rank), mine));
+  std::vector<std::string> all;
+  const Status met = store->Collect(key, options_.size, deadline, &all);
   if (met.code() == StatusCode::kTimeout) {
     return Status::Timeout(WhoIsMissing(options_, store, "door") +
                            " called hvd.init(), but did not say within " + StartTimeout(options_) +
@@ -65,25 +93,91 @@ Status World::OpenDoor(rendezvous::Store* store, Deadline deadline) {
                            "needs longer, raise HVDLITE_START_TIMEOUT.");
   }
   HVDLITE_RETURN_IF_ERROR(met);
-  for (const std::string& door : doors) {
+  for (std::string_view doors : all) {
     doors_.emplace_back();
-    HVDLITE_RETURN_IF_ERROR(transport::tcp::ParseEndpoint(door, &doors_.back()));
+    while (!doors.empty()) {
+      const size_t end = std::min(doors.find(' '), doors.size());
+      doors_.back().emplace_back();
+      HVDLITE_RETURN_IF_ERROR(
+          transport::tcp::ParseEndpoint(doors.substr(0, end), &doors_.back().back()));
+      doors.remove_prefix(std::min(end + 1, doors.size()));
+    }
+    if (doors_.back().empty()) return Status::Io("a rank does not say where it listens");
   }
   return Status::Ok();
 }
 
-Status World::Mesh(uint32_t group, const std::vector<int>& ranks, const Until& until,
-                   std::vector<std::unique_ptr<Link>>* links) {
-  std::vector<MeshPeer> peers;
-  for (int rank : ranks) peers.push_back({rank, {doors_[static_cast<size_t>(rank)]}});
-  return transport::tcp::ConnectMesh(group, peers, listener_.get(), until, links);
+// The addresses of the rank's interfaces, with prefix lengths, in the order of its doors.
+std::vector<std::string> World::InterfacesOf(int rank) const {
+  std::vector<std::string> found;
+  const auto& doors = doors_[static_cast<size_t>(rank)];
+  for (size_t i = 1; i < doors.size(); ++i) {
+    found.push_back(doors[i].host);
+    for (const std::string& text : roster_.members[static_cast<size_t>(rank)].addresses) {
+      if (text.substr(0, text.find('/')) == doors[i].host) found.back() = text;
+    }
+  }
+  return found;
 }
 
-std::unique_ptr<Transport> World::WithChecks(std::unique_ptr<Link> link) const {
-  const auto& mine = doors_[static_cast<size_t>(options_.rank)];
-  const auto& theirs = doors_[static_cast<size_t>(link->peer())];
-  if (!WantsChecks(options_.config->link_checks, mine.host, theirs.host)) return link;
-  return std::make_unique<transport::Checked>(std::move(link));
+// The links for tensors with that rank: one, or one for each pair of interfaces.
+std::vector<MeshPeer> World::PeersFor(int rank) const {
+  const auto& theirs = doors_[static_cast<size_t>(rank)];
+  const bool here = theirs[0].host == doors_[static_cast<size_t>(options_.rank)][0].host;
+  std::vector<MeshPeer> peers;
+  const bool lower = options_.rank < rank;
+  const auto pairs = rendezvous::PairInterfaces(InterfacesOf(lower ? options_.rank : rank),
+                                                InterfacesOf(lower ? rank : options_.rank));
+  if (here || pairs.size() < 2) return {{rank, {theirs[0]}}};
+  for (const auto& [of_lower, of_higher] : pairs) {
+    const Interface& mine = interfaces_[lower ? of_lower : of_higher];
+    peers.push_back({rank,
+                     {theirs[1 + (lower ? of_higher : of_lower)]},
+                     static_cast<uint32_t>(peers.size()),
+                     mine.origin});
+  }
+  return peers;
+}
+
+// The group owns the link, with check words if its bytes leave this machine.
+Transport* World::Keep(std::unique_ptr<Link> link, Group* group) const {
+  const Endpoint& mine = doors_[static_cast<size_t>(options_.rank)][0];
+  const Endpoint& theirs = doors_[static_cast<size_t>(link->peer())][0];
+  if (WantsChecks(options_.config->link_checks, mine.host, theirs.host)) {
+    group->transports.push_back(std::make_unique<transport::Checked>(std::move(link)));
+  } else {
+    group->transports.push_back(std::move(link));
+  }
+  return group->transports.back().get();
+}
+
+Status World::ConnectTensors(Group* group, uint32_t mesh, const Until& until,
+                             std::vector<Transport*>* data) {
+  std::vector<MeshPeer> peers;
+  for (int rank : group->topology.ranks) {
+    for (MeshPeer& peer : PeersFor(rank)) peers.push_back(std::move(peer));
+  }
+  std::vector<std::unique_ptr<Link>> links;
+  HVDLITE_RETURN_IF_ERROR(transport::tcp::ConnectMesh(mesh, peers, listener_.get(), until, &links));
+  size_t next = 0;
+  for (size_t m = 0; m < data->size(); ++m) {
+    std::vector<Transport*> lanes;
+    std::vector<transport::Traffic*> traffic;
+    for (; next < peers.size() && peers[next].rank == group->topology.ranks[m]; ++next) {
+      if (links[next] != nullptr) lanes.push_back(Keep(std::move(links[next]), group));
+      for (Interface& one : interfaces_) {
+        if (one.origin.interface == peers[next].origin.interface) traffic.push_back(&one.traffic);
+      }
+    }
+    if (lanes.size() > 1) {
+      group->transports.push_back(
+          std::make_unique<transport::Striped>(std::move(lanes), std::move(traffic)));
+      (*data)[m] = group->transports.back().get();
+    } else if (lanes.size() == 1) {
+      (*data)[m] = lanes[0];
+    }
+  }
+  return Status::Ok();
 }
 
 // Makes two sets of links. One connects all members, for tensors, unless those go over MPI. The
@@ -91,13 +185,7 @@ std::unique_ptr<Transport> World::WithChecks(std::unique_ptr<Link> link) const {
 Status World::ConnectMesh(Group* group, uint32_t set, const Until& until,
                           std::vector<Transport*>* data, std::vector<Transport*>* edges) {
   const Topology& topology = group->topology;
-  std::vector<std::unique_ptr<Link>> links;
-  if (!mpi_.use) HVDLITE_RETURN_IF_ERROR(Mesh(2 * set, topology.ranks, until, &links));
-  for (size_t m = 0; m < links.size(); ++m) {
-    if (links[m] == nullptr) continue;
-    group->transports.push_back(WithChecks(std::move(links[m])));
-    (*data)[m] = group->transports.back().get();
-  }
+  if (!mpi_.use) HVDLITE_RETURN_IF_ERROR(ConnectTensors(group, 2 * set, until, data));
 
   std::vector<int> members{group->me};
   if (group->tree.parent >= 0) members.push_back(group->tree.parent);
@@ -107,14 +195,17 @@ Status World::ConnectMesh(Group* group, uint32_t set, const Until& until,
       std::remove_if(members.begin() + 1, members.end(),
                      [&](int m) { return topology.host_of[static_cast<size_t>(m)] == my_host; }),
       members.end());
-  std::vector<int> ranks;
-  for (int m : members) ranks.push_back(topology.ranks[static_cast<size_t>(m)]);
-  if (ranks.size() == 1) return Status::Ok();
-  HVDLITE_RETURN_IF_ERROR(Mesh(2 * set + 1, ranks, until, &links));
-  for (size_t i = 1; i < links.size(); ++i) {
-    group->transports.push_back(WithChecks(std::move(links[i])));
-    (*edges)[static_cast<size_t>(members[i])] = group->transports.back().get();
+  std::vector<MeshPeer> peers;
+  for (int m : members) {
+    const int rank = topology.ranks[static_cast<size_t>(m)];
+    peers.push_back({rank, {doors_[static_cast<size_t>(rank)][0]}});
   }
+  if (peers.size() == 1) return Status::Ok();
+  std::vector<std::unique_ptr<Link>> links;
+  HVDLITE_RETURN_IF_ERROR(
+      transport::tcp::ConnectMesh(2 * set + 1, peers, listener_.get(), until, &links));
+  for (size_t i = 1; i < links.size(); ++i)
+    (*edges)[static_cast<size_t>(members[i])] = Keep(std::move(links[i]), group);
   return Status::Ok();
 }
 

@@ -88,6 +88,7 @@ std::string Engine::Metrics() {
   elsewhere.moves = turn_.moves();
   elsewhere.background_wakes = turn_.background_wakes();
   if (options_.gradients != nullptr) elsewhere.gradients = options_.gradients->stats();
+  elsewhere.interfaces = &world_->interfaces();
   turn_.Take();
   const ProcessSet& everyone = sets_.world();
   if (everyone.agreement->is_root()) {

@@ -108,6 +108,12 @@ std::string MyScope(const std::vector<Address>& mine, const std::string& theirs)
 
 }  // namespace
 
+bool InSubnetOf(const std::string& mine, const std::string& theirs) {
+  const auto one = Parse(mine);
+  const auto other = Parse(theirs);
+  return one && other && InSubnetOf(*one, *other);
+}
+
 Status ChooseAddress(const Member& mine, const Member& theirs, std::string* address) {
   std::vector<Address> my_addresses;
   for (const std::string& text : mine.addresses) {

@@ -77,5 +77,7 @@ Status MakeRoster(std::vector<Member> members, Roster* roster);
 // instead. So 127.0.1.1, which Debian's /etc/hosts gives for a machine's own name, is never used
 // between hosts, unless there is only loopback (several "hosts" on one machine, in a test).
 Status ChooseAddress(const Member& mine, const Member& theirs, std::string* address);
+// Whether `theirs` is in the subnet of `mine`, which has a prefix length: "10.0.0.5/24".
+bool InSubnetOf(const std::string& mine, const std::string& theirs);
 
 }  // namespace hvdlite::rendezvous

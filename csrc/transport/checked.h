@@ -41,6 +41,7 @@ class Checked final : public Transport {
   void EndSending() override { inner_->EndSending(); }
   std::string Name() const override { return inner_->Name(); }
   Acknowledged acknowledged() const override { return inner_->acknowledged(); }
+  bool ended() const override { return inner_->ended(); }
   int peer() const override { return inner_->peer(); }
   int fd() const override { return inner_->fd(); }
 

@@ -1,7 +1,7 @@
 // Transport: an ordered, reliable, two-way byte pipe between this rank and one peer.
 //
-// Implemented by tcp/link (between hosts), shm/pipe (inside a host), and checked, which wraps
-// another transport. It moves bytes; it knows no message, no tensor and no collective.
+// Implemented by tcp/link (between hosts), shm/pipe (inside a host), checked, which wraps another
+// transport, and striped, which spreads its bytes over several. It moves bytes; it knows no message, no tensor and no collective.
 //
 // Never blocks: both calls move what fits now and return. The engine decides how a thread sleeps
 // until more fits (engine/turn.cc); a transport only names the descriptor to poll. Thread-safety:
@@ -10,11 +10,13 @@
 // before a failed send can still be received.
 #pragma once
 
+#include <poll.h>
 #include <sys/uio.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -66,12 +68,19 @@ class Transport {
     bool known = false;    // false: nothing can get lost here
     uint64_t bytes = 0;    // so far
     bool waiting = false;  // some sent bytes are not yet acknowledged
+    uint64_t queued = 0;   // not yet acknowledged, sent or waiting here to be sent
   };
   virtual Acknowledged acknowledged() const { return {}; }
+  // Whether the peer has closed its end in good order, and all its bytes have been received.
+  virtual bool ended() const { return false; }
   // The global rank at the other end.
   virtual int peer() const = 0;
   // A descriptor that poll(2) understands, or -1 when the peer rings a doorbell instead.
   virtual int fd() const = 0;
+  // Adds what poll(2) has to watch until more can be sent (POLLOUT) or received (POLLIN).
+  virtual void AddPollFds(short events, std::vector<pollfd>* fds) const {
+    if (fd() >= 0) fds->push_back({fd(), events, 0});
+  }
 };
 
 }  // namespace hvdlite::transport

@@ -89,9 +89,10 @@ class Network:
         self._names = [f"hvdlite-{os.getpid()}-{tag}{name}" for name in ("switch", *range(hosts))]
         self._version = version
 
-    def address(self, host: int) -> str:
+    def address(self, host: int, cable: int = 0) -> str:
         """-1: the switch."""
-        return f"10.77.0.{host + 2}" if self._version == 4 else f"fd77::{host + 2}"
+        subnet = f"10.77.{cable}." if self._version == 4 else f"fd77:0:0:{cable}::"
+        return f"{subnet}{host + 2}"
 
     def prefix(self, host: int) -> Sequence[str]:
         """What makes a command run on that host."""
@@ -116,10 +117,33 @@ class Network:
             os.close(home)
             os.close(away)
 
-    def pull_the_cable(self, host: int) -> None:
+    def lay_second_cables(self, one_subnet: bool = False) -> None:
+        """Gives each host an eth1 at a second switch, in another subnet or in the same one."""
+        switch = self._names[0]
+        _ip("-n", switch, "link", "add", "bridge1", "type", "bridge")
+        _ip("-n", switch, "link", "set", "bridge1", "up")
+        for host, name in enumerate(self._names[1:]):
+            self._plug(name, "bridge1", f"second{host}", "eth1")
+            if one_subnet:
+                # Else each interface answers for the other's address.
+                for setting in ("arp_ignore=1", "arp_announce=2"):
+                    _ip("netns", "exec", name, "sysctl", "-w", f"net.ipv4.conf.all.{setting}")
+                _ip("-n", name, "address", "add", f"10.77.0.{host + 102}/24", "dev", "eth1")
+                _ip("-n", name, "link", "set", "eth1", "up")
+            else:
+                self._give(name, "eth1", host, 1)
+
+    def carried(self, host: int, interface: str) -> tuple[int, int]:
+        """The bytes that the interface has sent and received."""
+        found = json.loads(_ip("-n", self._names[host + 1], "-j", "-s", "link", "show",
+                               interface).stdout)  # fmt: skip
+        counters = found[0]["stats64"]
+        return counters["tx"]["bytes"], counters["rx"]["bytes"]
+
+    def pull_the_cable(self, host: int, port: str = "port") -> None:
         """From here on nothing that the host sends arrives, and nothing tells it so: the switch,
-        too, would answer at its own address."""
-        _ip("-n", self._names[0], "link", "set", f"port{host}", "nomaster", "arp", "off")
+        too, would answer at its own address. `port`: "second" for the second cable."""
+        _ip("-n", self._names[0], "link", "set", f"{port}{host}", "nomaster", "arp", "off")
 
     def plug_the_cable_in(self, host: int) -> None:
         _ip("-n", self._names[0], "link", "set", f"port{host}", "master", "bridge", "arp", "on")
@@ -184,22 +208,7 @@ class Network:
             )
             self._give(switch, "bridge", -1)
             for host, name in enumerate(self._names[1:]):
-                port = f"port{host}"
-                _ip(
-                    "-n",
-                    switch,
-                    "link",
-                    "add",
-                    port,
-                    "type",
-                    "veth",
-                    "peer",
-                    "name",
-                    "eth0",
-                    "netns",
-                    name,
-                )
-                _ip("-n", switch, "link", "set", port, "master", "bridge", "up")
+                self._plug(name, "bridge", f"port{host}", "eth0")
                 self._give(name, "eth0", host)
                 _ip("-n", name, "link", "add", "docker0", "type", "bridge")
                 _ip("-n", name, "address", "add", "172.17.0.1/16", "dev", "docker0")
@@ -209,9 +218,16 @@ class Network:
             raise
         return self
 
-    def _give(self, name: str, interface: str, host: int) -> None:
+    def _plug(self, name: str, bridge: str, port: str, interface: str) -> None:
+        switch = self._names[0]
+        _ip("-n", switch, "link", "add", "name", port, "type", "veth",
+            "peer", "name", interface, "netns", name)  # fmt: skip
+        _ip("-n", switch, "link", "set", port, "master", bridge, "up")
+
+    def _give(self, name: str, interface: str, host: int, cable: int = 0) -> None:
         bits, extra = ("/24", []) if self._version == 4 else ("/64", ["nodad"])
-        _ip("-n", name, "address", "add", self.address(host) + bits, "dev", interface, *extra)
+        address = self.address(host, cable) + bits
+        _ip("-n", name, "address", "add", address, "dev", interface, *extra)
         _ip("-n", name, "link", "set", interface, "up")
 
     def __exit__(self, *_: object) -> None:

@@ -126,8 +126,7 @@ void Wire::AddPollFds(std::vector<pollfd>* fds) const {
   for (int member : waiting_) {
     const auto i = static_cast<size_t>(member);
     if ((waits_[i] & POLLIN) != 0) links_[i]->WakeAt(pace_.WakeAt(wanted_[i]));
-    const int fd = links_[i]->fd();
-    if (fd >= 0) fds->push_back({fd, waits_[i], 0});
+    links_[i]->AddPollFds(waits_[i], fds);
   }
 }
 

@@ -58,6 +58,18 @@ std::string Gradients(const std::optional<pool::Stats>& pool) {
          ", \"bytes\": " + std::to_string(pool->bytes) + "}";
 }
 
+// Nothing unless tensors go through several interfaces.
+std::string Interfaces(const std::deque<comm::Interface>* interfaces) {
+  if (interfaces == nullptr || interfaces->empty()) return "";
+  std::string out;
+  for (const comm::Interface& one : *interfaces) {
+    out += (out.empty() ? "\"" : ", \"") + Escaped(one.origin.interface.c_str()) +
+           "\": {\"sent\": " + std::to_string(one.traffic.sent.load(kRelaxed)) +
+           ", \"received\": " + std::to_string(one.traffic.received.load(kRelaxed)) + "}";
+  }
+  return ", \"interfaces\": {" + out + "}";
+}
+
 // Adds the set, because several process sets may use the same name at the same time.
 std::string Shown(const ProcessSet& set, const std::string& name) {
   return set.id == 0 ? name : name + " (process set " + std::to_string(set.id) + ")";
@@ -209,7 +221,8 @@ std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& c
   return out + "}, \"background_wakes\": " + std::to_string(elsewhere.background_wakes) +
          ", \"moves_to_another_processor\": " + std::to_string(elsewhere.moves) +
          (elsewhere.autotune.empty() ? "" : ", \"autotune\": " + elsewhere.autotune) +
-         Gradients(elsewhere.gradients) + ", \"carried_by\": {" + Carriers(carried) + "}}";
+         Gradients(elsewhere.gradients) + Interfaces(elsewhere.interfaces) + ", \"carried_by\": {" +
+         Carriers(carried) + "}}";
 }
 
 std::string Observer::Recent() {

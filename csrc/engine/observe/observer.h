@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -57,6 +58,7 @@ class Observer {
     uint64_t moves = 0;                    // to another processor
     std::string autotune;                  // JSON; empty: off
     std::optional<pool::Stats> gradients;  // where they are allocated in shared memory
+    const std::deque<comm::Interface>* interfaces = nullptr;
   };
   // Also for the holder of the turn.
   std::string Metrics(const Elsewhere& elsewhere, const comm::Carried& carried) const;

@@ -13,7 +13,8 @@
 namespace hvdlite::transport::tcp {
 
 // The name is made now, because a connection that has failed no longer knows its other end.
-Link::Link(Fd fd, int peer, int me) : fd_(std::move(fd)), peer_(peer) {
+Link::Link(Fd fd, int peer, int me, const std::string& interface)
+    : fd_(std::move(fd)), peer_(peer) {
   int domain = AF_UNIX;
   socklen_t length = sizeof(domain);
   is_tcp_ =
@@ -21,11 +22,12 @@ Link::Link(Fd fd, int peer, int me) : fd_(std::move(fd)), peer_(peer) {
   Endpoint here, there;
   const bool placed =
       is_tcp_ && LocalEndpoint(fd_.get(), &here).ok() && PeerEndpoint(fd_.get(), &there).ok();
-  const auto end = [&](int rank, const Endpoint& at) {
-    return "rank " + std::to_string(rank) + (placed ? " (" + at.host + ")" : "");
+  const auto end = [&](int rank, const std::string& at) {
+    return "rank " + std::to_string(rank) + (placed ? " (" + at + ")" : "");
   };
-  name_ = (me < 0 ? "the connection" : "the connection of " + end(me, here)) + " with " +
-          end(peer, there);
+  const std::string through = here.host + (interface.empty() ? "" : ", " + interface);
+  name_ = (me < 0 ? "the connection" : "the connection of " + end(me, through)) + " with " +
+          end(peer, there.host);
 }
 
 Status Link::TrySend(const void* data, size_t bytes, size_t* moved) {
@@ -79,7 +81,10 @@ Status Link::ReceiveParts(const iovec* parts, size_t count, size_t* moved) {
       *moved = static_cast<size_t>(n);
       return Status::Ok();
     }
-    if (n == 0) return sending_ = receiving_ = Lost(0);
+    if (n == 0) {
+      ended_ = true;
+      return sending_ = receiving_ = Lost(0);
+    }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Status::Ok();
     if (errno != EINTR) return sending_ = receiving_ = Lost(errno);
   }
@@ -102,7 +107,8 @@ Transport::Acknowledged Link::acknowledged() const {
   if (!is_tcp_ || ioctl(fd_.get(), SIOCOUTQ, &queued) != 0 ||
       ioctl(fd_.get(), SIOCOUTQNSD, &unsent) != 0)
     return {};
-  return {true, sent_ - static_cast<uint64_t>(queued), queued > unsent};
+  const auto left = static_cast<uint64_t>(queued);
+  return {true, sent_ - left, queued > unsent, left};
 }
 
 // An error of 0 means that the peer closed its end in good order, as happens when its process exits

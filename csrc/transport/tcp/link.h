@@ -5,9 +5,8 @@
 // each later call of that direction returns the same status. A peer's final message often says why
 // it left, so a send that fails does not prevent receiving bytes that arrived before.
 //
-// There is one stream per peer. Between two processes of one machine more streams bring nothing,
-// because the kernel's copying is the limit. If a single stream cannot fill a network card, the
-// hello of docs/how-it-works/wire.md already has a stream number.
+// There is one link per peer and network interface. Between two processes of one machine more would
+// bring nothing, because the kernel's copying is the limit.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +23,8 @@ class Link final : public Transport {
  public:
   // `fd` is connected and non-blocking. The kernel tunes its buffers to the path. Setting SO_SNDBUF
   // or SO_RCVBUF would end that, and no one size suits both a rack and a wide-area network. `me` is
-  // this end's rank, for messages, or -1 if unknown.
-  Link(Fd fd, int peer, int me = -1);
+  // this end's rank, for messages, or -1 if unknown; `interface`: this end's, if there are several.
+  Link(Fd fd, int peer, int me = -1, const std::string& interface = "");
 
   Status TrySend(const void* data, size_t bytes, size_t* moved) override;
   Status TryReceive(void* data, size_t bytes, size_t* moved) override;
@@ -35,6 +34,7 @@ class Link final : public Transport {
   void EndSending() override;
   std::string Name() const override { return name_; }
   Acknowledged acknowledged() const override;
+  bool ended() const override { return ended_; }
   int peer() const override { return peer_; }
   int fd() const override { return fd_.get(); }
 
@@ -51,6 +51,7 @@ class Link final : public Transport {
   uint64_t sent_ = 0;  // bytes that the kernel has taken
   Status sending_;     // why nothing more can be sent
   Status receiving_;   // why nothing more will come
+  bool ended_ = false;
 };
 
 }  // namespace hvdlite::transport::tcp

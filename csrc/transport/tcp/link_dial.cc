@@ -11,8 +11,12 @@
 namespace hvdlite::transport::tcp {
 
 LinkDial::LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const LinkIdentity& me,
-                   std::string here, Deadline deadline)
-    : hello_(hello), me_(me), here_(std::move(here)), deadline_(deadline) {
+                   std::string here, Deadline deadline, Origin origin)
+    : hello_(hello),
+      me_(me),
+      here_(std::move(here)),
+      origin_(std::move(origin)),
+      deadline_(deadline) {
   const Nanos now = MonotonicNow();
   for (Endpoint& candidate : candidates) {
     Attempt attempt;
@@ -87,6 +91,7 @@ Status LinkDial::Begin(Attempt* attempt) {
   if (setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0)
     return CannotConnect(where, errno);
   if (attempt->candidate.host == here_) StopPacing(fd.get());
+  if (!origin_.address.empty()) HVDLITE_RETURN_IF_ERROR(BindOrigin(fd.get()));
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   // EINTR leaves the attempt running, exactly as EINPROGRESS does.
   if (connect(fd.get(), name, address.length) != 0 && errno != EINPROGRESS && errno != EINTR) {
@@ -94,6 +99,18 @@ Status LinkDial::Begin(Attempt* attempt) {
   }
   attempt->fd = std::move(fd);
   return Status::Ok();
+}
+
+Status LinkDial::BindOrigin(int fd) const {
+  if (origin_.bound) HVDLITE_RETURN_IF_ERROR(BindToInterface(fd, origin_.interface));
+  std::vector<SocketAddress> mine;
+  HVDLITE_RETURN_IF_ERROR(Resolve({origin_.address, 0}, deadline_, &mine));
+  // Otherwise every connection of the host from this address would need a port of its own.
+  const int on = 1;
+  setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+  const auto* name = reinterpret_cast<const sockaddr*>(&mine.front().storage);
+  if (bind(fd, name, mine.front().length) == 0) return Status::Ok();
+  return Status::FromErrno("cannot connect from " + origin_.address, errno);
 }
 
 Status LinkDial::Connected(Attempt* attempt, bool* ready) const {

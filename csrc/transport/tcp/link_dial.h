@@ -25,6 +25,13 @@
 
 namespace hvdlite::transport::tcp {
 
+// Where a connection begins, on a host that uses several interfaces.
+struct Origin {
+  std::string interface;  // its name, for messages; empty: the system chooses
+  std::string address;    // of this end
+  bool bound = false;     // see BindToInterface
+};
+
 class LinkDial {
  public:
   static constexpr Nanos kStagger = 250 * kMillisecond;
@@ -37,7 +44,7 @@ class LinkDial {
   // `here`: the address where this rank listens. A candidate with the same address is on this
   // machine.
   LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const LinkIdentity& me,
-           std::string here, Deadline deadline);
+           std::string here, Deadline deadline, Origin origin = {});
 
   // Returns true when connected. Then Take() the connection.
   bool Turn(Nanos now);
@@ -64,6 +71,7 @@ class LinkDial {
   // Returns OK unless the attempt has failed; sets *won when the welcome has arrived.
   Status Advance(Attempt* attempt, bool* won);
   Status Begin(Attempt* attempt);
+  Status BindOrigin(int fd) const;
   Status Connected(Attempt* attempt, bool* ready) const;
   Status Greet(Attempt* attempt) const;
   Status AwaitWelcome(Attempt* attempt, bool* won) const;
@@ -71,6 +79,7 @@ class LinkDial {
   const LinkHello hello_;
   const LinkIdentity me_;
   const std::string here_;
+  const Origin origin_;
   const Deadline deadline_;
   std::vector<Attempt> attempts_;
   Fd won_;

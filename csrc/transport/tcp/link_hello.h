@@ -19,13 +19,13 @@ namespace hvdlite::transport::tcp {
 
 constexpr size_t kLinkHelloBytes = 24;
 constexpr size_t kLinkWelcomeBytes = 8;
-constexpr uint32_t kLinkProtocol = 3;
+constexpr uint32_t kLinkProtocol = 4;
 
 struct LinkHello {
   uint32_t group = 0;  // the process set
   uint32_t from = 0;   // global ranks
   uint32_t to = 0;
-  uint32_t stream = 0;  // 0; more than one stream per link is not in use
+  uint32_t stream = 0;  // numbers the links of two ranks that use several interfaces
 
   auto operator<=>(const LinkHello&) const = default;
 };

@@ -22,22 +22,35 @@ Status LinkListener::Open(const Endpoint& at, int backlog, const LinkIdentity& m
   Fd fd;
   Endpoint bound;
   HVDLITE_RETURN_IF_ERROR(Listen(at, backlog, &fd, &bound));
-  listener->reset(new LinkListener(std::move(fd), std::move(bound), me, log));
+  listener->reset(new LinkListener(std::move(fd), backlog, std::move(bound), me, log));
   return Status::Ok();
 }
 
-Status LinkListener::Turn() {
+Status LinkListener::AlsoAt(const std::string& address, const std::string& interface,
+                            Endpoint* bound) {
+  Fd fd;
+  HVDLITE_RETURN_IF_ERROR(Listen({address, 0}, backlog_, &fd, bound, interface));
+  more_.push_back(std::move(fd));
+  return Status::Ok();
+}
+
+Status LinkListener::AcceptAll(int listener) {
   while (true) {
     Guest guest;
     Endpoint peer;
-    HVDLITE_RETURN_IF_ERROR(TryAccept(fd_.get(), &guest.fd, &peer));
-    if (!guest.fd.valid()) break;
+    HVDLITE_RETURN_IF_ERROR(TryAccept(listener, &guest.fd, &peer));
+    if (!guest.fd.valid()) return Status::Ok();
     if (standing_.size() == kStandingMost) standing_.pop_front();
     guest.who = "a process at " + peer.ToString();
     guest.handshake = std::make_unique<ServerHandshake>(
         me_.secret, Purpose::kLink, Deadline::Never(), guest.who, me_.generation);
     standing_.push_back(std::move(guest));
   }
+}
+
+Status LinkListener::Turn() {
+  HVDLITE_RETURN_IF_ERROR(AcceptAll(fd_.get()));
+  for (const Fd& fd : more_) HVDLITE_RETURN_IF_ERROR(AcceptAll(fd.get()));
   for (Guest& guest : standing_) {
     const Status status = Advance(&guest);
     if (status.ok()) continue;
@@ -107,6 +120,7 @@ Fd LinkListener::TryClaim(const LinkHello& hello) {
 
 void LinkListener::AddPollFds(std::vector<pollfd>* fds) const {
   fds->push_back({fd_.get(), POLLIN, 0});
+  for (const Fd& fd : more_) fds->push_back({fd.get(), POLLIN, 0});
   for (const Guest& guest : standing_)
     fds->push_back({guest.fd.get(), guest.handshake->wants(), 0});
 }

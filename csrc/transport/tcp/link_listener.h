@@ -39,6 +39,9 @@ class LinkListener {
   static Status Open(const Endpoint& at, int backlog, const LinkIdentity& me, const Logger* log,
                      std::unique_ptr<LinkListener>* listener);
 
+  // Listens at one more address, too. `interface`: if not empty, see BindToInterface.
+  Status AlsoAt(const std::string& address, const std::string& interface, Endpoint* bound);
+
   // Call at once after Open() if all links come from this machine: see transport::tcp::StopPacing.
   void StopPacing() { tcp::StopPacing(fd_.get()); }
 
@@ -66,13 +69,16 @@ class LinkListener {
     bool gone = false;
   };
 
-  LinkListener(Fd fd, Endpoint endpoint, const LinkIdentity& me, const Logger* log)
-      : fd_(std::move(fd)), endpoint_(std::move(endpoint)), me_(me), log_(log) {}
+  LinkListener(Fd fd, int backlog, Endpoint endpoint, const LinkIdentity& me, const Logger* log)
+      : fd_(std::move(fd)), backlog_(backlog), endpoint_(std::move(endpoint)), me_(me), log_(log) {}
+  Status AcceptAll(int listener);
   Status Advance(Guest* guest);
   Status ReadHello(Guest* guest);
   Status Park(Guest* guest);
 
   const Fd fd_;
+  std::vector<Fd> more_;  // the sockets of AlsoAt
+  const int backlog_;
   const Endpoint endpoint_;
   const LinkIdentity me_;
   const Logger* const log_;

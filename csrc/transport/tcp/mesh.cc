@@ -6,8 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "transport/tcp/link_dial.h"
-
 namespace hvdlite::transport::tcp {
 
 namespace {
@@ -34,9 +32,16 @@ Status Late(int me, const std::vector<MeshPeer>& peers, const std::vector<Missin
   for (const Missing& one : missing) {
     const MeshPeer& peer = peers[one.index];
     if (!text.empty()) text += '\n';
+    const std::string through =
+        peer.origin.interface.empty()
+            ? ""
+            : " through " + peer.origin.interface + " (" + peer.origin.address + ")";
     if (one.dial != nullptr) {
-      text += "rank " + std::to_string(me) + " could not connect to rank " +
+      text += "rank " + std::to_string(me) + " could not connect" + through + " to rank " +
               std::to_string(peer.rank) + " in time: " + one.dial->Failures();
+    } else if (!through.empty()) {
+      text += "rank " + std::to_string(peer.rank) + " did not connect to rank " +
+              std::to_string(me) + through + " in time";
     } else {
       text += "rank " + std::to_string(peer.rank) + " (" + Endpoints(peer.candidates) +
               ") did not connect to rank " + std::to_string(me) + ", which listens at " +
@@ -69,9 +74,10 @@ Status ConnectMesh(uint32_t group, const std::vector<MeshPeer>& peers, LinkListe
     if (rank == me) continue;
     const bool dials = me > rank;
     LinkHello hello{group, static_cast<uint32_t>(dials ? me : rank),
-                    static_cast<uint32_t>(dials ? rank : me)};
+                    static_cast<uint32_t>(dials ? rank : me), peers[i].stream};
     auto dial = dials ? std::make_unique<LinkDial>(hello, peers[i].candidates, listener->me(),
-                                                   listener->endpoint().host, until.deadline)
+                                                   listener->endpoint().host, until.deadline,
+                                                   peers[i].origin)
                       : nullptr;
     missing.push_back({i, hello, std::move(dial)});
   }
@@ -80,7 +86,8 @@ Status ConnectMesh(uint32_t group, const std::vector<MeshPeer>& peers, LinkListe
     std::erase_if(missing, [&](Missing& one) {
       Fd fd;
       if (!Turn(&one, listener, &fd)) return false;
-      made[one.index] = std::make_unique<Link>(std::move(fd), peers[one.index].rank, me);
+      const MeshPeer& peer = peers[one.index];
+      made[one.index] = std::make_unique<Link>(std::move(fd), peer.rank, me, peer.origin.interface);
       return true;
     });
     if (missing.empty()) break;

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "base/until.h"
 #include "transport/tcp/link.h"
+#include "transport/tcp/link_dial.h"
 #include "transport/tcp/link_listener.h"
 
 namespace hvdlite::transport::tcp {
@@ -26,6 +27,9 @@ struct MeshPeer {
   // The addresses of its LinkListener, the likeliest first: numbers rather than names, IPv4 and
   // IPv6.
   std::vector<Endpoint> candidates;
+  // Of several links with this rank: their numbers, from 0, and the interface of each at this end.
+  uint32_t stream = 0;
+  Origin origin = {};
 };
 
 // Connects the listener's rank to all `peers` but itself. On success (*links)[i] leads to

@@ -125,7 +125,15 @@ void StopPacing(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof(kReno) - 1);
 }
 
-Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bound) {
+Status BindToInterface(int fd, const std::string& interface) {
+  if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(),
+                 static_cast<socklen_t>(interface.size())) == 0)
+    return Status::Ok();
+  return Status::FromErrno("cannot bind a connection to the network interface " + interface, errno);
+}
+
+Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bound,
+              const std::string& interface) {
   if (endpoint.host.empty()) {
     return Status::InvalidArgument(
         "an address to listen on is missing (0.0.0.0 or :: mean every interface)");
@@ -140,6 +148,7 @@ Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bou
   const int on = 1;
   if (setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
     return Status::FromErrno(what, errno);
+  if (!interface.empty()) HVDLITE_RETURN_IF_ERROR(BindToInterface(made.get(), interface));
   if (bind(made.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 ||
       listen(made.get(), backlog) != 0) {
     return Status::FromErrno(what, errno);

@@ -56,9 +56,15 @@ Status CannotConnect(const std::string& where, int error);
 // the connection is slower and nothing else.
 void StopPacing(int fd);
 
+// Makes a socket send and receive through this interface only. Linux allows it without privileges
+// since 5.7.
+Status BindToInterface(int fd, const std::string& interface);
+
 // Listens on one address of this machine and on no other. If port 0 is requested, `bound` has the
 // real port. An empty host is refused: for every interface write 0.0.0.0 or ::.
-Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bound);
+// `interface`: if not empty, see BindToInterface.
+Status Listen(const Endpoint& endpoint, int backlog, Fd* listener, Endpoint* bound,
+              const std::string& interface = "");
 
 // OK and an invalid *fd when no connection is waiting.
 Status TryAccept(int listener, Fd* fd, Endpoint* peer);

@@ -45,8 +45,12 @@ class FaultTransport : public transport::Transport {
     return Status::Ok();
   }
 
+  bool ended() const override { return inner_->ended(); }
   int peer() const override { return inner_->peer(); }
   int fd() const override { return inner_->fd(); }
+  void AddPollFds(short events, std::vector<pollfd>* fds) const override {
+    inner_->AddPollFds(events, fds);
+  }
   size_t received() const { return received_; }
 
  private:
