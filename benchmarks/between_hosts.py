@@ -1,10 +1,11 @@
 """hvdlite and gloo between two hosts that are network namespaces, with cables of a given speed.
 
-    benchmarks/between_hosts.py [--mbit 1000] [--cables 1] [--sizes 1048576 16777216] [--rounds 5]
+    benchmarks/between_hosts.py [--mbit 1000 [1000 ...]] [--sizes 1048576 16777216] [--rounds 5]
 
 It needs root, and `ip` and `tc` (Debian: iproute2). Each cable is a pair of veth interfaces with a
-token bucket (tbf) at both ends. It prints, by turns of the backends: the time of an allreduce of
-float32, the share of the cables' speed that its bytes take, and the CPU time of a rank.
+token bucket (tbf) at both ends. With several cables, hvdlite and gloo use all of them, and
+"one cable" is hvdlite on the first. It prints, by turns of the backends: the time of an allreduce
+of float32, the share of the cables' speed that its bytes take, and the CPU time of a rank.
 """
 
 from __future__ import annotations
@@ -19,29 +20,36 @@ import time
 from pathlib import Path
 from statistics import median
 
-BACKENDS = ("hvdlite", "gloo")
+BACKENDS = ("hvdlite", "one cable", "gloo")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--mbit", type=int, default=1000, help="of a cable; 0: as fast as it goes")
-    parser.add_argument("--cables", type=int, default=1)
+    parser.add_argument(
+        "--mbit", type=int, nargs="+", default=[1000], help="of each cable; 0: as fast as it goes"
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[1 << 20, 16 << 20], help="bytes")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a backend, size and round")
     parser.add_argument("--rank", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.backends is None:
+        given.backends = [name for name in BACKENDS if len(given.mbit) > 1 or name != "one cable"]
+    return given
+
+
+def bytes_per_second(given: argparse.Namespace) -> float:
+    return sum(given.mbit) * 1e6 / 8
 
 
 class Cables:
-    """Hosts 0 and 1, with as many cables between them; use as a context manager."""
+    """Hosts 0 and 1, with cables of these speeds between them; use as a context manager."""
 
-    def __init__(self, cables: int, mbit: int) -> None:
+    def __init__(self, mbit: list[int]) -> None:
         self._names = [f"hvdlite-{os.getpid()}-{host}" for host in (0, 1)]
-        self._cables = cables
         self._mbit = mbit
 
     def prefix(self, host: int) -> list[str]:
@@ -52,24 +60,24 @@ class Cables:
             for name in self._names:
                 _run("ip", "netns", "add", name)
                 _run("ip", "-n", name, "link", "set", "lo", "up")
-            for cable in range(self._cables):
-                self._lay(f"eth{cable}", cable)
+            for cable, mbit in enumerate(self._mbit):
+                self._lay(f"eth{cable}", cable, mbit)
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _lay(self, interface: str, cable: int) -> None:
+    def _lay(self, interface: str, cable: int, mbit: int) -> None:
         one, other = self._names
-        _run("ip", "-n", one, "link", "add", interface, "type", "veth",
+        _run("ip", "-n", one, "link", "add", "name", interface, "type", "veth",
              "peer", "name", interface, "netns", other)  # fmt: skip
         for host, name in enumerate(self._names):
             _run("ip", "-n", name, "address", "add", f"10.78.{cable}.{host + 1}/24",
                  "dev", interface)  # fmt: skip
             _run("ip", "-n", name, "link", "set", interface, "up")
-            if self._mbit:
+            if mbit:
                 _run("tc", "-n", name, "qdisc", "add", "dev", interface, "root", "tbf",
-                     "rate", f"{self._mbit}mbit", "burst", "256kb", "latency", "20ms")  # fmt: skip
+                     "rate", f"{mbit}mbit", "burst", "256kb", "latency", "20ms")  # fmt: skip
 
     def __exit__(self, *_: object) -> None:
         for name in self._names:
@@ -82,12 +90,12 @@ def _run(*command: str, check: bool = True) -> None:
 
 def rank(peer: str, given: argparse.Namespace) -> None:
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))  # before other programs
-    backend = importlib.import_module(f"peers.{peer}")
+    backend = importlib.import_module(f"peers.{peer if peer == 'gloo' else 'hvdlite'}")
     me, _ = backend.start()
     for size in given.sizes:
         tensor = backend.buffer("float32", size // 4)
         backend.allreduce(tensor, f"warm {size}")
-        line = given.mbit * 1e6 / 8 * given.cables
+        line = bytes_per_second(given)
         repeat = max(3, int(given.seconds / (size / line if line else size / 2e9)))
         times = []
         backend.allreduce(tensor, f"warm {size}")
@@ -103,11 +111,13 @@ def rank(peer: str, given: argparse.Namespace) -> None:
 
 
 def measure(backend: str, cables: Cables, given: argparse.Namespace, port: int) -> list[dict]:
+    interfaces = [f"eth{cable}" for cable in range(len(given.mbit))]
     environment = os.environ | {
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "10.78.0.1",
         "MASTER_PORT": str(port),
-        "GLOO_SOCKET_IFNAME": ",".join(f"eth{cable}" for cable in range(given.cables)),
+        "GLOO_SOCKET_IFNAME": ",".join(interfaces),
+        "HVDLITE_NETWORK_INTERFACES": "eth0" if backend == "one cable" else ",".join(interfaces),
         "OMP_NUM_THREADS": "1",
     }
     ranks = [
@@ -132,13 +142,13 @@ def main() -> None:
         rank(given.rank, given)
         return
     rows: dict[tuple[str, int], list[dict]] = {}
-    with Cables(given.cables, given.mbit) as cables:
+    with Cables(given.mbit) as cables:
         for turn in range(given.rounds):
             for number, backend in enumerate(given.backends):
                 port = 29500 + turn * len(BACKENDS) + number
                 for row in measure(backend, cables, given, port):
                     rows.setdefault((backend, row["size"]), []).append(row)
-    line = given.mbit * 1e6 / 8 * given.cables
+    line = bytes_per_second(given)
     print("| size | backend | ms | of the cables | CPU s per GiB |\n|---|---|---|---|---|")
     for size in given.sizes:
         for backend in given.backends:

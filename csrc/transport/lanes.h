@@ -2,7 +2,8 @@
 //
 // A block goes where it is expected to be delivered first: behind the bytes that the lane has not
 // delivered yet, at the lane's speed. So lanes of one speed take turns, and a slow lane gets a
-// block only if a fast one would deliver it later. A slow lane therefore never delays the others.
+// block only if a fast one would deliver it later. A lane that is much slower than the fastest gets
+// none: it would add little, and a packet that it loses delays the others for long.
 //
 // A lane's speed is measured while it has bytes to deliver. The mean is that of the time per byte,
 // so one slow stretch counts for more than one burst. Look often: what happens between two looks is
@@ -76,14 +77,28 @@ class Lane {
   double nanos_per_byte_ = 0;
 };
 
-// Chooses the lane of a block of `bytes`. A lane of unknown speed is taken to be as fast as the
-// fastest, for one block at a time. Among equals the first behind `last` is chosen.
-inline size_t ChooseLane(std::span<const Lane> lanes, size_t bytes, size_t last) {
+// The time per byte of the fastest lane, or 0 if none is known.
+inline double Fastest(std::span<const Lane> lanes) {
   double fastest = 0;
   for (const Lane& lane : lanes) {
     const double cost = lane.nanos_per_byte();
     if (cost > 0 && (fastest == 0 || cost < fastest)) fastest = cost;
   }
+  return fastest;
+}
+
+// How many bytes a block should have. Two blocks of one message should go over two lanes, but a
+// block costs system calls, which count at more than 5 Gbit/s.
+inline size_t BlockBytes(std::span<const Lane> lanes) {
+  constexpr double kNanosPerByteAt5Gbit = 1.6;
+  return Fastest(lanes) > kNanosPerByteAt5Gbit ? 64 << 10 : 128 << 10;
+}
+
+// Chooses the lane of a block of `bytes`. A lane of unknown speed is taken to be as fast as the
+// fastest, for one block at a time. Among equals the first behind `last` is chosen.
+inline size_t ChooseLane(std::span<const Lane> lanes, size_t bytes, size_t last) {
+  constexpr double kMuchSlower = 4;
+  const double fastest = Fastest(lanes);
   size_t best = lanes.size();
   double best_time = 0;
   for (size_t i = 1; i <= lanes.size(); ++i) {
@@ -91,6 +106,7 @@ inline size_t ChooseLane(std::span<const Lane> lanes, size_t bytes, size_t last)
     const bool known = lane.nanos_per_byte() > 0;
     if (!known && fastest > 0 && lane.queued() > 0) continue;
     const double cost = known ? lane.nanos_per_byte() : std::max(fastest, 1.0);
+    if (known && cost > kMuchSlower * fastest) continue;
     const double time = static_cast<double>(lane.queued() + bytes) * cost;
     if (best < lanes.size() && time >= best_time) continue;
     best = (last + i) % lanes.size();

@@ -27,6 +27,7 @@ Striped::Striped(std::vector<Transport*> lanes, std::vector<Traffic*> traffic)
       ended_(lanes_.size()) {}
 
 void Striped::Look(Nanos now) {
+  if (now - looked_ < kLook) return;
   looked_ = now;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     const Acknowledged seen = lanes_[i]->acknowledged();
@@ -37,7 +38,7 @@ void Striped::Look(Nanos now) {
 void Striped::BeginBlock(size_t bytes) {
   const Nanos now = MonotonicNow();
   Look(now);
-  out_left_ = std::min(bytes, kMostInBlock);
+  out_left_ = std::min(bytes, BlockBytes(speeds_));
   out_lane_ = ChooseLane(speeds_, out_left_, out_lane_);
   speeds_[out_lane_].Sent(out_left_, now);
   const uint32_t head[] = {out_sequence_++, static_cast<uint32_t>(out_left_)};
@@ -111,7 +112,7 @@ Status Striped::FindNextBlock() {
 Status Striped::TryReceive(void* data, size_t bytes, size_t* moved) {
   *moved = 0;
   if (bytes == 0) return Status::Ok();
-  if (const Nanos now = MonotonicNow(); now - looked_ >= kLook) Look(now);
+  Look(MonotonicNow());
   if (in_lane_ == kNone) {
     HVDLITE_RETURN_IF_ERROR(FindNextBlock());
     if (in_lane_ == kNone) return Status::Ok();

@@ -34,7 +34,7 @@ struct Traffic {
 
 class Striped final : public Transport {
  public:
-  static constexpr size_t kMostInBlock = 64 << 10;
+  static constexpr size_t kMostInBlock = 128 << 10;
   static constexpr size_t kHeadBytes = 8;
 
   // `lanes`: at least two, in the same order at both ends. `traffic`: one for each lane, borrowed.

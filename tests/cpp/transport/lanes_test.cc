@@ -12,8 +12,6 @@
 namespace hvdlite::transport {
 namespace {
 
-constexpr size_t kBlock = 64 << 10;
-
 struct Pretended {
   double bytes_per_nano;
   uint64_t buffer = 1 << 20;
@@ -31,8 +29,8 @@ class World {
   double Send(size_t bytes) {
     const double begin = now_;
     for (size_t left = bytes; left > 0;) {
-      const size_t block = std::min(left, kBlock);
       Look();
+      const size_t block = std::min(left, BlockBytes(speeds_));
       last_ = ChooseLane(speeds_, block, last_);
       speeds_[last_].Sent(block, static_cast<Nanos>(now_));
       Pretended& lane = lanes_[last_];

@@ -207,7 +207,7 @@ TEST(Striped, a_lane_that_breaks_ends_all) {
 }
 
 TEST(Striped, a_block_that_cannot_be_is_an_error_and_no_wait) {
-  const std::string heads[] = {Block(0, "", 65537), Block(0, "x", 1).replace(4, 4, 4, '\0'),
+  const std::string heads[] = {Block(0, "", 131073), Block(0, "x", 1).replace(4, 4, 4, '\0'),
                                Block(0xffffffff, "x")};
   for (const std::string& head : heads) {
     auto [left, right] = SocketPairs(2);
