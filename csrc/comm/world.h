@@ -30,9 +30,9 @@
 #include "rendezvous/store.h"
 #include "transport/shm/doorbells.h"
 #include "transport/shm/neighbours.h"
-#include "transport/striped.h"
 #include "transport/tcp/handshake.h"
 #include "transport/tcp/mesh.h"
+#include "transport/traffic.h"
 #include "transport/transport.h"
 
 namespace hvdlite::comm {

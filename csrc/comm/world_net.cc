@@ -9,6 +9,7 @@
 #include "rendezvous/interfaces.h"
 #include "rendezvous/pairs.h"
 #include "transport/checked.h"
+#include "transport/striped.h"
 
 namespace hvdlite::comm {
 

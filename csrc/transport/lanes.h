@@ -65,8 +65,7 @@ class Lane {
     if (nanos_per_byte_ == 0) {
       nanos_per_byte_ = sample;
     } else {
-      nanos_per_byte_ =
-          exact ? (nanos_per_byte_ + sample) / 2 : std::min(nanos_per_byte_, sample);
+      nanos_per_byte_ = exact ? (nanos_per_byte_ + sample) / 2 : std::min(nanos_per_byte_, sample);
     }
   }
 
@@ -87,11 +86,11 @@ inline double Fastest(std::span<const Lane> lanes) {
   return fastest;
 }
 
-// How many bytes a block should have. Two blocks of one message should go over two lanes, but a
-// block costs system calls, which count at more than 5 Gbit/s.
+// How many bytes a block should have. Small blocks end at the same time on all lanes, but each
+// costs system calls, which count at more than 5 Gbit/s.
 inline size_t BlockBytes(std::span<const Lane> lanes) {
   constexpr double kNanosPerByteAt5Gbit = 1.6;
-  return Fastest(lanes) > kNanosPerByteAt5Gbit ? 64 << 10 : 128 << 10;
+  return Fastest(lanes) > kNanosPerByteAt5Gbit ? 32 << 10 : 128 << 10;
 }
 
 // Chooses the lane of a block of `bytes`. A lane of unknown speed is taken to be as fast as the

@@ -15,22 +15,16 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "transport/lanes.h"
+#include "transport/traffic.h"
 #include "transport/transport.h"
 
 namespace hvdlite::transport {
-
-// What one interface has carried of the bytes of all Striped transports. Any thread may read.
-struct Traffic {
-  std::atomic<uint64_t> sent{0};
-  std::atomic<uint64_t> received{0};
-};
 
 class Striped final : public Transport {
  public:

@@ -195,7 +195,8 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "network_interfaces", _names("NETWORK_INTERFACES", "GLOO_IFACE"), "str", "",
-        "Network interfaces to use between hosts, separated by commas. Empty: one that works.",
+        "Network interfaces to use between hosts, separated by commas. Several: all of them at "
+        "once. Empty: one that works.",
         "Communication", flag="--network-interfaces",
     ),
     Knob(

@@ -182,8 +182,8 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="network interface to use between hosts; may be repeated (see also "
-        "--network-interfaces)",
+        help="network interface to use between hosts; may be repeated to use several at once "
+        "(see also --network-interfaces)",
     )
 
 

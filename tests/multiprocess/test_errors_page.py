@@ -97,6 +97,9 @@ NOT_PROVOKED = {
     "tests/cpp/comm/gpu_choice_test.cc",
     "rank … cannot take part: … The operation has failed on all ranks; nothing "
     "else has": "see tests/cpp/engine/engine_gpu_test.cc",
+    "rank … could not connect … to rank … in time: …": "see test_network_interfaces",
+    "rank … did not connect to rank … through … in time": "see test_network_interfaces",
+    "cannot bind a connection to the network interface …": "takes Linux 5.6 or older",
     "the connection of … with … failed: …": "takes a network that breaks",
     "the connection of … with … is interrupted: bytes are sent, but nothing has been acknowledged "
     "for … s.": "see test_network",

@@ -32,16 +32,15 @@ Status Late(int me, const std::vector<MeshPeer>& peers, const std::vector<Missin
   for (const Missing& one : missing) {
     const MeshPeer& peer = peers[one.index];
     if (!text.empty()) text += '\n';
-    const std::string through =
-        peer.origin.interface.empty()
-            ? ""
-            : " through " + peer.origin.interface + " (" + peer.origin.address + ")";
+    const Origin& origin = peer.origin;
+    const std::string through = origin.interface + " (" + origin.address + ")";
     if (one.dial != nullptr) {
-      text += "rank " + std::to_string(me) + " could not connect" + through + " to rank " +
+      text += "rank " + std::to_string(me) + " could not connect " +
+              (origin.interface.empty() ? "" : "through " + through + " ") + "to rank " +
               std::to_string(peer.rank) + " in time: " + one.dial->Failures();
-    } else if (!through.empty()) {
+    } else if (!origin.interface.empty()) {
       text += "rank " + std::to_string(peer.rank) + " did not connect to rank " +
-              std::to_string(me) + through + " in time";
+              std::to_string(me) + " through " + through + " in time";
     } else {
       text += "rank " + std::to_string(peer.rank) + " (" + Endpoints(peer.candidates) +
               ") did not connect to rank " + std::to_string(me) + ", which listens at " +

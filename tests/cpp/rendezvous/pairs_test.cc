@@ -59,7 +59,7 @@ TEST(Pairs, interfaces_of_two_hosts) {
 
 TEST(Pairs, one_address_of_each_interface_in_the_family_of_the_door) {
   const std::vector<InterfaceAddress> selected = {
-      Make("eth0", "10.0.0.1"), Make("eth0", "10.9.0.1"),  Make("eth0", "fd00::1"),
+      Make("eth0", "10.0.0.1"), Make("eth0", "10.9.0.1"),   Make("eth0", "fd00::1"),
       Make("ib0", "fd01::1"),   Make("ib0", "fe80::1%ib0"), Make("lo", "127.0.0.1", 8, true),
       Make("eth1", "10.0.1.1")};
   EXPECT_EQ(OneOfEach(selected, "10.0.0.1"),

@@ -108,9 +108,11 @@ TEST(Striped, carries_bytes_in_order_however_they_are_offered_asked_for_and_cut)
     for (size_t i = 0; i < count; ++i) {
       auto [a, b] = Loopback::Pair(0, 1, 1 + random() % most);
       left.push_back(std::make_unique<FaultTransport>(
-          std::move(a), Faults{.seed = static_cast<uint32_t>(random()), .stall = 0.2, .most = most}));
+          std::move(a),
+          Faults{.seed = static_cast<uint32_t>(random()), .stall = 0.2, .most = most}));
       right.push_back(std::make_unique<FaultTransport>(
-          std::move(b), Faults{.seed = static_cast<uint32_t>(random()), .stall = 0.2, .most = most}));
+          std::move(b),
+          Faults{.seed = static_cast<uint32_t>(random()), .stall = 0.2, .most = most}));
       if (seed % 4 < 2) {
         left.back() = std::make_unique<Checked>(std::move(left.back()));
         right.back() = std::make_unique<Checked>(std::move(right.back()));
