@@ -22,7 +22,6 @@ Striped::Striped(std::vector<Transport*> lanes, std::vector<Traffic*> traffic)
     : lanes_(std::move(lanes)),
       traffic_(std::move(traffic)),
       speeds_(lanes_.size()),
-      out_lane_(lanes_.size() - 1),
       heads_(lanes_.size()),
       ended_(lanes_.size()) {}
 
@@ -39,7 +38,7 @@ void Striped::BeginBlock(size_t bytes) {
   const Nanos now = MonotonicNow();
   Look(now);
   out_left_ = std::min(bytes, BlockBytes(speeds_));
-  out_lane_ = ChooseLane(speeds_, out_left_, out_lane_);
+  out_lane_ = ChooseLane(speeds_, out_left_);
   speeds_[out_lane_].Sent(out_left_, now);
   const uint32_t head[] = {out_sequence_++, static_cast<uint32_t>(out_left_)};
   memcpy(out_head_.data(), head, sizeof(head));

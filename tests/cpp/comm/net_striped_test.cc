@@ -9,7 +9,7 @@
 #include "net_case.h"
 #include "transport/striped.h"
 
-namespace hvdlite::comm::net_testing {
+namespace hvdlite::comm::net_testing::striped_testing {
 namespace {
 
 // The links of a NetWorld, each over `lanes` socket pairs with faults.
@@ -102,4 +102,4 @@ TEST_P(NetStriped, a_lane_that_breaks_ends_the_operation_on_its_members) {
 INSTANTIATE_TEST_SUITE_P(Members, NetStriped, ::testing::Values(2, 3, 5));
 
 }  // namespace
-}  // namespace hvdlite::comm::net_testing
+}  // namespace hvdlite::comm::net_testing::striped_testing

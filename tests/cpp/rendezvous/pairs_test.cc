@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hvdlite::rendezvous {
+namespace hvdlite::rendezvous::pairs_testing {
 namespace {
 
 using Addresses = std::vector<std::string>;
@@ -81,4 +81,4 @@ TEST(Pairs, interfaces_in_one_subnet_are_known) {
 }
 
 }  // namespace
-}  // namespace hvdlite::rendezvous
+}  // namespace hvdlite::rendezvous::pairs_testing

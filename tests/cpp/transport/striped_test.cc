@@ -17,7 +17,7 @@
 #include "transport/checked.h"
 #include "transport/tcp/link.h"
 
-namespace hvdlite::transport {
+namespace hvdlite::transport::striped_testing {
 namespace {
 
 using testing::Faults;
@@ -228,4 +228,4 @@ TEST(Striped, a_block_that_cannot_be_is_an_error_and_no_wait) {
 }
 
 }  // namespace
-}  // namespace hvdlite::transport
+}  // namespace hvdlite::transport::striped_testing
