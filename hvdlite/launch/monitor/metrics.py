@@ -6,6 +6,7 @@ Neither ever ends a job: what cannot be opened or written is told in one line, o
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -36,7 +37,9 @@ class Page:
             address = join_address(outlets.address, outlets.port or 0)
             say(f"there is no page of metrics: cannot listen on {address}: {error.strerror}.")
             return
-        say(f"metrics are at http://{join_address(*self._server.server_address[:2])}/metrics")
+        say(
+            f"metrics are at http://{join_address(outlets.address, self._server.server_port)}/metrics"
+        )
         threading.Thread(
             target=self._server.serve_forever, args=(0.5,), name="hvdlite-metrics", daemon=True
         ).start()
@@ -79,11 +82,15 @@ class Page:
 class _Server(HTTPServer):
     allow_reuse_address = True
 
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
     def server_bind(self) -> None:
         # HTTPServer would look the host's name up, which may take long.
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = self.server_address[:2]
+        self.server_name, self.server_port = "", int(self.socket.getsockname()[1])
 
     def handle_error(self, *_: Any) -> None:
         pass  # a reader that has gone is no news
