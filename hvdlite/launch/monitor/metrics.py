@@ -37,9 +37,8 @@ class Page:
             address = join_address(outlets.address, outlets.port or 0)
             say(f"there is no page of metrics: cannot listen on {address}: {error.strerror}.")
             return
-        say(
-            f"metrics are at http://{join_address(outlets.address, self._server.server_port)}/metrics"
-        )
+        place = join_address(outlets.address, self._server.server_port)
+        say(f"metrics are at http://{place}/metrics")
         threading.Thread(
             target=self._server.serve_forever, args=(0.5,), name="hvdlite-metrics", daemon=True
         ).start()
