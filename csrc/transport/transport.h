@@ -1,7 +1,7 @@
 // Transport: an ordered, reliable, two-way byte pipe between this rank and one peer.
 //
-// Implemented by tcp/link (between hosts), shm/pipe (inside a host), checked, which wraps another
-// transport, and striped, which spreads its bytes over several. It moves bytes; it knows no message, no tensor and no collective.
+// Implemented by tcp/link (between hosts), shm/pipe (inside a host), checked and striped (over
+// others). It moves bytes; it knows no message, no tensor and no collective.
 //
 // Never blocks: both calls move what fits now and return. The engine decides how a thread sleeps
 // until more fits (engine/turn.cc); a transport only names the descriptor to poll. Thread-safety:

@@ -195,8 +195,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "network_interfaces", _names("NETWORK_INTERFACES", "GLOO_IFACE"), "str", "",
-        "Network interfaces to use between hosts, separated by commas. Several: all of them at "
-        "once. Empty: one that works.",
+        "Network interfaces between hosts, all used at once: eth0,eth1. Empty: one that works.",
         "Communication", flag="--network-interfaces",
     ),
     Knob(

@@ -208,4 +208,23 @@ MUTANTS = (
         "no whole frame counts as a sign of life",
         ("C++ AgreementHeard.is_each_whole_frame",),
     ),
+    Mutant(
+        "T23",
+        "csrc/transport/striped.cc",
+        "if (!lanes_[i]->ended()) return status;",
+        "return status;",
+        "a rank that leaves in good order takes its last bytes on other interfaces along",
+        (
+            "C++ Striped."
+            "a_lane_that_the_peer_has_closed_does_not_hide_the_last_bytes_of_the_others",
+        ),
+    ),
+    Mutant(
+        "T24",
+        "csrc/transport/lanes.h",
+        "if (known && cost > kMuchSlower * fastest) continue;",
+        "",
+        "a slow network card delays a fast one",
+        ("C++ Lanes.a_slow_lane_never_makes_a_message_slower_than_the_fast_one_alone",),
+    ),
 )

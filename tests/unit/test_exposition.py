@@ -32,6 +32,7 @@ COUNTERS: dict[str, Any] = {
     "background_wakes": 2,
     "moves_to_another_processor": 0,
     "carried_by": {"shm": {"allreduce": 30}, "tcp: ring": {"broadcast": 10}},
+    "interfaces": {"eth0": {"sent": 5, "received": 6}, "eth1": {"sent": 7, "received": 8}},
 }
 
 
@@ -79,6 +80,8 @@ def test_each_counter_of_each_rank_is_on_the_page() -> None:
         assert found[f"hvdlite_steps_per_second{{{place}}}"] == 2
         carried = f'{place},carrier="tcp: ring",operation="broadcast"'
         assert found[f"hvdlite_carried_operations_total{{{carried}}}"] == 10
+        sent = f'{place},interface="eth1",direction="sent"'
+        assert found[f"hvdlite_interface_bytes_total{{{sent}}}"] == 7
     assert found['hvdlite_waited_for_seconds_total{rank="1",host="a"}'] == 3.5
     assert found['hvdlite_straggler{rank="1",host="a"}'] == 1
     assert found["hvdlite_ranks"] == 2
@@ -88,7 +91,7 @@ def test_each_counter_of_each_rank_is_on_the_page() -> None:
 def test_no_counter_of_the_core_is_forgotten(name: str) -> None:
     """A value that nothing else has turns up."""
     marked = {"0": 777.5, "1": 777.5} if name == "seconds_waited_for_rank" else 777.5
-    marked = {"shm": {"allreduce": 777.5}} if name == "carried_by" else marked
+    marked = {"shm": {"allreduce": 777.5}} if name in ("carried_by", "interfaces") else marked
     found = samples(exposition.page(board_of(COUNTERS | {name: marked}), 2.0))
     assert 777.5 in found.values()
 

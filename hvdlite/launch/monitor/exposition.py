@@ -51,6 +51,11 @@ _CARRIED = Family(
     "Operations by what has carried them: shared memory, TCP, MPI, NCCL.",
     "carried_by",
 )
+_INTERFACES = Family(
+    "hvdlite_interface_bytes_total",
+    "Bytes of tensors by network interface, if the job uses several.",
+    "interfaces",
+)
 _REQUESTS = Family(
     "hvdlite_requests_total",
     "Requests that were sent in full, and by their number in the cache.",
@@ -119,7 +124,12 @@ def page(board: Board, now: float) -> str:
             for form, name in forms.items()
         ],
     )
-    add(_CARRIED, [each for row in rows for each in _carried(row, counters[row.rank])])
+    for family, names in (
+        (_CARRIED, ("carrier", "operation")),
+        (_INTERFACES, ("interface", "direction")),
+    ):
+        nested = [(row, counters[row.rank].get(family.counter, {})) for row in rows]
+        add(family, [each for row, table in nested for each in _cells(row, table, *names)])
     return "\n".join(lines) + "\n"
 
 
@@ -147,10 +157,12 @@ def _of(row: Row) -> dict[str, str]:
     return {"rank": str(row.rank), "host": row.host}
 
 
-def _carried(row: Row, counters: Mapping[str, Any]) -> Iterator[tuple[Labels, float]]:
-    for carrier, kinds in counters.get(_CARRIED.counter, {}).items():
-        for kind, count in kinds.items():
-            yield _of(row) | {"carrier": carrier, "operation": kind}, count
+def _cells(
+    row: Row, table: Mapping[str, Any], outer: str, inner: str
+) -> Iterator[tuple[Labels, float]]:
+    for name, counts in table.items():
+        for each, count in counts.items():
+            yield _of(row) | {outer: name, inner: each}, count
 
 
 def _sample(name: str, labels: Labels, value: float) -> str:
