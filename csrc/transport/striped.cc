@@ -129,13 +129,18 @@ void Striped::WakeAt(size_t bytes) {
 }
 
 // A lane whose next block is not due yet has nothing to say, although its descriptor is readable.
+// The head of the block that is due may have been read before.
+bool Striped::IsDue(size_t i) const {
+  if (in_lane_ != kNone) return i == in_lane_;
+  const Head& head = heads_[i];
+  return head.come < kHeadBytes ? ended_[i].ok() : head.sequence() == in_sequence_;
+}
+
 void Striped::AddPollFds(short events, std::vector<pollfd>* fds) const {
   if ((events & POLLOUT) != 0) lanes_[out_lane_]->AddPollFds(POLLOUT, fds);
   if ((events & POLLIN) == 0) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    const bool due =
-        in_lane_ == kNone ? heads_[i].come < kHeadBytes && ended_[i].ok() : i == in_lane_;
-    if (due) lanes_[i]->AddPollFds(POLLIN, fds);
+    if (IsDue(i)) lanes_[i]->AddPollFds(POLLIN, fds);
   }
 }
 

@@ -59,6 +59,8 @@ class Striped final : public Transport {
   // Sets in_lane_ if the head of the next block has arrived.
   Status FindNextBlock();
   Status ReadHead(size_t lane);
+  // Whether bytes that arrive on this lane can be taken now.
+  bool IsDue(size_t lane) const;
 
   const std::vector<Transport*> lanes_;
   const std::vector<Traffic*> traffic_;

@@ -214,10 +214,7 @@ MUTANTS = (
         "if (!lanes_[i]->ended()) return status;",
         "return status;",
         "a rank that leaves in good order takes its last bytes on other interfaces along",
-        (
-            "C++ Striped."
-            "a_lane_that_the_peer_has_closed_does_not_hide_the_last_bytes_of_the_others",
-        ),
+        ("C++ Striped.a_lane_that_the_peer_has_closed_does_not_hide_the_last_bytes_of_the_others",),
     ),
     Mutant(
         "T24",

@@ -19,7 +19,7 @@ class Stripes {
     for (size_t i = 0; i < lanes; ++i) {
       layers_.push_back(SocketPairLinks(size));
       // The lanes differ: the last one moves the least at a time.
-      faults.most = faults.most / (i + 1) + 1;
+      if (faults.most < SIZE_MAX) faults.most = faults.most / (i + 1) + 1;
       faults.seed += 7;
       AddFaults(faults, &layers_.back());
       if (checked) AddChecks(&layers_.back());

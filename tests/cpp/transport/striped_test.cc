@@ -162,6 +162,22 @@ TEST(Striped, waits_for_the_lane_of_the_next_block_and_not_for_one_that_is_ahead
   EXPECT_EQ(fds.size(), 2u);
 }
 
+TEST(Striped, waits_for_a_block_that_is_due_and_whose_head_has_been_read) {
+  auto [left, right] = SocketPairs(2);
+  End receiver(std::move(right));
+  Bytes(*left[0], Block(1, "second"));
+  EXPECT_EQ(Received(receiver.operator->()).first, "");
+  Bytes(*left[1], Block(0, "first"));
+  char memory[100];
+  size_t moved = 0;
+  ASSERT_TRUE(receiver->TryReceive(memory, sizeof(memory), &moved).ok());
+  EXPECT_EQ(moved, 5u);
+  std::vector<pollfd> fds;
+  receiver->AddPollFds(POLLIN, &fds);
+  EXPECT_EQ(fds.size(), 2u);
+  EXPECT_EQ(poll(fds.data(), fds.size(), 0), 1);
+}
+
 TEST(Striped, waits_to_send_on_the_lane_of_the_block_under_way) {
   auto [left, right] = SocketPairs(2);
   End sender(std::move(left));
