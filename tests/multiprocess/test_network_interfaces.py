@@ -124,14 +124,12 @@ def test_interfaces_of_one_subnet_each_use_their_own_cable(tmp_path: Path) -> No
     with network.Network(2) as hosts:
         hosts.lay_second_cables(one_subnet=True)
         before = [hosts.carried(0, name) for name in ("eth0", "eth1")]
-        for told in run(tmp_path, hosts, COUNTED):
-            assert (
-                sum(told["interfaces"][name]["sent"] for name in told["interfaces"])
-                == (told["total"])
-            )
+        told = run(tmp_path, hosts, COUNTED)[0]["interfaces"]
         for name, bytes_before in zip(("eth0", "eth1"), before, strict=True):
-            for sent, had in zip(hosts.carried(0, name), bytes_before, strict=True):
-                assert sent - had > told["total"] / 10, name
+            sent, received = hosts.carried(0, name)
+            assert told[name]["sent"] > 0
+            assert sent - bytes_before[0] >= told[name]["sent"], name
+            assert received - bytes_before[1] >= told[name]["received"], name
 
 
 @pytest.mark.parametrize("cable", ["port", "second"])
@@ -172,4 +170,6 @@ def test_an_interface_that_does_not_reach_the_other_host_is_named(tmp_path: Path
                   HVDLITE_START_TIMEOUT="4")  # fmt: skip
             assert set(ranks.wait(40).values()) == {1}
             output = ranks.outputs()
-            assert f"through eth1 ({hosts.address(1, 1)}) to rank 0 in time" in output, output
+            assert any(f"through eth1 ({hosts.address(host, 1)})" in output for host in range(2)), (
+                output
+            )

@@ -84,21 +84,6 @@ TEST_P(NetStriped, large_pieces_match_the_reference_without_faults) {
   RunCases(&net, cases);
 }
 
-TEST_P(NetStriped, a_lane_that_breaks_ends_the_operation_on_its_members) {
-  Stripes stripes(GetParam(), 2, {.lost_after = 3000}, false);
-  NetWorld net(stripes.Take(), SmallPieces(), {});
-  const auto statuses = net.Run([&](int, Communicator* communicator) {
-    std::vector<float> data(100000, 1);
-    Batch batch;
-    batch.kind = OpKind::kAllreduce;
-    batch.dtype = DType::kFloat32;
-    batch.pieces.push_back({data.data(), data.data(), 100000, {}});
-    const auto work = communicator->Start(batch);
-    return Drive(communicator, work.get());
-  });
-  for (const Status& status : statuses) EXPECT_EQ(status.code(), StatusCode::kPeerLost);
-}
-
 INSTANTIATE_TEST_SUITE_P(Members, NetStriped, ::testing::Values(2, 3, 5));
 
 }  // namespace
