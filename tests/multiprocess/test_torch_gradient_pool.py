@@ -190,13 +190,17 @@ def test_the_pool_is_on_by_default(job: Job) -> None:
     _run(job, _TWO_STEPS + used, HVDLITE_GRADIENT_POOL="")
 
 
-def test_a_job_without_torch_shares_no_gradients(job: Job) -> None:
+def test_a_job_without_torch_uses_no_such_memory(job: Job) -> None:
     script = job.script("""
 import numpy as np, hvdlite as hvd
 hvd.init()
 for _ in range(3): hvd.allreduce(np.ones(100_000, np.float32))
 assert "gradient_pool" not in hvd.metrics() and "shm in place" not in hvd.metrics()["carried_by"]
-assert "hvdlite-gradients" not in open("/proc/self/maps").read()
+with open("/proc/self/smaps") as file: lines = file.read().splitlines()
+names = [i for i, line in enumerate(lines) if "hvdlite-gradients" in line]
+assert names
+for i in names:
+    assert next(line.split()[1] for line in lines[i:] if line.startswith("Rss:")) == "0"
 """)
     done = job.run("-np", "2", "python", script)
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()

@@ -34,8 +34,8 @@ class InPlace final : public Work {
   // Another member may still be in its pass, and the program gets its tensors back now.
   ~InPlace() override {
     if (!lends_) return;
-    if (lent_ && !region_->AllReached(Flag::kMid, step_ + 1)) shared_.peers->own()->Retire();
-    shared_.peers->own()->EndLending();
+    if (!region_->AllReached(Flag::kMid, step_ + 1)) shared_.peers->own()->Retire();
+    StopLending();
   }
 
   Progress Advance() override {
@@ -81,16 +81,23 @@ class InPlace final : public Work {
     return Progress::kSome;
   }
 
+  void StopLending() {
+    shared_.peers->own()->EndLending();
+    lends_ = false;
+  }
+
   void Tell() {
     lends_ = shared_.peers->own() != nullptr;
     if (lends_) shared_.peers->own()->BeginLending();
     int64_t* const mine = TableOf(static_cast<size_t>(region_->me()));
+    bool lent = false;
     for (size_t i = 0; i < batch_.pieces.size(); ++i) {
       const Piece& piece = batch_.pieces[i];
       const bool in_place = piece.input == piece.output && piece.count > 0;
       mine[i] = in_place ? shared_.peers->Lend(piece.output, BytesOf(piece)) : -1;
-      lent_ |= mine[i] >= 0;
+      lent |= mine[i] >= 0;
     }
+    if (lends_ && !lent) StopLending();
     memcpy(region_->Slot(region_->me(), step_), mine, batch_.pieces.size() * sizeof(int64_t));
     region_->Post(Flag::kIn, step_ + 1);
   }
@@ -184,8 +191,9 @@ class InPlace final : public Work {
   const std::function<void(bool)> heard_;
   const size_t size_of_;
   Stage stage_ = Stage::kTell;
-  bool lends_ = false;            // between BeginLending() and EndLending()
-  bool lent_ = false;             // others may write into my tensors until all have said `mid`
+  // Between BeginLending() and EndLending(): others may write into my tensors until all have said
+  // `mid`.
+  bool lends_ = false;
   std::vector<int64_t> offsets_;  // of each member, of each piece; negative: elsewhere
   std::vector<char*> tensors_;    // of each member, during one call
   std::vector<const void*> sources_;
