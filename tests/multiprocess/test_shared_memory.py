@@ -307,15 +307,18 @@ atexit.register(lambda: print("right" if builtins.kept.sum() == 100_000 else "wr
 """)  # fmt: skip
 
 
-def test_arrays_of_a_failed_job_stay_and_the_next_ones_are_shared(job: Job) -> None:
+def test_arrays_of_a_failed_job_stay(job: Job) -> None:
     _run(job, """
 hvd.init()
 array = hvd.empty(100_000)
-check(array, "shm in place")
-if hvd.rank() == 0: engine.abort("a test")
+passes = 0
 try:
-    while True: hvd.allreduce_(array, op=hvd.Max)
+    while True:
+        if passes == 20 and hvd.rank() == 0: engine.abort("a test")
+        hvd.allreduce_(array, op=hvd.Max)
+        passes += 1
 except hvd.HorovodInternalError: pass
+assert passes >= 19
 array[:] = 5
 hvd.shutdown()
 assert (array == 5).all()
