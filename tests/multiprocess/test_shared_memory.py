@@ -189,6 +189,30 @@ def test_ordinary_memory_for_ranks_on_hosts_of_their_own(job: Job) -> None:
     _run(job, 'os.environ["HVDLITE_HOST_ID"] = os.environ["HVDLITE_RANK"]\n' + _NEVER)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_inside_hosts_arrays_are_reduced_where_they_lie(job: Job, dtype: str) -> None:
+    _run(job, f"""
+os.environ["HVDLITE_HOST_ID"] = str(int(os.environ["HVDLITE_RANK"]) // 2)
+hvd.init()
+random = np.random.default_rng(hvd.rank())
+def results(make):
+    arrays = [make(count, "{dtype}") for count in (100_000, 70_001)]
+    for array in arrays: array[:] = values[array.size]
+    hvd.allreduce_(arrays[0])
+    hvd.grouped_allreduce_(arrays, op=hvd.Sum)
+    return [array.copy() for array in arrays]
+values = {{n: random.standard_normal(n).astype("{dtype}") for n in (100_000, 70_001)}}
+expected = results(np.empty)
+assert counted("shm in place") == 0 and counted("hierarchical") == 2
+for _ in range(2):  # they are asked for every second time, after they lay elsewhere
+    for makes in ((hvd.empty,) * 2, (hvd.empty, np.empty)):
+        found = results(makes[hvd.rank() // 2])
+        assert all((a == b).all() for a, b in zip(expected, found))
+if hvd.rank() < 2: assert counted("shm in place") >= 4
+print("right", flush=True)
+""", ranks=4)  # fmt: skip
+
+
 def test_ordinary_memory_where_files_or_addresses_are_limited(job: Job) -> None:
     _run(job, """
 import resource
@@ -278,6 +302,12 @@ os.write(changed[1], b"x")
 os.read(wrote[0], 1)
 assert (array == 2).all()
 assert os.waitpid(child, 0)[1] == 0
+check(array, "shm in place")
+# Another program inherits nothing.
+import subprocess
+seen = subprocess.run(
+    ["sh", "-c", "ls -l /proc/self/fd; cat /proc/self/maps"], stdout=subprocess.PIPE, check=True)
+assert b"hvdlite-gradients" not in seen.stdout
 check(array, "shm in place")
 with multiprocessing.get_context("fork").Pool(2) as workers:
     assert workers.map(float, range(4)) == [0, 1, 2, 3]
