@@ -43,7 +43,26 @@ def _default_signals() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-class Job:
+class Launcher:
+    """What starts jobs: start() says how."""
+
+    def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
+        raise NotImplementedError
+
+    def run(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
+        """Start and wait for the end."""
+        process = self.start(*arguments, **extra)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def end_well(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
+        """run(), which has to end with code 0."""
+        done = self.run(*arguments, **extra)
+        assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")
+        return done
+
+
+class Job(Launcher):
     """Launches `hvdliterun` and finds every process of the job by a variable in its environment."""
 
     def __init__(self, directory: Path) -> None:
@@ -60,23 +79,22 @@ class Job:
 
     def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
         """`hvdliterun arguments...`; a variable of the environment is a keyword."""
+        command = [*self.prefix, sys.executable, *self.launcher, *arguments]
+        return self.spawn(command, subprocess.PIPE, **extra)
+
+    def spawn(self, command: Sequence[str], stderr: int, **extra: str) -> subprocess.Popen[bytes]:
+        """Any command, as a process of the job."""
         process = subprocess.Popen(
-            [*self.prefix, sys.executable, *self.launcher, *arguments],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             cwd=self.directory,
             env=self.environment(**extra),
             preexec_fn=_default_signals,
         )
         self.started.append(process)
         return process
-
-    def run(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
-        """Start and wait for the end."""
-        process = self.start(*arguments, **extra)
-        out, err = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def script(self, text: str, name: str = "script.py") -> str:
         """A Python file for ranks to run."""

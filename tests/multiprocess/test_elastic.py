@@ -83,8 +83,7 @@ def test_survivors_go_on_in_their_processes_and_slots_are_filled_again(
     job: Job, members: str, how: str
 ) -> None:
     program = _program(job, _dies(members, how), done="hvd.size() == 3")
-    done = job.run("-np", "3", "--min-np", "1", PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", PYTHON, program)
     lost = set(eval(members))
     trained = _trained(done.stdout.decode())
     survivors = {1, 2, 3} - lost
@@ -126,10 +125,9 @@ def test_a_rank_whose_guardian_is_killed_is_lost_and_the_others_go_on(job: Job) 
         "        os.kill(os.getppid(), signal.SIGKILL)\n"
         "        signal.pause()\n"
     )
-    done = job.run(
+    done = job.end_well(
         "-np", "3", "--min-np", "1", PYTHON, _program(job, happens, done="hvd.size() == 3")
     )
-    assert done.returncode == 0, done.stderr.decode()
     assert {1, 3} < set(_trained(done.stdout.decode()))
     assert job.pids() == []
 
@@ -220,8 +218,7 @@ def test_ctrl_c_ends_the_job(job: Job) -> None:
 
 def test_copies_of_the_output_are_by_member(job: Job) -> None:
     program = _program(job, _dies("(2,)", KILL), done="hvd.size() == 2")
-    done = job.run("-np", "2", "--min-np", "1", "--output-filename", "logs", PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "2", "--min-np", "1", "--output-filename", "logs", PYTHON, program)
     logs = job.directory / "logs"
     wait_until(lambda: len(list(logs.iterdir())) == 3)
     assert "trained: member 1" in (logs / "rank.1" / "stdout").read_text()

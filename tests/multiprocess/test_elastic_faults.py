@@ -53,8 +53,7 @@ def test_survivors_go_on_wherever_a_rank_dies(job: Job, where: str, end: str) ->
     script = program(
         job, "def prepare(state): pass\n" + DEATHS[where], "prepare(state)", AGAIN_THREE, end
     )
-    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     trained = re.findall(rb"member (\d+) is rank (\d) of 3", done.stdout)
     assert len(trained) == 3 and {b"1", b"3"} < {member for member, _ in trained}
     assert b"2" not in {member for member, _ in trained}
@@ -74,8 +73,7 @@ def test_one_of_four_goes_on_or_waits_for_others(job: Job, least: int) -> None: 
     """Race 4: the three die within a millisecond."""
     done_when = "hvd.size() == 4 and hvd.elastic.generation() > 1"
     script = program(job, KILLS_THREE, done=done_when)
-    done = job.run("-np", "4", "--min-np", str(least), *QUICKLY, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "4", "--min-np", str(least), *QUICKLY, PYTHON, script)
     sizes = [size for _, size in generations(job, 4)]
     assert sizes[0] == sizes[-1] == 4 and all(size >= least for size in sizes)
     assert job.pids() == []
@@ -87,10 +85,9 @@ def test_a_frozen_rank_is_killed_and_the_others_go_on(job: Job) -> None:  # 9
         "    if (MEMBER, step) == (2, 5): os.kill(os.getpid(), signal.SIGSTOP)\n"
     )
     script = program(job, freezes, done=AGAIN_THREE)
-    done = job.run(
+    job.end_well(
         "-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script, HVDLITE_HEARTBEAT_SECONDS="1"
     )
-    assert done.returncode == 0, done.stderr.decode()
     assert [size for _, size in generations(job, 1)][-1] == 3
     assert generations(job, 2) == [(1, 3)]
     assert job.pids() == []
@@ -131,8 +128,7 @@ def happens(step):
 def test_newcomers_that_crash_do_not_stop_the_others(job: Job) -> None:  # 20
     script = program(job, CRASHES, done=AGAIN_THREE)
     cooldown = ("--blacklist-cooldown-range", "0.02", "100")
-    done = job.run("-np", "3", "--min-np", "1", *cooldown, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "3", "--min-np", "1", *cooldown, PYTHON, script)
     for member in (1, 3):
         assert generations(job, member) == [(1, 3), (2, 2), (3, 3)]
     times = [float((job.directory / f"crash.{m}").read_text()) for m in (2, 4, 5, 6, 7, 8)]
@@ -153,8 +149,7 @@ if MEMBER == 4:
 @pytest.mark.costly
 def test_a_newcomer_that_reduces_before_run_has_an_error_of_its_own(job: Job) -> None:  # 21
     script = program(job, ASKS_TOO_EARLY, done=AGAIN_THREE)
-    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     assert "hvd.elastic.run" in done.stderr.decode()
     for member in (1, 3):
         assert generations(job, member) == [(1, 3), (2, 2), (3, 3)]
@@ -198,8 +193,7 @@ print("equal on", len(weights))
 
 
 def test_a_newcomer_may_broadcast_before_run_and_make_optimizers_inside(job: Job) -> None:  # 22
-    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, job.script(TORCH))
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, job.script(TORCH))
     assert done.stdout.count(b"equal on 3") == 3
 
 
@@ -240,9 +234,8 @@ def test_a_rank_that_never_comes_is_killed_and_replaced(job: Job) -> None:  # 31
     script = program(job, NEVER_COMES, done=AGAIN_THREE)
     stall = ("--stall-check-warning-time-seconds", "0.2")
     stall += ("--stall-check-shutdown-time-seconds", "0.5")
-    done = job.run(
+    job.end_well(
         "-np", "3", "--min-np", "1", "--elastic-timeout", "20", *stall, *QUICKLY, PYTHON, script
     )
-    assert done.returncode == 0, done.stderr.decode()
     assert generations(job, 2) == [(1, 3)]
     assert job.pids() == []

@@ -106,8 +106,7 @@ def happens(step):
 
 def test_a_rank_that_leaves_goes_at_the_next_boundary_and_is_replaced(job: Job) -> None:
     program = _program(job, LEAVES, done="hvd.elastic.generation() == 3")
-    done = job.run("-np", "3", "--min-np", "1", PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", PYTHON, program)
     _ended_well(job, done.stdout, done.stderr, {1, 3, 4})
     _no_step_twice(job, 1, 2, 3, 4)
     assert _steps(job, 2) == [0, 1, 2, 3]
@@ -234,8 +233,7 @@ def happens(step):
 
 
 def test_a_worker_that_a_rank_forks_ends_by_sigterm(job: Job) -> None:
-    done = job.run("-np", "1", "--min-np", "1", PYTHON, _program(job, WORKERS))
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "1", "--min-np", "1", PYTHON, _program(job, WORKERS))
     _ended_well(job, done.stdout, done.stderr, {1})
     assert _said(job, 1) == []
 
@@ -263,8 +261,7 @@ def happens(step):
 
 def test_a_process_keeps_its_slot_when_its_neighbour_leaves(job: Job) -> None:
     program = _program(job, SLOTS, done="hvd.elastic.generation() == 3")
-    done = job.run("-np", "2", "--min-np", "1", PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "2", "--min-np", "1", PYTHON, program)
     alone = [line for line in _said(job, 2) if "slot" in line]
     assert alone and all(line == {"slot": 1, "local_rank": 0} for line in alone)
     _ended_well(job, done.stdout, done.stderr, {2, 3})
@@ -404,8 +401,7 @@ def happens(step):
 def test_process_sets_follow_their_members_and_rules(job: Job) -> None:  # 29
     program = _program(job, SETS, done="hvd.elastic.generation() == 5", steps=4)
     cooldown = ("--blacklist-cooldown-range", "0.01", "0.02")
-    done = job.run("-np", "4", "--min-np", "1", *cooldown, PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "4", "--min-np", "1", *cooldown, PYTHON, program)
     gone = "all its members have left the job"
     expected = {  # by generation: listed, half, last, and members 1, 2, ... of it
         1: ([1, 2], [0, 1], [3], (1, 2, 3, 4), ""),

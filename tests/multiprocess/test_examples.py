@@ -103,8 +103,7 @@ def test_the_discovery_script_prints_hosts(job: Job) -> None:
     program = job.script("import os; print(os.environ['HVDLITE_SIZE'])")
     for extra, size in (({}, "2"), ({"HOSTS_FILE": str(job.directory / "hosts")}, "1")):
         arguments = ("-np", size, "--min-np", "1", "--host-discovery-script", script)
-        done = job.run(*arguments, "python", program, **extra)
-        assert done.returncode == 0, done.stderr.decode()
+        done = job.end_well(*arguments, "python", program, **extra)
         assert done.stdout.decode().count(size) == int(size)
 
 

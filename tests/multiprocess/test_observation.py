@@ -35,8 +35,7 @@ hvd.shutdown()
 """
     )
     path = job.directory / "trace.json"
-    done = job.run("-np", "2", "python", script, HVDLITE_TIMELINE=str(path))
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "2", "python", script, HVDLITE_TIMELINE=str(path))
     events = _events(path)
     phases: dict[str, list[str]] = defaultdict(list)  # by operation
     stacks: dict[int, list[str]] = defaultdict(list)  # by lane: what is open
@@ -83,8 +82,7 @@ hvd.shutdown()
 """
     )
     path = job.directory / "trace.json"
-    done = job.run("-np", "4", "python", script, HVDLITE_TIMELINE=str(path))
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "4", "python", script, HVDLITE_TIMELINE=str(path))
     events = _events(path)
     asked = [e["name"] for e in events if e["ph"] == "X" and e["pid"] == 0]
     rounds = [asked[i : i + 4] for i in range(0, len(asked), 4)]
@@ -115,8 +113,7 @@ hvd.barrier()  # rank 0 hears of what others ask for
 hvd.allreduce(np.ones(4), name="after")
 """
     )
-    done = job.run("-np", "2", "python", script, HVDLITE_TIMELINE_RANKS="all")
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "2", "python", script, HVDLITE_TIMELINE_RANKS="all")
     for name in ("trace.json", "trace.rank1.json"):
         text = (job.directory / name).read_text()
         assert "allreduce.within" in text and "CYCLE_START" in text
@@ -179,8 +176,7 @@ if r == 0:
     assert grown["0"] == 0 and grown["1"] >= 0.2, grown
 """
     )
-    done = job.run("-np", "2", "python", script)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "2", "python", script)
 
 
 def test_a_moment_counts_once_however_many_operations_wait(job: Job) -> None:
@@ -205,8 +201,7 @@ grown = {name: after[name] - before[name] for name in FIGURES}
 assert all(0 < seconds <= elapsed for seconds in grown.values()), (grown, elapsed)
 """
     )
-    done = job.run("-np", "2", "python", script)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "2", "python", script)
 
 
 def test_the_recorder_keeps_the_last_operations_only(job: Job) -> None:
@@ -218,8 +213,7 @@ for i in range(20):
 assert [o["name"] for o in hvd.recent_operations()] == [f"allreduce.x{i}" for i in range(12, 20)]
 """
     )
-    done = job.run("-np", "2", "python", script, HVDLITE_RECORDER_ENTRIES="8")
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "2", "python", script, HVDLITE_RECORDER_ENTRIES="8")
 
 
 def stall(wait: str) -> str:
@@ -301,7 +295,7 @@ def test_a_stall_names_operations_of_different_kinds_under_one_name(job: Job) ->
 def test_the_stall_check_can_be_turned_off(job: Job) -> None:
     # span: a stall is looked for every 0.3 s, and told 1 s later
     script = job.script(stall("time.sleep(2.5)"), "train.py")
-    done = job.run(
+    done = job.end_well(
         "-np",
         "2",
         "python",
@@ -309,7 +303,6 @@ def test_the_stall_check_can_be_turned_off(job: Job) -> None:
         HVDLITE_STALL_CHECK_TIME_SECONDS="0.3",
         HVDLITE_STALL_CHECK_DISABLE="1",
     )
-    assert done.returncode == 0
     assert "Missing ranks" not in done.stderr.decode()
 
 

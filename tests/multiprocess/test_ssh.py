@@ -55,8 +55,7 @@ def test_ranks_on_two_hosts_and_here_know_their_place_and_add(far: FarJob) -> No
         "print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), "
         "hvd.cross_size(), total[7])\n"
     )
-    done = far.run("-H", "a:2,localhost:1,b:1", PYTHON, script)
-    assert done.returncode == 0, done.stderr
+    done = far.end_well("-H", "a:2,localhost:1,b:1", PYTHON, script)
     assert [prefixed(done.stdout, rank) for rank in range(4)] == [
         ["0 4 0 2 0 3 10.0"],
         ["1 4 1 2 0 1 10.0"],
@@ -135,8 +134,7 @@ def test_too_many_bound_ranks_of_another_host_are_refused_with_its_name(far: Far
 def test_output_comes_as_it_was_written(far: FarJob) -> None:
     far.job.script("head -c 20000000 /dev/urandom | base64 -w 70", "noise.sh")
     command = "sh noise.sh | tee sent.$HVDLITE_RANK; printf 'a\\rb\\377' >&2; printf end"
-    done = far.run("-H", "a:1,b:1", "--output-filename", "copies", "sh", "-c", command)
-    assert done.returncode == 0
+    done = far.end_well("-H", "a:1,b:1", "--output-filename", "copies", "sh", "-c", command)
     for rank in range(2):
         sent = (far.job.directory / f"sent.{rank}").read_bytes() + b"end"
         prefix = f"[{rank}]<stdout>:".encode()

@@ -54,8 +54,7 @@ print("all there", flush=True)
 
 @pytest.mark.watchdog(180)
 def test_a_thousand_operations_in_opposite_orders_on_two_threads_do_not_deadlock(job: Job) -> None:
-    done = job.run("-np", "2", "python", job.script(_A_THOUSAND), **_QUIET)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "2", "python", job.script(_A_THOUSAND), **_QUIET)
     assert done.stdout.decode().count("all there") == 2
 
 

@@ -198,8 +198,7 @@ for _ in range(3): hvd.allreduce(np.ones(100_000, np.float32))
 assert "gradient_pool" not in hvd.metrics() and "shm in place" not in hvd.metrics()["carried_by"]
 assert "hvdlite-gradients" not in open("/proc/self/maps").read()
 """)
-    done = job.run("-np", "2", "python", script)
-    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    job.end_well("-np", "2", "python", script)
 
 
 def test_a_rank_alone_on_its_host_allocates_as_ever(job: Job) -> None:
