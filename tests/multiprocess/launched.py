@@ -43,6 +43,13 @@ def _default_signals() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def ended(process: subprocess.Popen[bytes], code: int = 0) -> tuple[bytes, bytes]:
+    """What a process has printed, on stdout and on stderr, that ends with this code."""
+    out, err = process.communicate()
+    assert process.returncode == code, ((out or b"") + (err or b"")).decode(errors="replace")
+    return out, err
+
+
 class Launcher:
     """What starts jobs: start() says how."""
 
@@ -57,9 +64,8 @@ class Launcher:
 
     def end_well(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
         """run(), which has to end with code 0."""
-        done = self.run(*arguments, **extra)
-        assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")
-        return done
+        process = self.start(*arguments, **extra)
+        return subprocess.CompletedProcess(process.args, 0, *ended(process))
 
 
 class Job(Launcher):

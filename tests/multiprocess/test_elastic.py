@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launched import PATIENT, Job, last_line
+from launched import PATIENT, Job, ended, last_line
 from waiting import wait_until
 
 PYTHON = sys.executable
@@ -152,8 +152,7 @@ def test_a_script_makes_the_job_grow_and_shrink(job: Job) -> None:  # 15, 16, 18
     job.name_hosts("localhost:1")
     job.wait_for_files(["trains.1.1"])
     (job.directory / "enough").touch()
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, _ = ended(process)
     assert _trained(out.decode()) == {1: 0}
     assert job.pids() == []
 
@@ -198,8 +197,7 @@ def test_sigterm_ends_the_job_at_a_boundary(job: Job) -> None:  # 24
     )
     job.wait_for_files(["trains.1.2", "trains.2.2"])
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate()
-    assert process.returncode == 143, err.decode()
+    _, err = ended(process, 143)
     assert "was asked to end" in last_line(err)
     assert job.pids() == []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tier
 from elastic_faults import PYTHON, QUICKLY, generations, pid, program
-from launched import Job
+from launched import Job, ended
 from waiting import wait_until
 
 AGAIN_THREE = "hvd.size() == 3 and hvd.elastic.generation() > 1"
@@ -108,8 +108,7 @@ def test_a_rank_that_is_frozen_for_a_moment_changes_nothing(job: Job) -> None:  
     frozen = pid(job, "trains.1.3.2")
     wait_until(lambda: _state(frozen) == "T")
     os.kill(frozen, signal.SIGCONT)
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, _ = ended(process)
     assert out.count(b"of 3, step 12") == 3
     assert [generations(job, member) for member in (1, 2, 3)] == [[(1, 3)]] * 3
 
@@ -218,8 +217,7 @@ def test_a_rank_in_a_long_evaluation_is_waited_for_and_named(job: Job) -> None: 
     lines = iter(process.stderr.readline, b"")
     assert any(b"the next generation waits for member 1" in line for line in lines)
     (job.directory / "evaluated").touch()
-    _, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    ended(process)
     assert [size for _, size in generations(job, 1)][0] == 3
 
 

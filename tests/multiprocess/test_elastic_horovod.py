@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from installed import needs_installed
-from launched import Job
+from launched import Job, ended
 
 PYTHON = sys.executable
 TWO_HOSTS = ("-H", "localhost:2,127.0.0.1:2")
@@ -484,6 +484,5 @@ def test_the_monitor_shows_generation_members_and_empty_slots(job: Job) -> None:
         if "starting" in expected:
             (job.directory / "go").touch()
     (job.directory / "enough").touch()
-    _, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    ended(process)
     assert job.pids() == []

@@ -9,7 +9,7 @@ import signal
 import pytest
 import tier
 from elastic_faults import PYTHON, QUICKLY, generations, pid, program
-from launched import MARK, PATIENT, Job, last_line
+from launched import MARK, PATIENT, Job, ended, last_line
 from waiting import wait_until
 
 AGAIN_THREE = "hvd.size() == 3 and hvd.elastic.generation() > 1"
@@ -39,8 +39,7 @@ def test_a_survivor_that_dies_behind_its_report_is_not_waited_for(job: Job) -> N
     job.wait_for_files(["reported.2.2", "reported.2.3"])
     os.kill(pid(job, "reported.2.2"), signal.SIGKILL)
     (job.directory / "evaluated").touch()
-    _, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    ended(process)
     assert generations(job, 2) == [(1, 4)]
     assert [size for _, size in generations(job, 1)][-1] == 4
     assert job.pids() == []
@@ -221,8 +220,7 @@ print(json.dumps([cursor.epoch, cursor.sample, state.counts.tolist()]))
 def test_loaders_with_workers_deal_each_sample_once(job: Job) -> None:  # 34, race 13
     process = job.start("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, job.script(LOADER))
     wait_until(lambda: len(list(job.directory.glob("worker.2.*"))) >= 4, 60)
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, _ = ended(process)
     said = [json.loads(line.partition(":")[2]) for line in out.decode().splitlines()]
     epoch, sample, counts = said[0]
     assert said == [said[0]] * 3
@@ -292,8 +290,7 @@ def test_ctrl_c_in_a_reset_ends_the_job(job: Job, phase: str) -> None:  # race 1
     process = job.start("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     wait_until(lambda: list(job.directory.glob("stays.[14]")))
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130, err.decode()
+    _, err = ended(process, 130)
     assert last_line(err) == "hvdliterun: ended by SIGINT; all ranks were ended."
     assert job.pids() == []
 
@@ -336,7 +333,6 @@ def test_a_death_and_a_newcomer_at_one_boundary(job: Job) -> None:  # race 9
     )  # fmt: skip
     job.wait_for_files(["trains.1.3.1"])
     job.name_hosts("localhost:4")
-    _, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    ended(process)
     assert generations(job, 1)[-1][1] == 4
     assert job.pids() == []

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launched import PATIENT, READY, WAIT_FOR, Job, last_line, prefixed
+from launched import PATIENT, READY, WAIT_FOR, Job, ended, last_line, prefixed
 from machine import within
 
 from hvdlite.launch import binding
@@ -252,8 +252,7 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(job: Job) 
     job.wait_ready(2)
     asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    process.communicate()
-    assert process.returncode == 143
+    ended(process, 143)
     assert time.monotonic() - asked >= 0.5
 
 
@@ -270,8 +269,7 @@ def test_a_rank_may_tidy_up_on_sigterm(job: Job) -> None:
     process.send_signal(signal.SIGTERM)
     job.wait_for_files(["saving.0", "saving.1"])
     (job.directory / "go on").touch()
-    out, _ = process.communicate()
-    assert process.returncode == 143
+    out, _ = ended(process, 143)
     assert prefixed(out, 0) == prefixed(out, 1) == ["saved"]
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from launched import READY, Job, last_line, prefixed, went_to_sleep
+from launched import READY, Job, ended, last_line, prefixed, went_to_sleep
 from terminal import Watched
 
 from hvdlite.launch.spawn import guardian
@@ -77,8 +77,7 @@ def test_a_reader_that_pauses_does_not_stop_the_ranks(job: Job) -> None:
     )
     job.wait_for_files(["finished"])
     assert process.stdout is not None
-    out, _ = process.communicate()
-    assert process.returncode == 0
+    out, _ = ended(process)
     assert out.replace(b"[0]<stdout>:", b"") == b"0123456789abcde\n" * 500_000
 
 

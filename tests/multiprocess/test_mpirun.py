@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launched import PATIENT, WAIT, WAIT_FOR, Job, Launcher, last_line, prefixed
+from launched import PATIENT, WAIT, WAIT_FOR, Job, Launcher, ended, last_line, prefixed
 from terminal import Watched
 from waiting import wait_until
 
@@ -244,8 +244,7 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(mpi: Mpi) 
     process = mpi.start_ready(script, "--grace-seconds", "0.7")
     asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    process.communicate()
-    assert process.returncode == 143
+    ended(process, 143)
     assert time.monotonic() - asked >= 0.7
 
 
@@ -287,8 +286,7 @@ def test_kill_9_of_the_launcher_leaves_neither_mpirun_nor_ranks(mpi: Mpi) -> Non
 def test_kill_9_of_mpirun_ends_its_ranks(mpi: Mpi) -> None:
     process = mpi.start_ready(DEAF, "--grace-seconds", "0.5")
     os.kill(mpi.pid(), signal.SIGKILL)
-    _, err = process.communicate()
-    assert process.returncode == 137
+    _, err = ended(process, 137)
     assert last_line(err) == "hvdliterun: mpirun was killed by SIGKILL. All ranks have ended."
     assert mpi.job.pids() == []
 

@@ -20,22 +20,23 @@ r = hvd.rank()
 """
 
 
+def _two_ranks(job: Job, program: str, **extra: str) -> None:
+    """They run it behind SETUP, and end well."""
+    job.end_well("-np", "2", "python", job.script(SETUP + program), **extra)
+
+
 def _events(path: Path) -> list[dict]:
     return json.loads(path.read_text())
 
 
 def test_a_timeline_from_the_variable_is_a_trace_whose_phases_nest(job: Job) -> None:
-    script = job.script(
-        SETUP
-        + """
+    path = job.directory / "trace.json"
+    _two_ranks(job, """
 for _ in range(3):
     hvd.allreduce(np.ones((17, 17), np.float32), name="a")
     hvd.allgather(np.ones((r + 1, 2)), name="b")
 hvd.shutdown()
-"""
-    )
-    path = job.directory / "trace.json"
-    job.end_well("-np", "2", "python", script, HVDLITE_TIMELINE=str(path))
+""", HVDLITE_TIMELINE=str(path))  # fmt: skip
     events = _events(path)
     phases: dict[str, list[str]] = defaultdict(list)  # by operation
     stacks: dict[int, list[str]] = defaultdict(list)  # by lane: what is open
@@ -101,9 +102,7 @@ hvd.shutdown()
 
 
 def test_a_timeline_can_be_started_and_stopped_on_all_ranks(job: Job) -> None:
-    script = job.script(
-        SETUP
-        + """
+    _two_ranks(job, """
 hvd.allreduce(np.ones(4), name="before")
 hvd.start_timeline("trace.json", mark_cycles=True)
 hvd.allreduce(np.ones(4), name="within")
@@ -111,9 +110,7 @@ hvd.stop_timeline()
 hvd.stop_timeline()
 hvd.barrier()  # rank 0 hears of what others ask for
 hvd.allreduce(np.ones(4), name="after")
-"""
-    )
-    job.end_well("-np", "2", "python", script, HVDLITE_TIMELINE_RANKS="all")
+""", HVDLITE_TIMELINE_RANKS="all")  # fmt: skip
     for name in ("trace.json", "trace.rank1.json"):
         text = (job.directory / name).read_text()
         assert "allreduce.within" in text and "CYCLE_START" in text
@@ -139,9 +136,7 @@ os._exit(3)
 
 
 def test_counters_and_the_last_operations_tell_what_happened(job: Job) -> None:
-    script = job.script(
-        SETUP
-        + """
+    _two_ranks(job, """
 for i in range(5):
     hvd.allreduce(np.ones(1000, np.float32), name="x")
 try:
@@ -174,16 +169,12 @@ if r == 0:
     waited = "seconds_waited_for_rank"
     grown = {rank: after[waited].get(rank, 0) - before[waited].get(rank, 0) for rank in "01"}
     assert grown["0"] == 0 and grown["1"] >= 0.2, grown
-"""
-    )
-    job.end_well("-np", "2", "python", script)
+""")  # fmt: skip
 
 
 def test_a_moment_counts_once_however_many_operations_wait(job: Job) -> None:
     """Rank 1 comes when ten operations of rank 0 have waited for it."""
-    script = job.script(
-        SETUP
-        + """
+    _two_ranks(job, """
 FIGURES = ("seconds_negotiating", "seconds_moving")
 hvd.barrier()
 before, began = hvd.metrics(), time.monotonic()
@@ -199,21 +190,15 @@ for handle in handles:
 after, elapsed = hvd.metrics(), time.monotonic() - began
 grown = {name: after[name] - before[name] for name in FIGURES}
 assert all(0 < seconds <= elapsed for seconds in grown.values()), (grown, elapsed)
-"""
-    )
-    job.end_well("-np", "2", "python", script)
+""")  # fmt: skip
 
 
 def test_the_recorder_keeps_the_last_operations_only(job: Job) -> None:
-    script = job.script(
-        SETUP
-        + """
+    _two_ranks(job, """
 for i in range(20):
     hvd.allreduce(np.ones(1), name=f"x{i}")
 assert [o["name"] for o in hvd.recent_operations()] == [f"allreduce.x{i}" for i in range(12, 20)]
-"""
-    )
-    job.end_well("-np", "2", "python", script, HVDLITE_RECORDER_ENTRIES="8")
+""", HVDLITE_RECORDER_ENTRIES="8")  # fmt: skip
 
 
 def stall(wait: str) -> str:
