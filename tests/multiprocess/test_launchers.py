@@ -30,6 +30,7 @@ from others import (
     step_of_two_hosts,
     step_with_free_ports,
     stop_server,
+    torchs_variables,
 )
 
 from hvdlite.rendezvous import StoreServer
@@ -73,16 +74,6 @@ def two_agents(job: Job, script: str, here: str) -> list[subprocess.Popen[bytes]
     ]
     agent = [PYTHON, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
     return [start(job, [*agent, *meeting, script], HVDLITE_HOST_ID=host) for host in "ab"]
-
-
-def torchs_variables() -> dict[str, str]:
-    """Of two ranks, as Ray Train and Kubeflow's operator set them."""
-    return {
-        "RANK": "{rank}",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
 
 
 @WITH_TORCH
