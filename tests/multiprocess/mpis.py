@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -49,6 +50,15 @@ os.environ["HVDLITE_HOST_ID"] = str(rank // 2)
 def start(job: Job, command: Sequence[str], **extra: str) -> subprocess.Popen[bytes]:
     """A launcher, or a rank without one."""
     return job.spawn(command, subprocess.STDOUT, **extra)
+
+
+def under(
+    mpirun: Mpirun, job: Job, program: str, size: int = 2, **extra: str
+) -> subprocess.Popen[bytes]:
+    """Ranks that run this program."""
+    command, variables = mpirun(size)
+    script = job.script(program)
+    return start(job, [*command, sys.executable, script], **variables | extra)
 
 
 def finish(*processes: subprocess.Popen[bytes], seconds: float = 50) -> tuple[list[int], str]:

@@ -11,7 +11,7 @@ import time
 import pytest
 from launched import Job
 from machine import within
-from mpis import MPI, TWO_ON_A_HOST, Mpirun, finish, mpich, open_mpi, start
+from mpis import MPI, TWO_ON_A_HOST, Mpirun, finish, mpich, open_mpi, under
 
 from hvdlite.rendezvous import StoreServer
 
@@ -48,10 +48,7 @@ def run(
     job: Job, mpirun: Mpirun, size: int, program: str, seconds: float = 100, **extra: str
 ) -> tuple[int, str]:
     """mpirun's exit code, and all output."""
-    command, variables = mpirun(size)
-    codes, output = finish(
-        start(job, [*command, PYTHON, job.script(program)], **variables | extra), seconds=seconds
-    )
+    codes, output = finish(under(mpirun, job, program, size, **extra), seconds=seconds)
     return codes[0], output
 
 

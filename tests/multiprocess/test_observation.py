@@ -201,6 +201,10 @@ assert [o["name"] for o in hvd.recent_operations()] == [f"allreduce.x{i}" for i 
 """, HVDLITE_RECORDER_ENTRIES="8")  # fmt: skip
 
 
+# A stall is told soon, and ends the job soon after.
+SHORT = {"HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5", "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": "1"}
+
+
 def stall(wait: str) -> str:
     """A program of whose ranks one does not come before `wait` is over."""
     return (
@@ -243,14 +247,7 @@ def test_a_stall_gets_one_verdict_that_says_who_is_where(job: Job) -> None:
 
 def test_a_stall_beyond_the_limit_ends_the_job_if_asked_to(job: Job) -> None:
     script = job.script(stall("time.sleep(600)"), "train.py")  # until killed
-    done = job.run(
-        "-np",
-        "2",
-        "python",
-        script,
-        HVDLITE_STALL_CHECK_TIME_SECONDS="0.5",
-        HVDLITE_STALL_SHUTDOWN_TIME_SECONDS="1",
-    )
+    done = job.run("-np", "2", "python", script, **SHORT)
     said = done.stderr.decode()
     assert done.returncode != 0
     assert "has been shut down" in said and "train.py" in said and "ShutDownError" in said
@@ -261,14 +258,7 @@ def test_a_stall_names_operations_of_different_kinds_under_one_name(job: Job) ->
         SETUP + "(hvd.allgather if r == 1 else hvd.allreduce)(np.ones(1), name='grads')\n",
         "train.py",
     )
-    done = job.run(
-        "-np",
-        "3",
-        "python",
-        script,
-        HVDLITE_STALL_CHECK_TIME_SECONDS="0.5",
-        HVDLITE_STALL_SHUTDOWN_TIME_SECONDS="1",
-    )
+    done = job.run("-np", "3", "python", script, **SHORT)
     said = done.stderr.decode()
     assert done.returncode != 0
     pairs = ("allreduce 'grads' on ranks 0 and 2", "allgather 'grads' on rank 1")
