@@ -81,6 +81,13 @@ LATER = {
         "hvdlite/simulate/",
         "tests/unit/test_simulate",
     ),
+    "metrics for Prometheus and as JSON": (
+        "hvdlite/launch/monitor/exposition.py",
+        "hvdlite/launch/monitor/metrics.py",
+        "hvdlite/launch/monitor/outlets.py",
+        "tests/multiprocess/test_metrics.py",
+        "tests/unit/test_exposition.py",
+    ),
     "slow links, processors to spare": (
         "csrc/comm/net/pace.h",
         "tests/cpp/comm/net_pace_test.cc",
