@@ -318,7 +318,7 @@ def _job(
     with Ranks(directory / name, size, hosts) as ranks:
         yield ranks, said
         for rank in range(size):
-            said += [(line["kind"], line["text"]) for line in ranks.report(rank)]
+            said += [(line["kind"], line["text"]) for line in ranks.told(rank)]
 
 
 @pytest.fixture(scope="module")

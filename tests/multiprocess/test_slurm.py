@@ -43,16 +43,14 @@ PLACES = [
 
 
 def test_srun_python(cluster_: Slurm) -> None:
-    done = cluster_.run("srun", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
-    assert done.returncode == 0, done.stderr
+    done = cluster_.end_well("srun", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
     assert sorted(done.stdout.decode().splitlines()) == PLACES
     assert done.stderr.count(b"srun cannot give the ranks a secret") == 1, done.stderr
 
 
 def test_srun_with_the_process_management_of_mpi(cluster_: Slurm) -> None:
     """PMI_RANK and PMI_SIZE are Slurm's then, and no MPI is needed."""
-    done = cluster_.run("srun", "--mpi=pmi2", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
-    assert done.returncode == 0, done.stderr
+    done = cluster_.end_well("srun", "--mpi=pmi2", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
     assert sorted(done.stdout.decode().splitlines()) == PLACES
 
 
