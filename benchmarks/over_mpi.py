@@ -93,7 +93,7 @@ def main() -> None:
                 scheduling = given.scheduling if alone or given.scheduling == "normal" else "nice"
                 plan = collectives.Plan(
                     ranks,
-                    collectives.cells(given.sizes, ["float32"], tuple(workloads.STEPS)),
+                    collectives.cells(given.sizes, ["float32"], ("step", "small step")),
                     columns(mpi, way),
                     given.rounds,
                     given.block,

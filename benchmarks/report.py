@@ -59,7 +59,11 @@ def item(text: str) -> str:
 
 
 def row_name(row: Mapping[str, Any]) -> str:
-    names = {"step": "161 gradients", "small step": "161 tensors of 64 numbers"}
+    names = {
+        "step": "161 gradients",
+        "small step": "161 tensors of 64 numbers",
+        "gpt2 step": "GPT-2's 148 gradients",
+    }
     return names.get(row["op"]) or workloads.size_text(row["bytes"])
 
 

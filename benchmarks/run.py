@@ -53,7 +53,12 @@ def arguments() -> argparse.Namespace:
         "--dtypes", nargs="+", choices=list(workloads.WIDTH), default=list(workloads.WIDTH)
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=list(workloads.SIZES), help="bytes")
-    parser.add_argument("--no-step", action="store_true", help="leave the list of gradients out")
+    parser.add_argument("--no-step", action="store_true", help="leave the lists of gradients out")
+    parser.add_argument(
+        "--gpt2",
+        action="store_true",
+        help="the 148 gradients of the smallest GPT-2, too: up to 2 GB of memory a rank",
+    )
     parser.add_argument("--block", type=float, default=0.06, help="length of a block in seconds")
     parser.add_argument(
         "--quiet",
@@ -125,10 +130,11 @@ def _collectives(given: argparse.Namespace, record: Record) -> None:
                 continue
             # With more ranks than cores gloo's lists of gradients hang as SCHED_FIFO: see
             # worker.py.
-            step = not given.no_step and not (scheduling == "fifo" and crowded)
+            lists = not given.no_step and not (scheduling == "fifo" and crowded)
+            steps = (["step"] if lists else []) + (["gpt2 step"] if lists and given.gpt2 else [])
             plan = collectives.Plan(
                 ranks,
-                collectives.cells(given.sizes, given.dtypes, ("step",) if step else ()),
+                collectives.cells(given.sizes, given.dtypes, steps),
                 _backends(given),
                 given.rounds,
                 given.block,

@@ -118,6 +118,12 @@ def _large(rows: list[Row]) -> Iterator[Verdict]:
     yield from _at_least(
         "161 gradients, faster than DDP", 10, [times_faster(r, "ddp") for r in steps]
     )
+    gpt2 = [r for r in rows if r["op"] == "gpt2 step" and r["dtype"] == "float32"]
+    yield from _at_least(
+        "GPT-2's gradients, faster than DDP",
+        8,
+        [times_faster(r, "ddp", "hvdlite-pool") for r in gpt2],
+    )
     yield from _at_least(
         "16 MiB in the pool, faster than elsewhere",
         2,

@@ -75,8 +75,12 @@ def small_gradients() -> list[tuple[str, Shape]]:
     return [(name, (64,)) for name, _ in gradients()]
 
 
+def gpt2_gradients() -> list[tuple[str, Shape]]:
+    return gpt2()[::-1]
+
+
 # What one step reduces, by the name of its row.
-STEPS = {"step": gradients, "small step": small_gradients}
+STEPS = {"step": gradients, "small step": small_gradients, "gpt2 step": gpt2_gradients}
 
 
 def size_text(size: int) -> str:

@@ -6,9 +6,9 @@ namespace hvdlite::comm {
 // Each multiplies what the configuration says. All members use the same at the same operation. None
 // changes a bit of a result.
 struct Tunables {
-  double latency = 1;  // on which the choice between algorithms is based
-  double small = 1;    // up to which size members of a host exchange tensors whole
-  double chunk = 1;    // at most 1: chunks in shared memory
+  double byte_cost = 1;  // of a network, beside a message; for the choice of an algorithm
+  double small = 1;      // up to which size members of a host exchange tensors whole
+  double chunk = 1;      // at most 1: chunks in shared memory
 };
 
 }  // namespace hvdlite::comm

@@ -74,7 +74,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "autotune_keep", _names("AUTOTUNE_KEEP", None), "str", "",
         "What autotuning does not change, besides knobs that you set: cycle_time, fusion_threshold,"
-        " net_latency, shm_small_bytes, shm_chunk_bytes; separated by commas.", "Autotuning",
+        " net_byte_cost, shm_small_bytes, shm_chunk_bytes; separated by commas.", "Autotuning",
     ),
     Knob(
         "autotune_warmup_samples", _names("AUTOTUNE_WARMUP_SAMPLES"), "int", 3,

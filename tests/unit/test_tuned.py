@@ -11,11 +11,11 @@ from hvdlite.job import tuned
     ("environ", "kept"),
     [
         ({}, ""),
-        ({"HVDLITE_AUTOTUNE_KEEP": "net_latency"}, "net_latency"),
+        ({"HVDLITE_AUTOTUNE_KEEP": "net_byte_cost"}, "net_byte_cost"),
         ({"HOROVOD_CYCLE_TIME": "3", "HVDLITE_CYCLE_TIME": ""}, "cycle_time"),
         (
-            {"HVDLITE_AUTOTUNE_KEEP": "net_latency", "HVDLITE_SHM_CHUNK_BYTES": "8192"},
-            "net_latency,shm_chunk_bytes",
+            {"HVDLITE_AUTOTUNE_KEEP": "net_byte_cost", "HVDLITE_SHM_CHUNK_BYTES": "8192"},
+            "net_byte_cost,shm_chunk_bytes",
         ),
     ],
 )

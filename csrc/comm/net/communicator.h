@@ -40,7 +40,7 @@ class Communicator : public comm::Communicator {
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void Tune(const Tunables& tunables) override {
-    model_.alpha = options_.model.alpha * tunables.latency;
+    model_.beta = options_.model.beta * tunables.byte_cost;
   }
   void AddPollFds(std::vector<pollfd>* fds) const override { wire_.AddPollFds(fds); }
   bool slow() const override { return wire_.slow(); }

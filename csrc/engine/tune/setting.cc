@@ -14,8 +14,9 @@ struct DialFacts {
 };
 
 constexpr DialFacts kDials[kDialCount] = {
-    {"cycle_time", 2, {-4, 4}},      {"fusion_threshold", 4, {-4, 0}}, {"net_latency", 4, {-2, 3}},
-    {"shm_small_bytes", 2, {-3, 3}}, {"shm_chunk_bytes", 2, {-3, 0}},
+    {"cycle_time", 2, {-4, 4}},      {"fusion_threshold", 4, {-4, 0}},
+    {"net_byte_cost", 4, {-4, 5}},   {"shm_small_bytes", 2, {-3, 3}},
+    {"shm_chunk_bytes", 2, {-3, 0}},
 };
 
 const DialFacts& Facts(Dial dial) {
@@ -77,7 +78,7 @@ std::string ValueOf(Dial dial, const Setting& setting, const Config& config) {
     case Dial::kWindow: return Digits(setting.CycleTimeMs(config)) + " ms";
     case Dial::kFusion:
       return Digits(static_cast<double>(setting.FusionThreshold(config)) / (1 << 20)) + " MB";
-    case Dial::kLatency: return Digits(factor) + " times the default";
+    case Dial::kByteCost: return Digits(factor) + " times the default";
     case Dial::kSmall:
       return Digits(static_cast<double>(config.shm_small_bytes) * factor) + " bytes";
     case Dial::kChunk:

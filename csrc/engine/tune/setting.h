@@ -16,11 +16,11 @@
 namespace hvdlite::engine {
 
 enum class Dial : uint8_t {
-  kWindow,   // how long the background thread gathers submissions
-  kFusion,   // the largest batch
-  kLatency,  // the latency on which the choice between algorithms over TCP is based
-  kSmall,    // up to which size ranks of a host exchange tensors whole
-  kChunk,    // the chunks in which large tensors go through shared memory
+  kWindow,    // how long the background thread gathers submissions
+  kFusion,    // the largest batch
+  kByteCost,  // of TCP, beside a message: the choice between algorithms is based on it
+  kSmall,     // up to which size ranks of a host exchange tensors whole
+  kChunk,     // the chunks in which large tensors go through shared memory
 };
 constexpr int kDialCount = 5;
 

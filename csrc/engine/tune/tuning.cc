@@ -9,7 +9,7 @@ namespace {
 // The columns up to the score are Horovod's.
 constexpr char kColumns[] =
     "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,"
-    "tensor_fusion_threshold,score,net_latency,shm_small_bytes,shm_chunk_bytes,sample,event";
+    "tensor_fusion_threshold,score,net_byte_cost,shm_small_bytes,shm_chunk_bytes,sample,event";
 
 const char* WordFor(Tuner::Event event) {
   switch (event) {
@@ -30,7 +30,7 @@ DialRanges DialsOf(const Config& config, std::string_view communicator, bool ove
   if (config.cycle_time > 0) open(Dial::kWindow);
   if (config.fusion_threshold > 0) open(Dial::kFusion);
   const bool hierarchical = communicator == "hierarchical";
-  if (communicator == "net" || (hierarchical && !over_mpi)) open(Dial::kLatency);
+  if (communicator == "net" || (hierarchical && !over_mpi)) open(Dial::kByteCost);
   if (communicator == "shm") open(Dial::kSmall);
   if (communicator == "shm" || hierarchical) open(Dial::kChunk);
   return ranges;
@@ -125,7 +125,7 @@ void Tuning::Apply(uint64_t packed, Sets* sets, Turn* turn, Nanos now) {
       static_cast<Nanos>(setting_.CycleTimeMs(config_) * static_cast<double>(kMillisecond)));
   for (const ProcessSetPtr& set : sets->mine()) set->agreement->FuseUpTo(fusion_threshold());
   comm::Tunables tunables;
-  tunables.latency = setting_.Factor(Dial::kLatency);
+  tunables.byte_cost = setting_.Factor(Dial::kByteCost);
   tunables.small = setting_.Factor(Dial::kSmall);
   tunables.chunk = setting_.Factor(Dial::kChunk);
   // The other sets are at other points of their schedules on other ranks.
@@ -171,7 +171,7 @@ void Tuning::Say(const Tuner::Outcome& outcome, double score) {
 
 void Tuning::Row(const char* event, const Setting& setting, double score) {
   const std::string rest =
-      Digits(setting.Factor(Dial::kLatency)) + "," +
+      Digits(setting.Factor(Dial::kByteCost)) + "," +
       Digits(static_cast<double>(config_.shm_small_bytes) * setting.Factor(Dial::kSmall)) + "," +
       Digits(static_cast<double>(config_.shm_chunk_bytes) * setting.Factor(Dial::kChunk)) + "," +
       std::to_string(root_->samples) + "," + event;
@@ -192,7 +192,7 @@ void Tuning::Save() {
 std::string Tuning::Report() const {
   std::string out = "{\"cycle_time_ms\": " + Digits(setting_.CycleTimeMs(config_)) +
                     ", \"fusion_threshold\": " + std::to_string(fusion_threshold());
-  for (const Dial dial : {Dial::kLatency, Dial::kSmall, Dial::kChunk}) {
+  for (const Dial dial : {Dial::kByteCost, Dial::kSmall, Dial::kChunk}) {
     if (ranges_[static_cast<size_t>(dial)].fixed()) continue;
     out += ", \"" + std::string(Name(dial)) + "_factor\": " + Digits(setting_.Factor(dial));
   }

@@ -162,8 +162,8 @@ TEST(DialsOf, follow_what_carries_tensors) {
   };
   const Row rows[] = {
       {"shm", false, {Dial::kWindow, Dial::kFusion, Dial::kSmall, Dial::kChunk}},
-      {"net", false, {Dial::kWindow, Dial::kFusion, Dial::kLatency}},
-      {"hierarchical", false, {Dial::kWindow, Dial::kFusion, Dial::kLatency, Dial::kChunk}},
+      {"net", false, {Dial::kWindow, Dial::kFusion, Dial::kByteCost}},
+      {"hierarchical", false, {Dial::kWindow, Dial::kFusion, Dial::kByteCost, Dial::kChunk}},
       {"hierarchical", true, {Dial::kWindow, Dial::kFusion, Dial::kChunk}},
       {"mpi", true, {Dial::kWindow, Dial::kFusion}},
   };

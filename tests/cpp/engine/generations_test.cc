@@ -97,7 +97,7 @@ TEST(EngineGeneration, a_rank_that_is_left_behind_gets_no_link_and_both_generati
   std::vector<engine::EngineOptions> options = {Options(0, 2, 7), Options(1, 2, 6)};
   for (auto& each : options) {
     each.config.host_id = "pretended-" + std::to_string(each.rank);
-    each.config.start_timeout_seconds = 2;
+    each.config.start_timeout_seconds = 2 * Patience();  // the other one waits that long
   }
   std::string said;
   std::mutex mutex;

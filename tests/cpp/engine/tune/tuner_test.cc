@@ -287,15 +287,15 @@ TEST(Setting, values_follow_the_configuration) {
   DialRanges ranges = AllDials();
   ranges[static_cast<size_t>(Dial::kChunk)] = {};
   EXPECT_EQ(setting.Describe(config, ranges),
-            "cycle_time 20 ms, fusion_threshold 32 MB, net_latency 1 times the default, "
+            "cycle_time 20 ms, fusion_threshold 32 MB, net_byte_cost 1 times the default, "
             "shm_small_bytes 32768 bytes");
 }
 
 TEST(Setting, dials_are_fixed_by_name) {
   DialRanges ranges = AllDials();
-  EXPECT_TRUE(Fix("cycle_time, net_latency,", &ranges).ok());
+  EXPECT_TRUE(Fix("cycle_time, net_byte_cost,", &ranges).ok());
   EXPECT_TRUE(ranges[static_cast<size_t>(Dial::kWindow)].fixed());
-  EXPECT_TRUE(ranges[static_cast<size_t>(Dial::kLatency)].fixed());
+  EXPECT_TRUE(ranges[static_cast<size_t>(Dial::kByteCost)].fixed());
   EXPECT_FALSE(ranges[static_cast<size_t>(Dial::kFusion)].fixed());
   const Status wrong = Fix("cycle_tome", &ranges);
   EXPECT_EQ(wrong.code(), StatusCode::kInvalidArgument);
