@@ -283,9 +283,11 @@ def _say_where_hosts_differ(
     """Warns if hvd.local_rank() differs from the launcher's local rank: programs choose their GPU
     by either."""
     here = (_core.local_rank(), _core.local_size())
+    if values["host_id"] or values["cpu_operations"] == "net":
+        return  # the user has asked for hosts of their own
     # Open MPI 5 may number the ranks of an oversubscribed host in another order. Its count is
     # right.
-    if identity.local_rank is None or identity.local_size == here[1] or values["host_id"]:
+    if identity.local_rank is None or identity.local_size == here[1]:
         return
     if _incarnation > 1 or here[0] != 0:
         return  # hvdlite has warned already, or the first rank of this host has

@@ -70,7 +70,9 @@ class _Pulse:
             with StoreClient(self._store, self._secret) as client:
                 while not self._stopped.wait(self._seconds):
                     client.set(self._key, json.dumps(self._report()).encode())
-                client.set(self._key, json.dumps({"left": True}).encode())
+                # After shutdown() there are no counters any more.
+                last = self._report() if observe.metrics() else {}
+                client.set(self._key, json.dumps({"left": True} | last).encode())
         except (ConnectionError, ValueError):
             return  # without a launcher it has no reader
 

@@ -25,6 +25,7 @@ from hvdlite.launch.hosts import (
     parse_hostfile,
     parse_hosts,
 )
+from hvdlite.launch.monitor.outlets import Outlets
 
 if TYPE_CHECKING:
     from hvdlite.launch import job
@@ -122,7 +123,7 @@ def understand(
         before = environment.get(knob.environment[0])
         names = ",".join([*([before] if before else []), *arguments.interfaces])
         environment |= dict.fromkeys(knob.environment, names)
-    if arguments.monitor:
+    if arguments.monitor or arguments.metrics_port is not None or arguments.metrics_file:
         for name in knobs.by_field("monitor_seconds").environment:
             environment[name] = environ.get(name) or "1"
     if arguments.tcp:
@@ -261,6 +262,7 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
         timestamps=arguments.timestamps,
         verbose=arguments.verbose,
         monitor=arguments.monitor,
+        outlets=Outlets(arguments.metrics_port, arguments.metrics_address, arguments.metrics_file),
         collapse=arguments.collapse,
         torch_env=arguments.torch_env,
         bind=arguments.bind,

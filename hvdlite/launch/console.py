@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 
 from hvdlite.launch import output
 from hvdlite.launch.monitor import screen
+from hvdlite.launch.monitor.outlets import Outlets
 from hvdlite.launch.monitor.screen import Screen
 from hvdlite.launch.watch import JobObserver
+
+_NONE = Outlets()
 
 
 class Console:
@@ -73,12 +76,12 @@ def _reason(error: Exception) -> str:
 
 
 def of_the_command_line(
-    hosts: Mapping[int, str], phases: bool, ranks: bool, timestamps: bool
+    hosts: Mapping[int, str], phases: bool, ranks: bool, timestamps: bool, outlets: Outlets = _NONE
 ) -> tuple[Console, JobObserver]:
     """Returns the launcher's stdout and stderr, with the display of ranks. `hosts`: the host of
     each rank.
 
-    `phases`: show_phases() will be called. `ranks`: show the ranks.
+    `phases`: show_phases() will be called. `ranks`: show the ranks. `outlets`: for other programs.
     """
     terminals = os.isatty(1), os.isatty(2)
     if (phases or ranks) and screen.possible(os.environ):
@@ -88,13 +91,18 @@ def of_the_command_line(
         )
     else:
         terminal, console = None, Console(output.Writer(1), output.Writer(2), timestamps, terminals)
-    if not ranks:
+    if not ranks and not outlets:
         return console, JobObserver()
-    from hvdlite.launch.monitor import board, view
+    from hvdlite.launch.monitor import board, metrics, view
 
     shown = board.Board(hosts)
-    if terminal is None:
-        return console, view.Monitor(shown, view.Lines(shown, console.say))
-    return console, view.Monitor(
-        shown, view.Table(shown, terminal, colours="NO_COLOR" not in os.environ)
-    )
+    displays: list[view.Display] = []
+    if ranks and terminal is None:
+        displays.append(view.Lines(shown, console.say))
+    elif ranks and terminal is not None:
+        displays.append(view.Table(shown, terminal, colours="NO_COLOR" not in os.environ))
+    if outlets.port is not None:
+        displays.append(metrics.Page(shown, outlets, console.say))
+    if outlets.file is not None:
+        displays.append(metrics.File(shown, outlets.file, console.say))
+    return console, view.Monitor(shown, *displays)

@@ -14,6 +14,7 @@ from typing import NoReturn
 from hvdlite.base import knobs
 from hvdlite.launch import binding, foreign_flags
 from hvdlite.launch.elastic import flags as elastic_flags
+from hvdlite.launch.monitor.outlets import LOOPBACK
 
 _EXAMPLES = """examples:
   hvdliterun -np 2 python train.py --epochs 3
@@ -202,6 +203,24 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "seconds",
     )
     group.add_argument(
+        "--metrics-port",
+        type=_port,
+        metavar="PORT",
+        help="serve the counters of all ranks to Prometheus at http://127.0.0.1:PORT/metrics; 0: "
+        "at any free port",
+    )
+    group.add_argument(
+        "--metrics-address",
+        default=LOOPBACK,
+        metavar="ADDRESS",
+        help="serve them at this address of this host instead, to all who can reach it",
+    )
+    group.add_argument(
+        "--metrics-file",
+        metavar="FILE",
+        help="add the counters of all ranks to FILE every 10 seconds, as a line of JSON",
+    )
+    group.add_argument(
         "-prefix-timestamp",
         "--prefix-output-with-timestamp",
         dest="timestamps",
@@ -325,6 +344,12 @@ def _per_node(text: str) -> int | str:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a number of processes: expected a number such as 4, auto, gpu or cpu"
         )
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
     return int(text)
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch import console, output, plan, secret, watch
+from hvdlite.launch.monitor.outlets import Outlets
 from hvdlite.launch.spawn import guardian, ssh
 from hvdlite.launch.spawn.events import Group
 from hvdlite.launch.verdict import Verdict
@@ -35,6 +36,7 @@ class Options:
     timestamps: bool = False
     verbose: bool = False
     monitor: bool = False
+    outlets: Outlets = Outlets()
     collapse: bool = False
     torch_env: bool = False
     bind: str = "auto"  # of binding.WISHES
@@ -194,7 +196,7 @@ def of_the_command_line(
     logging.basicConfig(format="hvdliterun: %(message)s")  # the store's log about strangers
     far = elsewhere(hosts)
     screen, shown = console.of_the_command_line(
-        verdict.hosts, bool(far), options.monitor, options.timestamps
+        verdict.hosts, bool(far), options.monitor, options.timestamps, options.outlets
     )
     return Job(slots, command, knobs, options, far, screen, verdict, shown, lasting=[])
 

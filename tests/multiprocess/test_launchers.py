@@ -229,6 +229,9 @@ def test_a_launcher_that_sees_other_hosts_than_there_are_is_told(job: Job) -> No
     assert output.count("shares its host") == 1, output
     codes, output = finish(*ranks(job, 2, script, variables, HVDLITE_HOST_ID="x"))
     assert codes == [0, 0] and "shares its host" not in output, output
+    variables |= {"LOCAL_RANK": "{rank}", "LOCAL_WORLD_SIZE": "2"}
+    codes, output = finish(*ranks(job, 2, script, variables, HVDLITE_CPU_OPERATIONS="net"))
+    assert codes == [0, 0] and "shares its host" not in output, output
 
 
 def _secret_file(job: Job, name: str, digits: str) -> str:

@@ -58,10 +58,9 @@ class _Rank:
             return
         self.raw, self.heard = raw, now
         report = json.loads(raw)
-        if report.get("left"):
-            self.left = True
+        self.left = bool(report.get("left"))
+        if "clock" not in report:
             return
-        self.left = False
         if self.reports and report["clock"] < self.reports[-1]["clock"]:
             self.reports.clear()  # a report of another process
         self.reports.append(report)
@@ -100,11 +99,13 @@ class Board:
         self._hosts = hosts
         self._ranks = {rank: _Rank() for rank in hosts}
         self.heading = ""  # of an elastic job
+        self.changes = 0  # how often its ranks have changed
 
     def become(self, hosts: Mapping[int, str], heading: str) -> None:
         """The ranks of an elastic job now, and a line about it. Reports of others are forgotten."""
         self.heading = heading
         if hosts != self._hosts:
+            self.changes += 1 if self._hosts else 0
             self._hosts = hosts
             self._ranks = {rank: _Rank() for rank in hosts}
 
@@ -115,6 +116,12 @@ class Board:
     def take(self, rank: int, raw: bytes, now: float) -> None:
         """Takes the present value in the store for that rank."""
         self._ranks[rank].take(raw, now)
+
+    def counters(self, rank: int) -> Mapping[str, Any]:
+        """What hvd.metrics() has returned on that rank; empty if it has not reported."""
+        reports = self._ranks[rank].reports
+        counters: Mapping[str, Any] = reports[-1]["counters"] if reports else {}
+        return counters
 
     def rows(self, now: float) -> list[Row]:
         """Returns one row per rank, in order."""

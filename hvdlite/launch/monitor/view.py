@@ -142,10 +142,11 @@ def cells(row: Row) -> tuple[str, ...]:
 class Monitor(JobObserver):
     """Reads the reports and shows them."""
 
-    def __init__(self, ranks: Board, display: Display) -> None:
-        self._board, self._display = ranks, display
-        self._next_read = time.monotonic() + _READ_SECONDS
-        self._next_draw = time.monotonic() + display.seconds
+    def __init__(self, ranks: Board, *displays: Display) -> None:
+        self._board = ranks
+        now = time.monotonic()
+        self._next_read = now + _READ_SECONDS
+        self._next_draw = {display: now + display.seconds for display in displays}
         self._store: StoreServer | None = None
         self._situation: Callable[[], Situation] | None = None
 
@@ -160,20 +161,24 @@ class Monitor(JobObserver):
         if now >= self._next_read:
             before = time.thread_time()
             self._read(now)
-            if now >= self._next_draw:
-                self._display.draw(now)
-                self._next_draw = now + self._display.seconds
+            for display, due in self._next_draw.items():
+                if now >= due:
+                    display.draw(now)
+                    self._next_draw[display] = now + display.seconds
             self._next_read = now + max(
                 _READ_SECONDS, (time.thread_time() - before) / _SHARE_OF_A_CORE
             )
-        pauses = [self._next_read - now, self._display.tick()]
+        pauses = [self._next_read - now, *(display.tick() for display in self._next_draw)]
         return max(0.0, min(pause for pause in pauses if pause is not None))
 
     def _read(self, now: float) -> None:
-        assert self._store is not None
         if self._situation is not None:
             present = self._situation()
             self._board.become(present.hosts, present.line)
+        self._hear(now)
+
+    def _hear(self, now: float) -> None:
+        assert self._store is not None
         for rank in self._board.ranks:
             raw = self._store.peek(board.report_key(rank))
             if raw is not None:
@@ -181,4 +186,8 @@ class Monitor(JobObserver):
 
     def end(self) -> None:
         """May be called twice."""
-        self._display.end()
+        if self._store is not None:
+            self._hear(time.monotonic())
+            self._store = None
+        for display in self._next_draw:
+            display.end()
