@@ -158,6 +158,16 @@ def test_the_secret_is_in_no_command_line(cluster_: Slurm) -> None:
     cluster_.leave()
 
 
+def test_with_a_file_for_the_secret_the_environment_has_none(cluster_: Slurm) -> None:
+    path = cluster_.job.directory / "file"
+    path.write_text("ab" * 32)
+    path.chmod(0o600)
+    script = cluster_.job.script("import os\nassert 'HVDLITE_SECRET' not in os.environ\n" + TRAIN)
+    done = cluster_.allocated(*HVDLITERUN, "--secret-file", str(path), PYTHON, script)
+    assert done.returncode == 0, done.stderr
+    assert [prefixed(done.stdout, rank) for rank in range(3)] == [[place] for place in PLACES]
+
+
 def test_a_rank_that_fails_ends_all(cluster_: Slurm) -> None:
     script = cluster_.job.script(
         "import os, sys\nif os.environ['SLURM_PROCID'] == '2':\n"
