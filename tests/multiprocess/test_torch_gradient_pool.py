@@ -156,9 +156,8 @@ def _run(
 ) -> tuple[str, str]:
     script = job.script(first + _PRELUDE + text)
     environment = {"HVDLITE_GRADIENT_POOL": "1"} | environment
-    done = job.run("-np", str(ranks), "python", script, *arguments, **environment)
+    done = job.end_well("-np", str(ranks), "python", script, *arguments, **environment)
     out, err = done.stdout.decode(), done.stderr.decode()
-    assert done.returncode == 0, out + err
     return out, err
 
 
@@ -219,8 +218,7 @@ assert names
 for i in names:
     assert next(line.split()[1] for line in lines[i:] if line.startswith("Rss:")) == "0"
 """)
-    done = job.run("-np", "2", "python", script)
-    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    job.end_well("-np", "2", "python", script)
 
 
 def test_a_rank_alone_on_its_host_allocates_as_ever(job: Job) -> None:
@@ -536,14 +534,14 @@ def test_a_rank_that_is_killed_in_a_step_leaves_the_other_its_gradients(tmp_path
         ranks.start(_KILLED, OMP_NUM_THREADS="1", HVDLITE_GRADIENT_POOL="1")
         codes = ranks.wait(90)
         assert codes[0] == 0, ranks.outputs()
-        told = ranks.report(0)
+        told = ranks.told(0)
         assert told[-2]["error"] == "PeerLostError" and told[-2]["peer"] == 1, told
         assert told[-1]["went_on"], told
 
 
 def test_jobs_of_one_process_follow_one_another(tmp_path: Path) -> None:
     with Ranks(tmp_path, 2) as ranks:
-        ranks.start("""
+        ranks.all_end_well("""
 import torch, hvdlite.torch as torch_hvd
 from hvdlite.adapter import pool
 net = torch.nn.Linear(256, 256, bias=False)
@@ -558,5 +556,4 @@ for job in range(3):
         optimizer.zero_grad()
     assert hvd.metrics()["carried_by"]["shm in place"]["allreduce"] == 2
     hvd.shutdown()
-""", OMP_NUM_THREADS="1", HVDLITE_GRADIENT_POOL="1")  # fmt: skip
-        ranks.end_well(90)
+""", OMP_NUM_THREADS="1", HVDLITE_GRADIENT_POOL="1", seconds=90)  # fmt: skip
