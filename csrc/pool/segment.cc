@@ -13,6 +13,11 @@
 namespace hvdlite::pool {
 namespace {
 
+// 2 to the power of 11 is kTableSize.
+size_t Hash(size_t bytes) {
+  return bytes * 0x9E3779B97F4A7C15ull >> 53;
+}
+
 Status Refused(const char* what, int error) {
   return Status::Unsupported(std::string(what) + ": " + strerror(error));
 }
@@ -89,30 +94,14 @@ void Segment::Expect(size_t bytes, int64_t gradients) {
   MutexLock lock(its->mutex);
   const int64_t before = its->expected;
   its->expected = std::max<int64_t>(before + gradients, 0);
-  expected_bytes_.fetch_add(static_cast<size_t>(its->expected - before) * RoundToPages(bytes),
-                            kRelaxed);
+  budget_.Expect((its->expected - before) * static_cast<int64_t>(RoundToPages(bytes)));
   // Give() must not allocate.
   its->free.reserve(std::max(its->made, static_cast<size_t>(its->expected * kBlocksPerGradient)));
 }
 
-size_t Segment::GradientLimit() const {
-  const size_t fixed = limit_.load(kRelaxed);
-  if (fixed != 0) return fixed;
-  return expected_bytes_.load(kRelaxed) * kBytesPerGradientByte + kSpareBytes +
-         tensor_bytes_.load(kRelaxed);
-}
-
-bool Segment::Claim(size_t bytes, size_t limit) {
-  size_t before = made_bytes_.load(kRelaxed);
-  do {
-    if (before + bytes > limit) return false;
-  } while (!made_bytes_.compare_exchange_weak(before, before + bytes, kRelaxed));
-  return true;
-}
-
 bool Segment::Make(size_t bytes, uint32_t* page) {
   const size_t whole = RoundToPages(bytes);
-  if (!Claim(whole, GradientLimit())) return false;
+  if (!budget_.ClaimForGradient(whole)) return false;
   size_t at = 0;
   if (!FindAddresses(whole, &at)) return false;
   // Without memory the addresses stay unused. What has been claimed bounds the loss.
@@ -204,13 +193,6 @@ bool Segment::Give(void* block, int pass) {
   return true;
 }
 
-void Segment::Missed(size_t bytes) {
-  Class* const its = Find(bytes);
-  if (its == nullptr) return;
-  MutexLock lock(its->mutex);
-  its->habit.Missed();
-}
-
 size_t Segment::SizeOf(const void* block) const {
   const auto at = static_cast<size_t>(static_cast<const char*>(block) - base_);
   const uint16_t found = owner_[at / PageBytes()].load(kRelaxed);
@@ -227,7 +209,7 @@ Stats Segment::stats() const {
     all.misses += its->misses.load(kRelaxed);
   }
   all.live = live();
-  all.bytes = made_bytes_.load(kRelaxed);
+  all.bytes = budget_.bytes();
   return all;
 }
 
@@ -288,7 +270,10 @@ void Segment::EndLending() {
 int64_t Segment::Lend(const void* tensor, size_t bytes) {
   if (retired()) return -1;
   if (!Contains(tensor)) {
-    Missed(bytes);
+    if (Class* const missed = Find(bytes)) {
+      MutexLock lock(missed->mutex);
+      missed->habit.Missed();
+    }
     return -1;
   }
   const auto offset = static_cast<size_t>(static_cast<const char*>(tensor) - base_);
@@ -302,7 +287,7 @@ int64_t Segment::Lend(const void* tensor, size_t bytes) {
   if ((found & kPrivate) != 0) {
     MutexLock lock(its->mutex);
     // Other threads may write to the rest of the block, and would lose what they write.
-    if (bytes != BytesAskedFor(*its, static_cast<uint32_t>(page))) return -1;
+    if (bytes != its->AskedFor(static_cast<uint32_t>(page))) return -1;
     if (!Return(*its, static_cast<uint32_t>(page), true)) return -1;
   }
   return static_cast<int64_t>(offset);

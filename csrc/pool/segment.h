@@ -5,7 +5,7 @@
 //           its first allocation on
 //   class   the blocks of one exact size: a stack of free ones, used last in first out. The
 //           program's tensors (tensors.cc) have classes of their own, of rounded sizes, because
-//           they may have any size; beyond kSpareBytes, freed ones give their memory back
+//           they may have any size; beyond a limit, freed ones give their memory back
 //   block   begins on a page, a large one on a huge page; `owner` says for each page which class's
 //           block begins there, whether it is allocated, and whether it is private
 //
@@ -34,6 +34,7 @@
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "pool/budget.h"
 #include "pool/habit.h"
 
 namespace hvdlite::pool {
@@ -59,9 +60,8 @@ class Segment {
   // So many more gradients of this size are expected; fewer, if negative. Sizes below
   // kSmallestBlock are ignored.
   void Expect(size_t bytes, int64_t gradients) EXCLUDES(classes_mutex_);
-  // All blocks together have at most so many bytes. 0: kBytesPerGradientByte times the expected
-  // gradients', kSpareBytes, and the program's tensors.
-  void Limit(size_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
+  // All blocks together have at most so many bytes; see Budget::Limit.
+  void Limit(size_t bytes) { budget_.Limit(bytes); }
 
   bool Serves(size_t bytes) const { return Find(bytes) != nullptr; }
   // Of exactly this size; null: there is none, or the request is one that its backward pass frees
@@ -103,8 +103,6 @@ class Segment {
 
   // A backward pass has temporary tensors of a gradient's size, and a program may keep gradients.
   static constexpr int64_t kBlocksPerGradient = 8;
-  static constexpr size_t kBytesPerGradientByte = 3;
-  static constexpr size_t kSpareBytes = 64 << 20;  // a model of few gradients needs more than that
   // Sizes of tensors between one power of two and the next.
   static constexpr size_t kSizesPerDoubling = 16;
 
@@ -129,10 +127,15 @@ class Segment {
     std::vector<uint32_t> empty GUARDED_BY(mutex);
     std::unordered_map<uint32_t, size_t> asked GUARDED_BY(mutex);
     std::atomic<uint64_t> hits{0}, misses{0};
+
+    // What a whole tensor or gradient has, without the rest of its block.
+    size_t AskedFor(uint32_t page) const REQUIRES(mutex) {
+      const auto found = asked.find(page);
+      return found == asked.end() ? bytes : found->second;
+    }
   };
 
   Segment(int fd, char* base, size_t bytes) : fd_(fd), base_(base), bytes_(bytes) {}
-  static size_t Hash(size_t bytes) { return bytes * 0x9E3779B97F4A7C15ull >> 53; }
   Class* Find(size_t bytes) const;
   Class* FindOrAdd(size_t bytes) REQUIRES(classes_mutex_);
   Class* FindOrAddOfTensors(size_t bytes) EXCLUDES(classes_mutex_);
@@ -146,21 +149,14 @@ class Segment {
   bool FindAddresses(size_t bytes, size_t* at);
   // Gives addresses memory; false: there is none.
   bool Furnish(size_t at, size_t bytes);
-  // Whether so many bytes more are within the limit; counts them if so.
-  bool Claim(size_t bytes, size_t limit);
-  size_t GradientLimit() const;
   // A tensor was freed: its block is kept, or gives its memory back.
   void KeepOrEmpty(Class* its, uint32_t page) REQUIRES(its->mutex);
-  // What a whole tensor or gradient has, without the rest of its block.
-  static size_t BytesAskedFor(const Class& its, uint32_t page) REQUIRES(its.mutex);
   Class* ClassOf(uint16_t owner) const { return classes_[owner & kNumber].get(); }
   // Makes the allocated blocks private; what fails stays as it was.
   void MakePrivate();
   void MakePrivate(size_t first_page, size_t end_page);
   // Maps a private block from the file again, with its bytes if `keep`.
   bool Return(const Class& its, uint32_t page, bool keep) REQUIRES(its.mutex);
-  // A gradient of this size lies elsewhere.
-  void Missed(size_t bytes);
 
   Fd fd_;
   char* const base_;
@@ -172,11 +168,7 @@ class Segment {
   std::array<std::unique_ptr<Class>, kMostClasses + 1> classes_;    // by number
   std::array<std::atomic<Class*>, kTableSize> table_{};             // by size, open addressing
   std::atomic<size_t> used_{0};                                     // where the next block begins
-  std::atomic<size_t> made_bytes_{0};
-  std::atomic<size_t> limit_{0};
-  std::atomic<size_t> expected_bytes_{0};
-  std::atomic<size_t> tensor_bytes_{0};  // of made_bytes_
-  std::atomic<size_t> idle_bytes_{0};    // of tensor_bytes_: in free blocks
+  Budget budget_;
   std::atomic<uint64_t> live_{0};
   std::atomic<int> making_{0};  // threads in Make()
   std::atomic<bool> retired_{false};

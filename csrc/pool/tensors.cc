@@ -35,7 +35,7 @@ void* Segment::Allocate(size_t bytes) {
     if (!its->free.empty()) {
       page = its->free.back();
       its->free.pop_back();
-      idle_bytes_.fetch_sub(its->bytes, kRelaxed);
+      budget_.Reuse(its->bytes);
       its->asked[page] = bytes;
       return HandOut(its, page, Habit::kNoPass);
     }
@@ -59,27 +59,23 @@ void* Segment::Allocate(size_t bytes) {
 }
 
 bool Segment::MakeTensor(const Class& its, bool has_addresses, uint32_t* page) {
-  const size_t fixed = limit_.load(kRelaxed);
-  if (!Claim(its.bytes, fixed != 0 ? fixed : bytes_)) return false;
+  if (!budget_.ClaimForTensor(its.bytes)) return false;
   size_t at = size_t{*page} * PageBytes();
   if ((has_addresses || FindAddresses(its.bytes, &at)) && Furnish(at, its.bytes)) {
-    tensor_bytes_.fetch_add(its.bytes, kRelaxed);
     *page = static_cast<uint32_t>(at / PageBytes());
     return true;
   }
-  made_bytes_.fetch_sub(its.bytes, kRelaxed);
+  budget_.Return(its.bytes);
   return false;
 }
 
 void Segment::KeepOrEmpty(Class* its, uint32_t page) {
   its->asked.erase(page);
-  if (idle_bytes_.fetch_add(its->bytes, kRelaxed) + its->bytes <= kSpareBytes && !retired()) {
+  if (!retired() && budget_.Keep(its->bytes)) {
     its->free.push_back(page);
     return;
   }
-  idle_bytes_.fetch_sub(its->bytes, kRelaxed);
-  made_bytes_.fetch_sub(its->bytes, kRelaxed);
-  tensor_bytes_.fetch_sub(its->bytes, kRelaxed);
+  budget_.Return(its->bytes);
   its->empty.push_back(page);
   const size_t offset = size_t{page} * PageBytes();
   madvise(base_ + offset, its->bytes, MADV_DONTNEED);  // private memory
@@ -88,11 +84,6 @@ void Segment::KeepOrEmpty(Class* its, uint32_t page) {
   if ((owner_[page].load(kRelaxed) & kPrivate) != 0) Return(*its, page, false);
   fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
             static_cast<off_t>(its->bytes));
-}
-
-size_t Segment::BytesAskedFor(const Class& its, uint32_t page) {
-  const auto found = its.asked.find(page);
-  return found == its.asked.end() ? its.bytes : found->second;
 }
 
 }  // namespace hvdlite::pool

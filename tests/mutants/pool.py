@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "GP12",
         "csrc/pool/segment.cc",
-        "if (bytes != BytesAskedFor(*its, static_cast<uint32_t>(page))) return -1;",
+        "if (bytes != its->AskedFor(static_cast<uint32_t>(page))) return -1;",
         "if (bytes != its->bytes) return -1;",
         "after a fork, most tensors of the program are copied for good",
         ("C++ PoolTensors.a_whole_tensor_is_in_the_file_again_when_it_is_lent_after_a_fork",),

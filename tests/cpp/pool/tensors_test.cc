@@ -76,7 +76,7 @@ TEST(PoolTensors, the_block_freed_last_is_used_first_for_a_tensor_of_about_that_
 TEST(PoolTensors, freed_memory_goes_back_to_the_system_beyond_what_is_kept) {
   const auto segment = Make();
   const Elsewhere elsewhere(*segment);
-  const size_t large = Segment::kSpareBytes + (1 << 20);
+  const size_t large = Budget::kMostKept + (1 << 20);
   for (int i = 0; i < 3; ++i) {
     char* const tensor = Allocate(segment.get(), large);
     ASSERT_NE(tensor, nullptr);
@@ -93,7 +93,7 @@ TEST(PoolTensors, freed_memory_goes_back_to_the_system_beyond_what_is_kept) {
   std::vector<char*> tensors;
   for (int i = 0; i < 100; ++i) tensors.push_back(Allocate(segment.get(), 1 << 20));
   for (char* tensor : tensors) segment->Give(tensor);
-  EXPECT_EQ(MemoryOf(*segment), Segment::kSpareBytes);
+  EXPECT_EQ(MemoryOf(*segment), Budget::kMostKept);
 }
 
 TEST(PoolTensors, any_number_of_sizes_may_follow_one_another) {
@@ -121,7 +121,7 @@ TEST(PoolTensors, take_no_memory_from_gradients_under_the_usual_limit) {
   const auto segment = Make();
   segment->Limit(0);
   segment->Expect(kSize, 1);
-  EXPECT_NE(segment->Allocate(3 * Segment::kSpareBytes), nullptr);
+  EXPECT_NE(segment->Allocate(3 * Budget::kSpareBytes), nullptr);
   EXPECT_NE(segment->Take(kSize), nullptr);
 }
 
@@ -155,7 +155,7 @@ TEST(PoolTensors, a_whole_tensor_is_in_the_file_again_when_it_is_lent_after_a_fo
 TEST(PoolTensors, a_tensor_freed_after_a_fork_comes_back_shared) {
   const auto segment = Make();
   const Elsewhere elsewhere(*segment);
-  for (const size_t bytes : {kSize, 2 * Segment::kSpareBytes}) {
+  for (const size_t bytes : {kSize, 2 * Budget::kMostKept}) {
     char* const tensor = Allocate(segment.get(), bytes);
     segment->BeforeFork(0);
     segment->AfterFork();
