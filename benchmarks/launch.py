@@ -66,7 +66,7 @@ BACKENDS = (
                             "its own", HVDLITE_CPU_OPERATIONS="net"),
     _hvdlite("hvdlite-torch", "over shared memory, called through hvdlite.torch",
              peer="hvdlite_torch"),
-    _hvdlite("hvdlite-pool", "the same with gradients that torch has allocated in shared memory",
+    _hvdlite("hvdlite-pool", "the same with tensors in memory that the ranks share",
              peer="hvdlite_pool"),
     Backend("gloo", "gloo", "torch.distributed", modules=("torch",)),
     Backend("ddp", "ddp", "torch's DistributedDataParallel over gloo, gradient_as_bucket_view=True",

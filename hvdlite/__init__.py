@@ -34,6 +34,7 @@ _HOMES = {
         "barrier",
         "join",
     ],
+    "hvdlite.arrays.memory": ["empty", "in_shared_memory"],
     "hvdlite.core.handles": ["poll", "synchronize"],
     "hvdlite.job.observe": ["start_timeline", "stop_timeline", "metrics", "recent_operations"],
     "hvdlite.arrays.objects": ["broadcast_object", "allgather_object"],
@@ -91,6 +92,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from hvdlite import elastic as elastic
+    from hvdlite.arrays.memory import *  # noqa: F403
     from hvdlite.arrays.objects import *  # noqa: F403
     from hvdlite.arrays.ops import *  # noqa: F403
     from hvdlite.base.ops import *  # noqa: F403

@@ -294,7 +294,7 @@ HVDLITE_API hvdlite_code hvdlite_submit_group_then(const hvdlite_operation* oper
                                                    int32_t count, const char* group,
                                                    const hvdlite_completion* completions);
 
-/* ---- Gradients allocated in shared memory ---------------------------------------------------- */
+/* ---- Gradients and tensors in shared memory -------------------------------------------------- */
 
 /* A framework's allocator of host memory, found in what the process has loaded. */
 typedef struct {
@@ -305,22 +305,25 @@ typedef struct {
 } hvdlite_pool_allocator;
 /* From now on the framework's library asks the pool first (see csrc/pool/slots.h), which hands out
  * nothing before hvdlite_pool_arm(1). HVDLITE_UNSUPPORTED: the error says why nothing has changed.
- * Needs a job that was started after hvdlite_pool_want(), with the knob gradient_pool. */
+ * Needs a job with the knob gradient_pool. */
 HVDLITE_API hvdlite_code hvdlite_pool_patch(const hvdlite_pool_allocator* allocator);
 /* So many more gradients (fewer, if negative) of `bytes` each are expected. */
 HVDLITE_API void hvdlite_pool_expect(int64_t bytes, int64_t gradients);
-/* Jobs that are started from now on share memory for gradients. */
-HVDLITE_API void hvdlite_pool_want(void);
 /* Whether gradients of these sizes are allocated in the pool. They can be freed in any case. */
 HVDLITE_API void hvdlite_pool_arm(int32_t on);
+/* Memory for a tensor, on a page of its own, for hvdlite_pool_free(). It stays valid after the job,
+ * and a forked child inherits a private copy. NULL where no other rank of this host could share it:
+ * no job, no neighbour, a small tensor, no memory. Not an error: allocate elsewhere. */
+HVDLITE_API void* hvdlite_pool_allocate(int64_t bytes);
+HVDLITE_API void hvdlite_pool_free(void* memory);
 /* Where the memory lies in the pool; -1: elsewhere. */
 HVDLITE_API int64_t hvdlite_pool_offset(const void* memory);
 
 typedef struct {
-  uint64_t hits;   /* blocks handed out */
+  uint64_t hits;   /* blocks handed out for gradients */
   uint64_t misses; /* refused although the size is known */
   uint64_t live;   /* blocks allocated now */
-  uint64_t bytes;  /* of all blocks made */
+  uint64_t bytes;  /* memory of all blocks */
 } hvdlite_pool_counters;
 HVDLITE_API void hvdlite_pool_stats(hvdlite_pool_counters* counters);
 

@@ -1,4 +1,4 @@
-// The C functions of hvdlite.h about gradients in shared memory.
+// The C functions of hvdlite.h about gradients and tensors in shared memory.
 #include "pool/pool.h"
 
 #include "api/hvdlite.h"
@@ -15,10 +15,6 @@ hvdlite_code hvdlite_pool_patch(const hvdlite_pool_allocator* allocator) {
       {allocator->module, allocator->function, allocator->gate, allocator->outside}));
 }
 
-void hvdlite_pool_want() {
-  Pool::Process().Want();
-}
-
 void hvdlite_pool_expect(int64_t bytes, int64_t gradients) {
   if (bytes > 0) Pool::Process().Expect(static_cast<size_t>(bytes), gradients);
 }
@@ -26,6 +22,17 @@ void hvdlite_pool_expect(int64_t bytes, int64_t gradients) {
 void hvdlite_pool_arm(int32_t on) {
   Pool& pool = Pool::Process();
   if (!pool.disowned()) pool.Arm(on != 0);
+}
+
+void* hvdlite_pool_allocate(int64_t bytes) {
+  hvdlite_place place;
+  const bool has_neighbours = hvdlite_where(&place) == HVDLITE_OK && place.local_size > 1;
+  if (!has_neighbours || bytes <= 0) return nullptr;
+  return Pool::Process().Allocate(static_cast<size_t>(bytes));
+}
+
+void hvdlite_pool_free(void* memory) {
+  Pool::Process().Give(memory);
 }
 
 int64_t hvdlite_pool_offset(const void* memory) {

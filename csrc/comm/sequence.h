@@ -1,10 +1,10 @@
 // Sequence: several Works performed one after another, each created when it is due. All members
-// must list the same ones.
+// must list the same ones. A starter may add steps at the end.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "comm/communicator.h"
 
@@ -33,7 +33,7 @@ class Sequence : public Work {
   void Then(Starter starter) { starters_.push_back(std::move(starter)); }
 
  private:
-  std::vector<Starter> starters_;
+  std::deque<Starter> starters_;  // whose elements stay where they are
   size_t next_ = 0;
   std::unique_ptr<Work> current_;
 };

@@ -163,10 +163,13 @@ Status World::ShareGradients(const Until& until) {
   return Status::Ok();
 }
 
-shm::SharedTensors World::Sharing(const Topology& topology) const {
+shm::SharedTensors World::Sharing(const Group& group) const {
   if (gradients_ == nullptr) return {};
   shm::SharedTensors shared{gradients_.get(), {}};
-  for (int rank : topology.ranks) {
+  const Topology& topology = group.topology;
+  const int host = topology.host_of[static_cast<size_t>(group.me)];
+  for (int member : topology.hosts[static_cast<size_t>(host)]) {
+    const int rank = topology.ranks[static_cast<size_t>(member)];
     const int local = roster_.places[static_cast<size_t>(rank)].local_rank;
     if (!shares_gradients_[static_cast<size_t>(local)]) return {};
     shared.local_ranks.push_back(local);
@@ -259,7 +262,7 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
   } else if (topology.single_host()) {
     auto shm = std::make_unique<shm::Communicator>(
         group->region.get(), static_cast<size_t>(options_.config->shm_small_bytes));
-    shm->ReduceInPlace(Sharing(topology));
+    shm->ReduceInPlace(Sharing(*group));
     group->communicator = std::move(shm);
     group->why = "shm: all members are on one host";
   } else {

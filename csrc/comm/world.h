@@ -23,7 +23,7 @@
 #include "comm/gpu/communicator.h"
 #include "comm/mpi/channel.h"
 #include "comm/mpi/choice.h"
-#include "comm/shm/in_place.h"
+#include "comm/shm/loan.h"
 #include "comm/shm/region.h"
 #include "comm/topology.h"
 #include "pool/peers.h"
@@ -131,8 +131,8 @@ class World {
   explicit World(const WorldOptions& options) : options_(options), card_(*options.config) {}
   // Swaps gradient segments with the ranks of this host.
   Status ShareGradients(const Until& until);
-  // Which of the set's tensors all members share; no peers: none.
-  shm::SharedTensors Sharing(const Topology& topology) const;
+  // For tensors that all members on this host share; no peers: none.
+  shm::SharedTensors Sharing(const Group& group) const;
   Status ConnectHost(Group* group, std::vector<std::unique_ptr<transport::Transport>>* pipes);
   // In world_net.cc, which only jobs with several hosts use.
   Status TellAddresses(rendezvous::Member* me);

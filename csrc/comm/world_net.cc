@@ -256,8 +256,10 @@ Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Tr
     HVDLITE_RETURN_IF_ERROR(among(rail, 1, static_cast<int>(2 * set + 1), &group->outer));
   }
   group->inner = std::move(flat);
-  group->communicator = std::make_unique<hierarchical::Communicator>(
+  auto made = std::make_unique<hierarchical::Communicator>(
       group->topology, group->me, group->region.get(), group->outer.get(), group->inner.get());
+  made->ReduceInPlace(Sharing(*group), static_cast<size_t>(config.shm_small_bytes));
+  group->communicator = std::move(made);
   group->why = std::string("hierarchical: ") + (topology.homogeneous() ? "" : "up to ") +
                std::to_string(most) + " members on each of " +
                std::to_string(topology.hosts.size()) + " hosts, " + carrier + " between them" +

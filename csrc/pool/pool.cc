@@ -125,6 +125,11 @@ void* Pool::Take(size_t bytes, size_t alignment) {
   return IsInside(&pass) ? segment->Take(bytes, pass) : nullptr;
 }
 
+void* Pool::Allocate(size_t bytes) {
+  Segment* const segment = disowned() ? nullptr : current();
+  return segment == nullptr ? nullptr : segment->Allocate(bytes);
+}
+
 bool Pool::IsInside(int* pass) const {
   int (*const inside)() = inside_.load(std::memory_order_acquire);
   if (inside == nullptr) return true;

@@ -1,5 +1,5 @@
-// Pool: the gradient memory of this process: one segment in use, and retired ones whose blocks
-// live on.
+// Pool: the memory of this process that other ranks of its host share: one segment in use, and
+// retired ones whose blocks live on.
 //
 // One per process, because the functions that a framework allocates with take no context
 // (slots.h). All segments lie in one range of addresses, reserved at the first Open() and never
@@ -27,9 +27,6 @@ class Pool {
   explicit Pool(size_t segment_bytes) : segment_bytes_(segment_bytes) {}
   Pool(const Pool&) = delete;
 
-  // This process allocates gradients.
-  void Want() { wanted_.store(true, std::memory_order_relaxed); }
-  bool wanted() const { return wanted_.load(std::memory_order_relaxed); }
   // The segment for a job: the one in use, or a new one if that has been retired. `limit`: see
   // Segment::Limit. kUnsupported says why there is none.
   Status Open(size_t limit, Segment** segment) EXCLUDES(mutex_);
@@ -55,6 +52,8 @@ class Pool {
   }
   // Null: the C library's turn.
   void* Take(size_t bytes, size_t alignment);
+  // For a tensor of the program, whether armed or not. Null: allocate it elsewhere.
+  void* Allocate(size_t bytes);
   // Of a contained block. Anything else there is reported once and ignored.
   void Give(void* block);
   size_t SizeOf(const void* block) const;
@@ -89,7 +88,6 @@ class Pool {
   std::atomic<Segment*> current_{nullptr};
   std::atomic<int (*)()> inside_{nullptr};
   std::atomic<int> outside_{0};
-  std::atomic<bool> wanted_{false};
   std::atomic<bool> armed_{false};
   std::atomic<bool> disowned_{false};
   std::atomic<bool> reported_{false};

@@ -13,7 +13,10 @@
 namespace hvdlite::pool {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
+// 2 to the power of 11 is kTableSize.
+size_t Hash(size_t bytes) {
+  return bytes * 0x9E3779B97F4A7C15ull >> 53;
+}
 
 Status Refused(const char* what, int error) {
   return Status::Unsupported(std::string(what) + ": " + strerror(error));
@@ -65,15 +68,21 @@ Segment::Class* Segment::Find(size_t bytes) const {
 
 Segment::Class* Segment::FindOrAdd(size_t bytes) {
   if (Class* const known = Find(bytes)) return known;
+  Class* const made = Add(bytes);
+  if (made == nullptr) return nullptr;
+  size_t at = Hash(bytes);
+  while (table_[at].load(kRelaxed) != nullptr) at = (at + 1) % kTableSize;
+  table_[at].store(made, std::memory_order_release);
+  return made;
+}
+
+Segment::Class* Segment::Add(size_t bytes) {
   if (class_count_ == kMostClasses) return nullptr;
   const size_t number = ++class_count_;
   classes_[number] = std::make_unique<Class>();
   Class* const made = classes_[number].get();
   made->bytes = bytes;
   made->number = static_cast<uint16_t>(number);
-  size_t at = Hash(bytes);
-  while (table_[at].load(kRelaxed) != nullptr) at = (at + 1) % kTableSize;
-  table_[at].store(made, std::memory_order_release);
   return made;
 }
 
@@ -85,40 +94,39 @@ void Segment::Expect(size_t bytes, int64_t gradients) {
   MutexLock lock(its->mutex);
   const int64_t before = its->expected;
   its->expected = std::max<int64_t>(before + gradients, 0);
-  expected_bytes_.fetch_add(static_cast<size_t>(its->expected - before) * RoundToPages(bytes),
-                            kRelaxed);
+  budget_.Expect((its->expected - before) * static_cast<int64_t>(RoundToPages(bytes)));
   // Give() must not allocate.
   its->free.reserve(std::max(its->made, static_cast<size_t>(its->expected * kBlocksPerGradient)));
 }
 
-bool Segment::Claim(size_t bytes) {
-  const size_t fixed = limit_.load(kRelaxed);
-  const size_t limit =
-      fixed != 0 ? fixed : expected_bytes_.load(kRelaxed) * kBytesPerGradientByte + kSpareBytes;
-  size_t before = made_bytes_.load(kRelaxed);
-  do {
-    if (before + bytes > limit) return false;
-  } while (!made_bytes_.compare_exchange_weak(before, before + bytes, kRelaxed));
+bool Segment::Make(size_t bytes, uint32_t* page) {
+  const size_t whole = RoundToPages(bytes);
+  if (!budget_.ClaimForGradient(whole)) return false;
+  size_t at = 0;
+  if (!FindAddresses(whole, &at)) return false;
+  // Without memory the addresses stay unused. What has been claimed bounds the loss.
+  if (!Furnish(at, whole)) return false;
+  *page = static_cast<uint32_t>(at / PageBytes());
   return true;
 }
 
-bool Segment::Make(size_t bytes, uint32_t* page) {
-  const size_t whole = RoundToPages(bytes);
-  if (!Claim(whole)) return false;
+bool Segment::FindAddresses(size_t bytes, size_t* at) {
   size_t end = used_.load(kRelaxed);
-  size_t at = 0;
   do {
-    at = whole < kHugePage ? end : RoundUp(end, kHugePage);
-    if (at + whole > bytes_) return false;
-  } while (!used_.compare_exchange_weak(end, at + whole, kRelaxed));
+    *at = bytes < kHugePage ? end : RoundUp(end, kHugePage);
+    if (*at + bytes > bytes_) return false;
+  } while (!used_.compare_exchange_weak(end, *at + bytes, kRelaxed));
+  return true;
+}
+
+bool Segment::Furnish(size_t at, size_t bytes) {
   int rc;
   do {
-    rc = fallocate(fd_.get(), 0, static_cast<off_t>(at), static_cast<off_t>(whole));
+    rc = fallocate(fd_.get(), 0, static_cast<off_t>(at), static_cast<off_t>(bytes));
   } while (rc != 0 && errno == EINTR);
-  if (rc != 0) return false;  // the addresses stay unused; what has been claimed bounds the loss
-  Populate(base_ + at, whole);
-  if (whole >= kHugePage) MakeHuge(base_ + at, whole);
-  *page = static_cast<uint32_t>(at / PageBytes());
+  if (rc != 0) return false;
+  Populate(base_ + at, bytes);
+  if (bytes >= kHugePage) MakeHuge(base_ + at, bytes);
   return true;
 }
 
@@ -175,17 +183,14 @@ bool Segment::Give(void* block, int pass) {
   MutexLock lock(its->mutex);
   if ((owner.fetch_and(static_cast<uint16_t>(~kLive), kRelaxed) & kLive) == 0) return false;
   const auto page = static_cast<uint32_t>(at / PageBytes());
+  live_.fetch_sub(1, kRelaxed);
+  if (its->of_tensors) {
+    KeepOrEmpty(its, page);
+    return true;
+  }
   its->free.push_back(page);
   its->habit.Freed(pass, page);
-  live_.fetch_sub(1, kRelaxed);
   return true;
-}
-
-void Segment::Missed(size_t bytes) {
-  Class* const its = Find(bytes);
-  if (its == nullptr) return;
-  MutexLock lock(its->mutex);
-  its->habit.Missed();
 }
 
 size_t Segment::SizeOf(const void* block) const {
@@ -204,7 +209,7 @@ Stats Segment::stats() const {
     all.misses += its->misses.load(kRelaxed);
   }
   all.live = live();
-  all.bytes = made_bytes_.load(kRelaxed);
+  all.bytes = budget_.bytes();
   return all;
 }
 
@@ -265,7 +270,10 @@ void Segment::EndLending() {
 int64_t Segment::Lend(const void* tensor, size_t bytes) {
   if (retired()) return -1;
   if (!Contains(tensor)) {
-    Missed(bytes);
+    if (Class* const missed = Find(bytes)) {
+      MutexLock lock(missed->mutex);
+      missed->habit.Missed();
+    }
     return -1;
   }
   const auto offset = static_cast<size_t>(static_cast<const char*>(tensor) - base_);
@@ -277,9 +285,9 @@ int64_t Segment::Lend(const void* tensor, size_t bytes) {
   const size_t begin = page * PageBytes();
   if (offset - begin > its->bytes || bytes > its->bytes - (offset - begin)) return -1;
   if ((found & kPrivate) != 0) {
-    // Other threads may write to the rest of the block, and would lose what they write.
-    if (bytes != its->bytes) return -1;
     MutexLock lock(its->mutex);
+    // Other threads may write to the rest of the block, and would lose what they write.
+    if (bytes != its->AskedFor(static_cast<uint32_t>(page))) return -1;
     if (!Return(*its, static_cast<uint32_t>(page), true)) return -1;
   }
   return static_cast<int64_t>(offset);

@@ -1,9 +1,11 @@
-// Segment: shared memory in which gradients are allocated, so that other ranks of the host can
-// read and write them in place.
+// Segment: shared memory in which gradients, and tensors of the program, are allocated, so that
+// other ranks of the host can read and write them in place.
 //
 //   file    one anonymous file (memfd), mapped once; large and sparse: a block costs memory from
 //           its first allocation on
-//   class   the blocks of one exact size: a stack of free ones, used last in first out
+//   class   the blocks of one exact size: a stack of free ones, used last in first out. The
+//           program's tensors (tensors.cc) have classes of their own, of rounded sizes, because
+//           they may have any size; beyond a limit, freed ones give their memory back
 //   block   begins on a page, a large one on a huge page; `owner` says for each page which class's
 //           block begins there, whether it is allocated, and whether it is private
 //
@@ -23,13 +25,16 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "pool/budget.h"
 #include "pool/habit.h"
 
 namespace hvdlite::pool {
@@ -38,10 +43,10 @@ namespace hvdlite::pool {
 constexpr size_t kSmallestBlock = 16 << 10;
 
 struct Stats {
-  uint64_t hits = 0;    // blocks handed out
+  uint64_t hits = 0;    // blocks handed out for gradients
   uint64_t misses = 0;  // refused although the size is known: too many, or no memory
   uint64_t live = 0;    // blocks allocated now
-  uint64_t bytes = 0;   // of all blocks made
+  uint64_t bytes = 0;   // memory of all blocks
 };
 
 class Segment {
@@ -55,17 +60,18 @@ class Segment {
   // So many more gradients of this size are expected; fewer, if negative. Sizes below
   // kSmallestBlock are ignored.
   void Expect(size_t bytes, int64_t gradients) EXCLUDES(classes_mutex_);
-  // All blocks together have at most so many bytes. 0: kBytesPerGradientByte times the expected
-  // gradients', and kSpareBytes.
-  void Limit(size_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
+  // All blocks together have at most so many bytes; see Budget::Limit.
+  void Limit(size_t bytes) { budget_.Limit(bytes); }
 
   bool Serves(size_t bytes) const { return Find(bytes) != nullptr; }
   // Of exactly this size; null: there is none, or the request is one that its backward pass frees
   // (habit.h). `pass`: the one that runs in this thread.
   void* Take(size_t bytes, int pass = Habit::kNoPass);
+  // For a tensor of the program, of any size from kSmallestBlock on; null: there is no memory.
+  void* Allocate(size_t bytes) EXCLUDES(classes_mutex_);
   // False: no allocated block begins there.
   bool Give(void* block, int pass = Habit::kNoPass);
-  // The size of the block that begins there; 0: none does.
+  // The size of the block that begins there, a tensor's rounded up; 0: none does.
   size_t SizeOf(const void* block) const;
 
   int fd() const { return fd_.get(); }
@@ -97,12 +103,13 @@ class Segment {
 
   // A backward pass has temporary tensors of a gradient's size, and a program may keep gradients.
   static constexpr int64_t kBlocksPerGradient = 8;
-  static constexpr size_t kBytesPerGradientByte = 3;
-  static constexpr size_t kSpareBytes = 64 << 20;  // a model of few gradients needs more than that
+  // Sizes of tensors between one power of two and the next.
+  static constexpr size_t kSizesPerDoubling = 16;
 
  private:
-  static constexpr size_t kMostClasses = 512;
-  static constexpr size_t kTableSize = 1024;  // half empty at least
+  static constexpr auto kRelaxed = std::memory_order_relaxed;
+  static constexpr size_t kMostClasses = 1024;
+  static constexpr size_t kTableSize = 2048;  // half empty at least
   static constexpr uint16_t kLive = 0x8000;
   static constexpr uint16_t kPrivate = 0x4000;
   static constexpr uint16_t kNumber = kPrivate - 1;
@@ -110,31 +117,46 @@ class Segment {
   struct Class {
     size_t bytes = 0;
     uint16_t number = 0;  // from 1 on
+    bool of_tensors = false;
     Mutex mutex;
     int64_t expected GUARDED_BY(mutex) = 0;
     size_t made GUARDED_BY(mutex) = 0;
     std::vector<uint32_t> free GUARDED_BY(mutex);  // numbers of pages
     Habit habit GUARDED_BY(mutex);
+    // Of tensors: blocks without memory, and the bytes that were asked for.
+    std::vector<uint32_t> empty GUARDED_BY(mutex);
+    std::unordered_map<uint32_t, size_t> asked GUARDED_BY(mutex);
     std::atomic<uint64_t> hits{0}, misses{0};
+
+    // What a whole tensor or gradient has, without the rest of its block.
+    size_t AskedFor(uint32_t page) const REQUIRES(mutex) {
+      const auto found = asked.find(page);
+      return found == asked.end() ? bytes : found->second;
+    }
   };
 
   Segment(int fd, char* base, size_t bytes) : fd_(fd), base_(base), bytes_(bytes) {}
-  static size_t Hash(size_t bytes) { return bytes * 0x9E3779B97F4A7C15ull >> 54; }
   Class* Find(size_t bytes) const;
   Class* FindOrAdd(size_t bytes) REQUIRES(classes_mutex_);
+  Class* FindOrAddOfTensors(size_t bytes) EXCLUDES(classes_mutex_);
+  // Null: there are too many.
+  Class* Add(size_t bytes) REQUIRES(classes_mutex_);
   void* HandOut(Class* its, uint32_t page, int pass) REQUIRES(its->mutex);
   // A new block's first page, populated; false: there is no memory, or none allowed.
   bool Make(size_t bytes, uint32_t* page);
-  // Whether so many bytes more are within the limit; counts them if so.
-  bool Claim(size_t bytes);
+  bool MakeTensor(const Class& its, bool has_addresses, uint32_t* page);
+  // Unused addresses; false: there are too few.
+  bool FindAddresses(size_t bytes, size_t* at);
+  // Gives addresses memory; false: there is none.
+  bool Furnish(size_t at, size_t bytes);
+  // A tensor was freed: its block is kept, or gives its memory back.
+  void KeepOrEmpty(Class* its, uint32_t page) REQUIRES(its->mutex);
   Class* ClassOf(uint16_t owner) const { return classes_[owner & kNumber].get(); }
   // Makes the allocated blocks private; what fails stays as it was.
   void MakePrivate();
   void MakePrivate(size_t first_page, size_t end_page);
   // Maps a private block from the file again, with its bytes if `keep`.
   bool Return(const Class& its, uint32_t page, bool keep) REQUIRES(its.mutex);
-  // A gradient of this size lies elsewhere.
-  void Missed(size_t bytes);
 
   Fd fd_;
   char* const base_;
@@ -142,12 +164,11 @@ class Segment {
   std::atomic<uint16_t>* owner_ = nullptr;  // by page: a class's number, kLive, kPrivate
   Mutex classes_mutex_;                     // adding one
   size_t class_count_ GUARDED_BY(classes_mutex_) = 0;
-  std::array<std::unique_ptr<Class>, kMostClasses + 1> classes_;  // by number
-  std::array<std::atomic<Class*>, kTableSize> table_{};           // by size, open addressing
-  std::atomic<size_t> used_{0};                                   // where the next block begins
-  std::atomic<size_t> made_bytes_{0};
-  std::atomic<size_t> limit_{0};
-  std::atomic<size_t> expected_bytes_{0};
+  std::map<size_t, Class*> of_tensors_ GUARDED_BY(classes_mutex_);  // by size
+  std::array<std::unique_ptr<Class>, kMostClasses + 1> classes_;    // by number
+  std::array<std::atomic<Class*>, kTableSize> table_{};             // by size, open addressing
+  std::atomic<size_t> used_{0};                                     // where the next block begins
+  Budget budget_;
   std::atomic<uint64_t> live_{0};
   std::atomic<int> making_{0};  // threads in Make()
   std::atomic<bool> retired_{false};

@@ -77,6 +77,16 @@ class Cast(Compressor):
         return tensor if self._framework.dtype(tensor) == ctx else self._framework.cast(tensor, ctx)
 
 
+def choices(framework: DifferentiableFramework, float16: Any, bfloat16: Any) -> Any:
+    """hvd.Compression: how gradients are compressed on their way.
+
+    `none` sends them as they are, `fp16` and `bf16` floating-point tensors in these types. bfloat16
+    has float32's range, and less precision.
+    """
+    casts = {"fp16": Cast(framework, float16), "bf16": Cast(framework, bfloat16)}
+    return type("Compression", (), {"__doc__": choices.__doc__, "none": Compressor(), **casts})
+
+
 class Settled:
     """Any compressor, in the one form that the rest of the adapter uses."""
 

@@ -61,7 +61,6 @@ class Pool:
         self._is_on = False
         self._said = ""
         self._owners: weakref.WeakSet[object] = weakref.WeakSet()  # of the gradients
-        engine.pool_want()
         joined.each_time(self._switch_on)
 
     def use(self, sizes: Iterable[int], owner: object) -> bool:

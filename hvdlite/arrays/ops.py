@@ -62,9 +62,8 @@ def allreduce_async(tensor: Tensor, average: bool | None = None, name: str | Non
                     process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce() and returns a handle."""
     op = reduction_of(average, op)
-    return _start(
-        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), [tensor]
-    )
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
+    return _start(call, [tensor])
 
 
 def allreduce(tensor: Tensor, average: bool | None = None, name: str | None = None,
@@ -85,10 +84,8 @@ def allreduce_async_(tensor: Tensor, average: bool | None = None, name: str | No
                      process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce_() and returns a handle."""
     op = reduction_of(average, op)
-    return _start(
-        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True),
-        [tensor],
-    )
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True)
+    return _start(call, [tensor])
 
 
 def allreduce_(tensor: Tensor, average: bool | None = None, name: str | None = None,
@@ -107,10 +104,8 @@ def grouped_allreduce_async(tensors: Sequence[Tensor], average: bool | None = No
                             process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce() and returns a handle."""
     op = reduction_of(average, op)
-    return _start(
-        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
-        tensors,
-    )
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
+    return _start(call, tensors)
 
 
 def grouped_allreduce(tensors: Sequence[Tensor], average: bool | None = None,
@@ -119,10 +114,8 @@ def grouped_allreduce(tensors: Sequence[Tensor], average: bool | None = None,
                       process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
     """allreduce() of several tensors as one operation. Returns a list."""
     op = reduction_of(average, op)
-    return _run_group(
-        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
-        tensors,
-    )
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
+    return _run_group(call, tensors)
 
 
 def grouped_allreduce_async_(tensors: Sequence[Tensor], average: bool | None = None,
@@ -130,14 +123,8 @@ def grouped_allreduce_async_(tensors: Sequence[Tensor], average: bool | None = N
                              prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                              process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce_() and returns a handle."""
-    how = (
-        ALLREDUCE,
-        name,
-        process_set,
-        reduction_of(average, op),
-        prescale_factor,
-        postscale_factor,
-    )
+    op = reduction_of(average, op)
+    how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     return _start(Call(*how, in_place=True, grouped=True), tensors)
 
 
@@ -147,19 +134,8 @@ def grouped_allreduce_(tensors: Sequence[Tensor], average: bool | None = None,
                        process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
     """grouped_allreduce() in place. Returns the tensors."""
     op = reduction_of(average, op)
-    return _run_group(
-        Call(
-            ALLREDUCE,
-            name,
-            process_set,
-            op,
-            prescale_factor,
-            postscale_factor,
-            in_place=True,
-            grouped=True,
-        ),
-        tensors,
-    )
+    how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
+    return _run_group(Call(*how, in_place=True, grouped=True), tensors)
 
 
 # ---- The others
@@ -208,9 +184,8 @@ def broadcast(tensor: Tensor, root_rank: int, name: str | None = None,
 def broadcast_async_(tensor: Tensor, root_rank: int, name: str | None = None,
                      process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts broadcast_() and returns a handle."""
-    return _start(
-        Call(BROADCAST, name, process_set, Sum, 1.0, 1.0, root_rank, in_place=True), [tensor]
-    )
+    call = Call(BROADCAST, name, process_set, Sum, 1.0, 1.0, root_rank, in_place=True)
+    return _start(call, [tensor])
 
 
 def broadcast_(tensor: Tensor, root_rank: int, name: str | None = None,
@@ -242,9 +217,8 @@ def reducescatter_async(tensor: Tensor, name: str | None = None, op: int = Avera
                         process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
                         postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reducescatter() and returns a handle."""
-    return _start(
-        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor), [tensor]
-    )
+    call = Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+    return _start(call, [tensor])
 
 
 def reducescatter(tensor: Tensor, name: str | None = None, op: int = Average,
@@ -261,9 +235,8 @@ def reduce_async(tensor: Tensor, root_rank: int, name: str | None = None, op: in
                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
                  postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts reduce() and returns a handle."""
-    return _start(
-        Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank), [tensor]
-    )
+    call = Call(REDUCE, name, process_set, op, prescale_factor, postscale_factor, root_rank)
+    return _start(call, [tensor])
 
 
 def reduce(tensor: Tensor, root_rank: int, name: str | None = None, op: int = Average,

@@ -295,13 +295,13 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "gradient_pool", _names("GRADIENT_POOL", None), "bool", True,
         "torch's DistributedOptimizer on CPUs: gradients are allocated in memory that the ranks of "
-        "a host share, and reduced where they lie, without copies.",
+        "a host share, and reduced where they lie, without copies. So are tensors of hvd.empty().",
         "Training", alike=True,
     ),
     Knob(
         "gradient_pool_bytes", _names("GRADIENT_POOL_BYTES", None), "int", 0,
-        "The most memory of that kind that each rank uses; 0: three times its gradients, and 64 "
-        "MiB. Gradients beyond it are copied.",
+        "The most memory of that kind that each rank uses; 0: three times its gradients, 64 MiB, "
+        "and the tensors of hvd.empty(). What is beyond it is copied.",
         "Training", unit="bytes", minimum=0,
     ),
     Knob(

@@ -13,8 +13,8 @@ from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
     "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "end_generation", "is_root",
-    "local_size", "members_of", "new_handle", "poll", "pool_arm", "pool_expect", "pool_offset",
-    "pool_patch", "pool_stats", "pool_want", "rank", "ranks_of", "run", "run_all", "run_in_place",
+    "local_size", "members_of", "new_handle", "poll", "pool_allocate", "pool_arm", "pool_expect",
+    "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of", "run", "run_all", "run_in_place",
     "run_now", "submit", "submit_group", "synchronize", "takes_gpus", "wait_all", "warm_up",
     "warms_up",
 ]  # fmt: skip
@@ -95,12 +95,13 @@ def _to_itself(call: Callable[..., Any]) -> Callable[..., Any]:
     return broadcast_only
 
 
-#: Gradients in memory that ranks share: see csrc/api/hvdlite.h.
+#: Gradients and tensors in memory that ranks share: see csrc/api/hvdlite.h.
 pool_patch = _core.pool_patch
-pool_want = _core.pool_want
 pool_expect = _core.pool_expect
 pool_arm = _core.pool_arm
 pool_offset = _core.pool_offset
+#: Memory with Python's buffer protocol, or None.
+pool_allocate = _core.pool_allocate
 
 
 class PoolStats(NamedTuple):

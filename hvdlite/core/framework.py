@@ -54,6 +54,24 @@ class Framework(Protocol):
         """int32, on the device of `like`."""
 
 
+class Common:
+    """What most frameworks answer alike."""
+
+    mutable: Any = ()
+
+    def shape(self, tensor: Tensor) -> Sequence[int]:
+        return tuple(tensor.shape)
+
+    def rows(self, tensor: Tensor, start: Any, count: Any) -> Tensor:
+        return tensor[start : start + count]
+
+    def scaled(self, tensor: Tensor, factor: float) -> Tensor:
+        return tensor * factor
+
+    def dtype(self, tensor: Tensor) -> Any:
+        return tensor.dtype
+
+
 class DifferentiableFramework(Framework, Protocol):
     """What gradients and their compression need besides."""
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hvdlite.core.framework import DTYPES
+from hvdlite.core.framework import DTYPES, Common
 from hvdlite.core.gradients import Rule
 from hvdlite.jax import trace, traced
 
@@ -20,10 +20,8 @@ SUPPORTED = frozenset(jnp.dtype(name) for name in DTYPES)
 float0 = jax.dtypes.float0
 
 
-class JaxFramework:
+class JaxFramework(Common):
     """See hvdlite.core.framework.Framework."""
-
-    mutable = ()
 
     def check(self, tensor: Any) -> None:
         """TypeError or ValueError with a sentence, if this cannot be communicated."""
@@ -40,9 +38,6 @@ class JaxFramework:
                 f"arrays of dtype {dtype} cannot be communicated; cast to one of "
                 f"{', '.join(DTYPES)}"
             )
-
-    def shape(self, tensor: Array) -> Sequence[int]:
-        return tuple(tensor.shape)
 
     def lend(self, tensor: Array, in_place: bool = False) -> Any:
         self.check(tensor)
@@ -68,9 +63,6 @@ class JaxFramework:
     def integers(self, values: Sequence[int], like: Array | None) -> Array:
         return jnp.asarray(values, jnp.int32)
 
-    def rows(self, tensor: Array, start: int, count: int) -> Array:
-        return tensor[start : start + count]
-
     def lengthened(self, tensor: Array, rows: int) -> Array:
         missing = rows - tensor.shape[0]
         return (
@@ -78,12 +70,6 @@ class JaxFramework:
             if missing
             else tensor
         )
-
-    def scaled(self, tensor: Array, factor: float) -> Array:
-        return tensor * factor
-
-    def dtype(self, tensor: Array) -> Any:
-        return tensor.dtype
 
     def is_floating(self, tensor: Array) -> bool:
         return bool(jnp.issubdtype(tensor.dtype, jnp.floating))

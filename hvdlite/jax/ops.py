@@ -41,9 +41,8 @@ def allreduce(tree: Tree, name: str | None = None, *, op: int = Average,
               process_set: ProcessSet = global_process_set) -> Tree:  # fmt: skip
     """Combines the arrays of all ranks element by element; the same bits on every rank."""
     op = reduction_of(None, op)
-    return _together(
-        Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor), tree, compression
-    )
+    call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
+    return _together(call, tree, compression)
 
 
 def allgather(
@@ -93,11 +92,8 @@ def reducescatter(tree: Tree, name: str | None = None, *, op: int = Average,
     divide evenly.
     """
     op = reduction_of(None, op)
-    return _together(
-        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor),
-        tree,
-        compression,
-    )
+    call = Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+    return _together(call, tree, compression)
 
 
 def reduce(tree: Tree, root_rank: int, name: str | None = None, *, op: int = Average,

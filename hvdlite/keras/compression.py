@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvdlite.adapter.compression import Cast, Compressor
+from hvdlite.adapter.compression import Compressor, choices
 from hvdlite.keras.flavour import KERAS, LEGACY
 
 __all__ = ["Compression", "Compressor"]
@@ -25,15 +25,4 @@ class _Primitives:
         return KERAS.backend.cast(tensor, dtype) if LEGACY else KERAS.ops.cast(tensor, dtype)
 
 
-_PRIMITIVES: Any = _Primitives()
-
-
-class Compression:
-    """How gradients are compressed on their way."""
-
-    #: as they are
-    none = Compressor()
-    #: floating-point tensors as float16
-    fp16 = Cast(_PRIMITIVES, "float16")
-    #: floating-point tensors as bfloat16: float32's range, less precision
-    bf16 = Cast(_PRIMITIVES, "bfloat16")
+Compression = choices(_Primitives(), "float16", "bfloat16")  # type: ignore[arg-type]

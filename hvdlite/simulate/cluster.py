@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 # What TCP leaves of a line rate with Ethernet frames of 1500 bytes: 1448 bytes of payload travel
@@ -52,9 +51,6 @@ class Cluster:
     def inside(self) -> float:
         """Seconds in which a rank sends a byte inside its host."""
         return 1 / self.host_bandwidth
-
-    def with_ranks(self, ranks: int) -> Cluster:
-        return dataclasses.replace(self, ranks=ranks)
 
 
 def negotiation_levels(hosts: int, fanout: int = 4) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from hvdlite.base.operations import SAME
-from hvdlite.core.framework import DTYPES
+from hvdlite.core.framework import DTYPES, Common
 from hvdlite.core.gradients import Rule
 from hvdlite.core.operations import Call
 from hvdlite.tensorflow.errors import in_tensorflows_words
@@ -22,10 +22,8 @@ SUPPORTED = frozenset(getattr(tf, name) for name in DTYPES)
 _ALIGNMENT = 64
 
 
-class TensorFlowFramework:
+class TensorFlowFramework(Common):
     """See hvdlite.core.framework.Framework. A tensor in host memory is a numpy array here."""
-
-    mutable = ()
 
     def check(self, tensor: Any) -> None:
         """TypeError or ValueError with a sentence, if this cannot be communicated."""
@@ -38,9 +36,6 @@ class TensorFlowFramework:
             raise TypeError(f"expected a tf.Tensor, got {type(tensor).__name__}")
         if tensor.dtype not in SUPPORTED:
             raise ValueError(f"Tensor type {tensor.dtype.name} is not supported.")
-
-    def shape(self, tensor: Any) -> Sequence[int]:
-        return tuple(tensor.shape)
 
     def lend(self, tensor: Any, in_place: bool = False) -> np.ndarray[Any, Any]:
         self.check(tensor)
@@ -68,9 +63,6 @@ class TensorFlowFramework:
     def integers(self, values: Sequence[int], like: Any) -> Any:
         return tf.constant(list(values), tf.int32)
 
-    def rows(self, tensor: Any, start: Any, count: Any) -> Any:
-        return tensor[start : start + count]
-
     def lengthened(self, tensor: Any, rows: Any) -> Any:
         if isinstance(rows, int) and tensor.shape[0] == rows:
             return tensor  # whose shape stays known, as XLA needs it
@@ -79,9 +71,6 @@ class TensorFlowFramework:
 
     def scaled(self, tensor: Any, factor: float) -> Any:
         return tensor * tf.cast(factor, tensor.dtype)
-
-    def dtype(self, tensor: Any) -> Any:
-        return tensor.dtype
 
     def is_floating(self, tensor: Any) -> bool:
         return bool(tensor.dtype.is_floating)

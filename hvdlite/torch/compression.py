@@ -5,22 +5,12 @@ from __future__ import annotations
 
 import torch
 
-from hvdlite.adapter.compression import Cast, Compressor, Nothing, as_class
+from hvdlite.adapter.compression import Compressor, Nothing, as_class, choices
 from hvdlite.torch.framework import FRAMEWORK
 
 __all__ = ["Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
 
-
-class Compression:
-    """How gradients are compressed on their way."""
-
-    #: as they are
-    none = Compressor()
-    #: floating-point tensors as float16
-    fp16 = Cast(FRAMEWORK, torch.float16)
-    #: floating-point tensors as bfloat16: float32's range, less precision
-    bf16 = Cast(FRAMEWORK, torch.bfloat16)
-
+Compression = choices(FRAMEWORK, torch.float16, torch.bfloat16)
 
 # Horovod's classes, which programs import: their functions are called without an object.
 NoneCompressor = Nothing

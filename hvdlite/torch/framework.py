@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from hvdlite.core import engine
-from hvdlite.core.framework import DTYPES
+from hvdlite.core.framework import DTYPES, Common
 from hvdlite.core.gradients import Rule
 from hvdlite.torch import older
 
@@ -24,7 +24,7 @@ def sample(tensor: torch.Tensor, most: int) -> Any:
     return some.view(torch.uint8).numpy()
 
 
-class TorchFramework:
+class TorchFramework(Common):
     """See hvdlite.core.framework.Framework."""
 
     mutable = torch.Tensor
@@ -40,9 +40,6 @@ class TorchFramework:
             )
         if tensor.dtype not in SUPPORTED:
             raise ValueError(f"Tensor type {tensor.type()} is not supported.")
-
-    def shape(self, tensor: torch.Tensor) -> Sequence[int]:
-        return tensor.shape
 
     def lend(self, tensor: torch.Tensor, in_place: bool = False) -> torch.Tensor:
         self.check(tensor)
@@ -83,9 +80,6 @@ class TorchFramework:
             list(values), dtype=torch.int32, device=None if like is None else like.device
         )
 
-    def rows(self, tensor: torch.Tensor, start: int, count: int) -> torch.Tensor:
-        return tensor.narrow(0, start, count)
-
     def lengthened(self, tensor: torch.Tensor, rows: int) -> torch.Tensor:
         missing = rows - tensor.shape[0]
         return (
@@ -93,12 +87,6 @@ class TorchFramework:
             if missing
             else tensor
         )
-
-    def scaled(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        return tensor * factor
-
-    def dtype(self, tensor: torch.Tensor) -> torch.dtype:
-        return tensor.dtype
 
     def is_floating(self, tensor: torch.Tensor) -> bool:
         return tensor.is_floating_point()

@@ -16,6 +16,7 @@ import torch
 from hvdlite.base.operations import GATHERED, OPERATIONS, SHARED, Operation
 from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
+from hvdlite.core.framework import Common
 from hvdlite.core.gradients import Rule
 from hvdlite.core.operations import Call, equal_starts, keeps_input
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
@@ -114,7 +115,7 @@ def _rows(call: Call, x: list[torch.Tensor]) -> list[Any]:
 # ---- Its gradient: the rules of hvdlite/core/gradients.py, with shapes that are known
 
 
-class _TracedFramework:
+class _TracedFramework(Common):
     """The primitives that those rules need."""
 
     def rows(self, tensor: torch.Tensor, start: int, count: int) -> torch.Tensor:
@@ -122,9 +123,6 @@ class _TracedFramework:
 
     def lengthened(self, tensor: torch.Tensor, rows: Any) -> torch.Tensor:
         return tensor  # all ranks have equally many
-
-    def scaled(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        return tensor * factor
 
     def differentiable(self, rule: Rule, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         return emit(rule.call, tensors, rule.result_rows)

@@ -80,3 +80,22 @@ def test_the_sources_say_what_is_there(
     assert done.returncode == 0, done.stderr
     compared, _, wrong = done.stdout.strip().splitlines()[-1].partition(" ")
     assert wrong == "[]" and int(compared) >= functions, done.stdout
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras", "jax"])
+def test_what_says_how_a_job_is_has_the_same_name_for_every_framework(framework: str) -> None:
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    program = f"""
+import hvdlite, hvdlite.{framework} as hvd
+names = ["metrics", "recent_operations", "start_timeline", "stop_timeline", "HorovodInternalError",
+         "PeerLostError", "MismatchError", "ShutDownError", "elastic", "ProcessSet", "rank"]
+for name in names:
+    assert name in hvd.__all__, name
+    if name != "elastic":
+        assert getattr(hvd, name) is getattr(hvdlite, name), name
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=within(120)
+    )
+    assert done.returncode == 0, done.stderr

@@ -7,21 +7,16 @@ which it is found again.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import secrets
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from launched import MARK, ROOT, Job
+from bare_processes import Processes
+from launched import MARK, ROOT
 from machine import PATIENCE, within
-from stillness import wait_until_still
 
 from hvdlite.rendezvous import StoreClient
 from hvdlite.rendezvous.server import StoreServer
@@ -92,8 +87,8 @@ def program(text: str) -> str:
     return f"PATIENCE = {PATIENCE:g}\n{_PRELUDE}{text}"
 
 
-class Ranks:
-    """N processes of one job; use as a context manager."""
+class Ranks(Processes):
+    """All ranks of one job."""
 
     def __init__(
         self,
@@ -102,14 +97,10 @@ class Ranks:
         hosts: Sequence[str] = (),
         make_store: Callable[[bytes], StoreServer] = StoreServer,
     ) -> None:
-        self.job = Job(directory)
-        self.directory = directory
+        super().__init__(directory, make_store)
         self.size = size
         self.hosts = hosts
-        self.secret = secrets.token_bytes(32)
-        self.server = make_store(self.secret).start()
         self.programs = 0
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(
         self,
@@ -119,52 +110,11 @@ class Ranks:
         **extra: str,
     ) -> None:
         """Runs `program(text)` on all ranks, or on these. `prefix`: a command before python."""
-        path = self.directory / f"program.{self.programs}.py"
+        path = self.job.script(program(text), f"program.{self.programs}.py")
         self.programs += 1
-        path.write_text(program(text))
         for rank in range(self.size) if ranks is None else ranks:
-            numbers = {"RANK": rank, "SIZE": self.size, "LOCAL_RANK": rank, "LOCAL_SIZE": self.size}
-            identity = {f"HVDLITE_{name}": str(n) for name, n in numbers.items()}
-            identity |= {
-                "HVDLITE_CROSS_RANK": "0",
-                "HVDLITE_CROSS_SIZE": "1",
-                "HVDLITE_RENDEZVOUS": "[{}]:{}".format(*self.server.address),
-                "HVDLITE_SECRET": self.secret.hex(),
-                "OPENBLAS_NUM_THREADS": "1",
-                # A rank that is held up for long is not taken for dead, and a death that only
-                # silence would tell is not told.
-                "HVDLITE_HEARTBEAT_SECONDS": "0",
-                "HVDLITE_START_TIMEOUT": f"{within(30):g}",
-            }
-            if self.hosts:
-                identity["HVDLITE_HOST_ID"] = self.hosts[rank]
-            with open(self.directory / f"output.{rank}", "ab") as output:
-                self.processes[rank] = subprocess.Popen(
-                    [*prefix, sys.executable, str(path)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    cwd=self.directory,
-                    env=self.job.environment(**identity | extra),
-                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-                )
-
-    def wait(self, seconds: float = 30) -> dict[int, int]:
-        """All exit codes; a rank that does not end in time is a failure."""
-        deadline = time.monotonic() + within(seconds)
-        for rank, process in self.processes.items():
-            try:
-                process.wait(max(deadline - time.monotonic(), 0.01))
-            except subprocess.TimeoutExpired:
-                raise AssertionError(
-                    f"rank {rank} has not ended after {within(seconds):g} s\n{self.outputs()}"
-                ) from None
-        return {rank: process.returncode for rank, process in self.processes.items()}
-
-    def end_well(self, seconds: float = 30) -> None:
-        """All of them, with code 0."""
-        codes = self.wait(seconds)
-        assert set(codes.values()) == {0}, f"{codes}\n{self.outputs()}"
+            host = {"HVDLITE_HOST_ID": self.hosts[rank]} if self.hosts else {}
+            self.begin(rank, path, rank, self.size, *prefix, **host | extra)
 
     def all_end_well(
         self, text: str, prefix: Sequence[str] = (), seconds: float = 30, **extra: str
@@ -181,11 +131,6 @@ class Ranks:
         with StoreClient(self.server.address, self.secret) as store:
             for rank in members:
                 store.get(f"init/{attempt}/member/{rank}", within(20))
-
-    def wait_until_still(self, *ranks: int) -> None:
-        """Until these wait for others."""
-        for rank in ranks:
-            wait_until_still(self.processes[rank].pid)
 
     def kill(self, rank: int, number: int = signal.SIGKILL) -> float:
         """Sends the signal; returns when."""
@@ -208,41 +153,11 @@ class Ranks:
         for rank in set(range(self.size)) - {victim}:
             self.expect_named(rank, victim, self.last(victim)["at"])
 
-    def report(self, rank: int) -> list[dict[str, Any]]:
-        path = self.directory / f"report.{rank}"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
     def last(self, rank: int) -> dict[str, Any]:
         """The last line that a rank has told."""
-        lines = self.report(rank)
+        lines = self.told(rank)
         assert lines, f"rank {rank} told nothing\n{self.outputs()}"
         return lines[-1]
-
-    def outputs(self) -> str:
-        parts = []
-        for rank in range(self.size):
-            path = self.directory / f"output.{rank}"
-            parts.append(
-                f"--- rank {rank}\n{path.read_text(errors='replace') if path.exists() else ''}"
-            )
-        return "\n".join(parts)
-
-    def __enter__(self) -> Ranks:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            for process in self.processes.values():
-                process.kill()
-        self.server.close()
-        left = self.job.wait_until_gone(2.0)
-        for pid in left:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        for process in self.processes.values():
-            process.wait()
-        if kind is None:
-            assert not left, f"processes remain: {left}"
 
 
 __all__ = ["MARK", "PROMPT", "ROOT", "Ranks", "program"]

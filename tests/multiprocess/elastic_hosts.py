@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from launched import Job
+from launched import Job, ended
 from waiting import wait_until
 
 PYTHON = sys.executable
@@ -124,8 +124,7 @@ class HostsJob:
         """The job ends well with so many ranks, and nothing is left. `planned`: no step was done
         again."""
         (self.job.directory / "enough").touch()
-        out, err = process.communicate()
-        assert process.returncode == 0, err.decode()
+        out, err = ended(process)
         ends = re.findall(r"done at (\d+) after (\d+)", out.decode())
         assert len(ends) == ranks and len({step for step, _ in ends}) == 1, (ends, err.decode())
         assert not planned or (ends[0][0], ends[0][0]) in ends, "a step was done again"

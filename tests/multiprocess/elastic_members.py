@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import secrets
-import signal
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from launched import Job
+from bare_processes import Processes
 from machine import within
-from stillness import wait_until_still
 
 from hvdlite.rendezvous import StoreClient, last_step, roll
-from hvdlite.rendezvous.server import StoreServer
 
 PATIENCE = 20.0
 
@@ -38,67 +30,39 @@ def wait_to_be_killed():
 """
 
 
-class Members:
+class Members(Processes):
     """Use as a context manager. Slots are the members' numbers unless said otherwise."""
 
     def __init__(self, directory: Path, program: str) -> None:
-        self.job = Job(directory)
-        self.directory = directory
+        super().__init__(directory)
         self.program = self.job.script(PRELUDE + program)
-        self.secret = secrets.token_bytes(32)
-        self.server = StoreServer(self.secret).start()
         self.store = StoreClient(self.server.address, self.secret)
         self.generation = 0
         self.news = 0
         self.slots: dict[int, int] = {}
         self.tokens: dict[int, bytes] = {}
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
 
-    # ---- processes
+    def close(self) -> None:
+        self.store.close()
+        super().close()
 
     def start(self, number: int, size: int, slot: int | None = None, meets: bool = True) -> None:
         """`size`: the number of ranks that the process is told to expect."""
         slot = number if slot is None else slot
         self.slots[number], self.tokens[number] = slot, secrets.token_bytes(32)
-        numbers = {"RANK": slot, "SIZE": size, "LOCAL_RANK": slot, "LOCAL_SIZE": size}
-        environment = {f"HVDLITE_{name}": str(n) for name, n in numbers.items()}
-        environment |= {
-            "HVDLITE_CROSS_RANK": "0",
-            "HVDLITE_CROSS_SIZE": "1",
-            "HVDLITE_RENDEZVOUS": "[{}]:{}".format(*self.server.address),
-            "HVDLITE_SECRET": self.secret.hex(),
+        elastic = {
             "HVDLITE_ELASTIC": "1",
             "HOROVOD_ELASTIC": "1",
             "HVDLITE_MEMBER": str(number),
             "HVDLITE_SLOT": str(slot),
             "HVDLITE_MEMBER_TOKEN": self.tokens[number].hex(),
             "HVDLITE_MEMBER_MEETS": str(int(meets)),
-            "HVDLITE_HEARTBEAT_SECONDS": "0",
-            "HVDLITE_START_TIMEOUT": f"{within(30):g}",
-            "OPENBLAS_NUM_THREADS": "1",
         }
-        with open(self.directory / f"output.{number}", "ab") as output:
-            self.processes[number] = subprocess.Popen(
-                [sys.executable, self.program],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=self.directory,
-                env=self.job.environment(**environment),
-            )
+        self.begin(number, self.program, slot, size, **elastic)
 
     def kill(self, number: int) -> None:
         self.processes[number].kill()
         self.processes[number].wait()
-
-    def wait_until_still(self, number: int) -> None:
-        """Until it waits for others."""
-        wait_until_still(self.processes[number].pid)
-
-    def end_well(self, *numbers: int) -> None:
-        """All of these, with code 0."""
-        codes = {number: self.processes[number].wait(within(PATIENCE)) for number in numbers}
-        assert set(codes.values()) == {0}, f"{codes}\n{self.outputs()}"
 
     # ---- what a driver does
 
@@ -161,31 +125,3 @@ class Members:
             return self.store.get(key, within(PATIENCE))
         except TimeoutError:
             raise AssertionError(f"no {key}\n{self.outputs()}") from None
-
-    # ---- what members say
-
-    def told(self, number: int) -> list[dict[str, Any]]:
-        path = self.directory / f"report.{number}"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    def outputs(self) -> str:
-        paths = sorted(self.directory.glob("output.*"))
-        return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')}" for path in paths)
-
-    def __enter__(self) -> Members:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            for process in self.processes.values():
-                process.kill()
-        self.store.close()
-        left = self.job.wait_until_gone(2.0)
-        self.server.close()
-        for pid in left:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        for process in self.processes.values():
-            process.wait()
-        if kind is None:
-            assert not left, f"processes remain: {left}"

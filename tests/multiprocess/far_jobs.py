@@ -7,23 +7,18 @@ import sys
 from pathlib import Path
 
 import sshd
-from launched import READY, Job
+from launched import READY, Job, Launcher
 
 PYTHON = sys.executable
 
 
-class FarJob:
+class FarJob(Launcher):
     def __init__(self, job: Job, hosts: sshd.SshHosts) -> None:
         self.job = job
         self.hosts = hosts
 
     def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
         return self.job.start(f"--ssh-args=-F {self.hosts.config}", *arguments, **extra)
-
-    def run(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
-        process = self.start(*arguments, **extra)
-        out, err = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def start_four(self, hosts: str = "a:2,b:2", **extra: str) -> subprocess.Popen[bytes]:
         """Four ranks, each with a child; returns when all are there."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -248,13 +247,3 @@ class _Owner:
 
     def __del__(self) -> None:
         self._managed.deleter(ctypes.pointer(self._managed))
-
-
-def random_arrays(
-    seed: int, kind: type[Array], count: int
-) -> Iterator[tuple[np.ndarray[Any, Any], Array]]:
-    """Host values and the same on the device."""
-    random = np.random.default_rng(seed)
-    for _ in range(count):
-        values = random.integers(-50, 50, random.integers(1, 5000)).astype(np.float32)
-        yield values, kind(values)

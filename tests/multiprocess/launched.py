@@ -43,7 +43,32 @@ def _default_signals() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-class Job:
+def ended(process: subprocess.Popen[bytes], code: int = 0) -> tuple[bytes, bytes]:
+    """What a process has printed, on stdout and on stderr, that ends with this code."""
+    out, err = process.communicate()
+    assert process.returncode == code, ((out or b"") + (err or b"")).decode(errors="replace")
+    return out, err
+
+
+class Launcher:
+    """What starts jobs: start() says how."""
+
+    def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
+        raise NotImplementedError
+
+    def run(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
+        """Start and wait for the end."""
+        process = self.start(*arguments, **extra)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def end_well(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
+        """run(), which has to end with code 0."""
+        process = self.start(*arguments, **extra)
+        return subprocess.CompletedProcess(process.args, 0, *ended(process))
+
+
+class Job(Launcher):
     """Launches `hvdliterun` and finds every process of the job by a variable in its environment."""
 
     def __init__(self, directory: Path) -> None:
@@ -60,23 +85,22 @@ class Job:
 
     def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
         """`hvdliterun arguments...`; a variable of the environment is a keyword."""
+        command = [*self.prefix, sys.executable, *self.launcher, *arguments]
+        return self.spawn(command, subprocess.PIPE, **extra)
+
+    def spawn(self, command: Sequence[str], stderr: int, **extra: str) -> subprocess.Popen[bytes]:
+        """Any command, as a process of the job."""
         process = subprocess.Popen(
-            [*self.prefix, sys.executable, *self.launcher, *arguments],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             cwd=self.directory,
             env=self.environment(**extra),
             preexec_fn=_default_signals,
         )
         self.started.append(process)
         return process
-
-    def run(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
-        """Start and wait for the end."""
-        process = self.start(*arguments, **extra)
-        out, err = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def script(self, text: str, name: str = "script.py") -> str:
         """A Python file for ranks to run."""

@@ -4,11 +4,12 @@ them."""
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 
 import pytest
-from launched import Job, _default_signals
+from launched import Job
 from launchers import MPICH, OPENMPI
 from machine import within
 
@@ -48,17 +49,16 @@ os.environ["HVDLITE_HOST_ID"] = str(rank // 2)
 
 def start(job: Job, command: Sequence[str], **extra: str) -> subprocess.Popen[bytes]:
     """A launcher, or a rank without one."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=job.directory,
-        env=job.environment(OMP_NUM_THREADS="1", **extra),
-        preexec_fn=_default_signals,
-    )
-    job.started.append(process)
-    return process
+    return job.spawn(command, subprocess.STDOUT, **extra)
+
+
+def under(
+    mpirun: Mpirun, job: Job, program: str, size: int = 2, **extra: str
+) -> subprocess.Popen[bytes]:
+    """Ranks that run this program."""
+    command, variables = mpirun(size)
+    script = job.script(program)
+    return start(job, [*command, sys.executable, script], **variables | extra)
 
 
 def finish(*processes: subprocess.Popen[bytes], seconds: float = 50) -> tuple[list[int], str]:

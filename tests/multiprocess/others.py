@@ -57,6 +57,16 @@ def on_one_host(size: int) -> list[list[int]]:
     return [[rank, size, rank, size, 0, 1] for rank in range(size)]
 
 
+def torchs_variables() -> dict[str, str]:
+    """Of two ranks, as Ray Train and Kubeflow's operator set them."""
+    return {
+        "RANK": "{rank}",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
+
+
 def ranks(
     job: Job, size: int, script: str, variables: dict[str, str], **extra: str
 ) -> list[subprocess.Popen[bytes]]:

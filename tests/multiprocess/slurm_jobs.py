@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from launched import Job, _default_signals
+from launched import Job, Launcher
 from waiting import wait_until
 
 PYTHON = sys.executable
@@ -16,35 +16,19 @@ HVDLITERUN = [PYTHON, "-m", "hvdlite.launch"]
 ALLOCATION = ["salloc", "--quiet", "-N2", "-n3"]
 
 
-class Slurm:
+class Slurm(Launcher):
     """Starts commands under Slurm, as processes of a job of which nothing may remain."""
 
     def __init__(self, job: Job, variables: dict[str, str]) -> None:
         self.job = job
         self.variables = variables
 
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self.job.directory,
-            env=self.job.environment(**self.variables),
-            preexec_fn=_default_signals,
-        )
-        self.job.started.append(process)
-        return process
-
-    def run(self, *command: str) -> subprocess.CompletedProcess[bytes]:
-        process = self.start(*command)
-        out, err = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    def start(self, *command: str, **extra: str) -> subprocess.Popen[bytes]:
+        return self.job.spawn(command, subprocess.PIPE, **self.variables, **extra)
 
     def ask(self, *command: str) -> str:
         """What one of Slurm's programs prints."""
-        done = self.run(*command)
-        assert done.returncode == 0, done.stderr
+        done = self.end_well(*command)
         return done.stdout.decode()
 
     def allocated(self, *command: str) -> subprocess.CompletedProcess[bytes]:

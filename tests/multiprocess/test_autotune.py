@@ -44,8 +44,7 @@ def test_a_job_logs_its_samples_and_keeps_its_result(job: Job, horovods: bool) -
         }
     script = job.script(TRAIN.format(steps=200))
     command = ["-np", "2", *flags, "--autotune-file", str(best), "--log-level", "info", "python"]
-    done = job.run(*command, script, **variables)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well(*command, script, **variables)
     rows = _rows(log)
     assert list(rows[0])[:7] == [
         "hierarchical_allreduce",
@@ -71,8 +70,7 @@ def begun_with(job: Job, saved: str) -> subprocess.CompletedProcess[bytes]:
     best.write_text("hvdlite autotune 1\n" + saved)
     script = job.script(TRAIN.format(steps=20))
     flags = ["--autotune", "--autotune-file", str(best), "--autotune-warmup-samples", "1000"]
-    done = job.run("-np", "2", *flags, "python", script, **QUICK)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "2", *flags, "python", script, **QUICK)
     return done
 
 
@@ -91,12 +89,11 @@ def test_a_result_of_another_job_is_not_used(job: Job) -> None:
 def test_what_the_user_has_set_stays(job: Job) -> None:
     log = job.directory / "tune.csv"
     script = job.script(TRAIN.format(steps=200))
-    done = job.run(
+    job.end_well(
         "-np", "2", "--autotune", "--autotune-log-file", str(log), "--cycle-time-ms", "2",
         "python", script, HVDLITE_AUTOTUNE_KEEP="shm_chunk_bytes",
         HVDLITE_AUTOTUNE_STEPS_PER_SAMPLE="2", **QUICK,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
     rows = _rows(log)
     assert {row["cycle_time_ms"] for row in rows} == {"2"}
     assert {row["shm_chunk_bytes"] for row in rows} == {"262144"}
@@ -106,7 +103,6 @@ def test_what_the_user_has_set_stays(job: Job) -> None:
 def test_without_the_flag_there_is_nothing(job: Job) -> None:
     log = job.directory / "tune.csv"
     script = job.script(TRAIN.format(steps=5))
-    done = job.run("-np", "2", "--autotune-log-file", str(log), "python", script)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "2", "--autotune-log-file", str(log), "python", script)
     assert done.stdout.decode().count("null") == 2
     assert not log.exists()

@@ -7,12 +7,6 @@ import pytest
 from bare_ranks import Ranks
 from installed import needs_installed
 
-
-def _fine(ranks: Ranks, seconds: float = 30) -> None:
-    codes = ranks.wait(seconds)
-    assert set(codes.values()) == {0}, f"{codes}\n{ranks.outputs()}"
-
-
 # `interrupted` runs what cannot end, because rank 1 has not asked for it yet, and interrupts it
 # when it waits.
 _TOOLS = """
@@ -60,7 +54,7 @@ _WAYS = {
 @pytest.mark.parametrize("way", _WAYS)
 def test_memory_stays_when_the_wait_for_it_has_ended(two_ranks: Ranks, way: str) -> None:
     first, second = _WAYS[way]
-    two_ranks.start(
+    two_ranks.all_end_well(
         f"{_TOOLS}hvd.init()\n"
         "x = np.ones(100_000, np.float32); seen = weakref.ref(x)\n"
         "if RANK == 0:\n"
@@ -76,7 +70,6 @@ def test_memory_stays_when_the_wait_for_it_has_ended(two_ranks: Ranks, way: str)
         "hvd.barrier(); hvd.shutdown(); gc.collect()\n"
         "assert seen() is None, 'held for ever'\n"
     )
-    _fine(two_ranks)
 
 
 _ABANDONED = """
@@ -106,26 +99,25 @@ def test_gradients_stay_when_a_step_is_abandoned(two_ranks: Ranks) -> None:
         "del optimizer, net",
         "optimizer.load_state_dict(optimizer.state_dict()); net.zero_grad()",
     )
-    two_ranks.start(
+    two_ranks.all_end_well(
         f"end_after(180)\n{_TOOLS}import torch, hvdlite.torch as hvd\n"
-        + "".join(_ABANDONED.format(way=way, name=f"go.{i}") for i, way in enumerate(ways))
+        + "".join(_ABANDONED.format(way=way, name=f"go.{i}") for i, way in enumerate(ways)),
+        seconds=180,
     )
-    _fine(two_ranks, 180)
 
 
 def test_an_operation_that_fails_gives_its_memory_back(two_ranks: Ranks) -> None:
-    two_ranks.start(
+    two_ranks.all_end_well(
         f"{_TOOLS}hvd.init()\n"
         "x = np.ones(10 + RANK); seen = weakref.ref(x)\n"
         "try: hvd.synchronize(hvd.allreduce_async_(x, name='x')); assert False\n"
         "except hvd.MismatchError: pass\n"
         "del x; gc.collect(); assert seen() is None\n"
     )
-    _fine(two_ranks)
 
 
 def test_memory_lent_by_a_temporary_is_held_until_the_operation_is_done(two_ranks: Ranks) -> None:
-    two_ranks.start(
+    two_ranks.all_end_well(
         "import gc, weakref\n"
         "class Array(np.ndarray): pass\n"
         "class Lender:\n"
@@ -147,4 +139,3 @@ def test_memory_lent_by_a_temporary_is_held_until_the_operation_is_done(two_rank
         "    wait_flag('go')\n"
         "    assert (hvd.allreduce(np.full(100_000, 1.0), op=hvd.Sum, name='x') == 2).all()\n"
     )
-    _fine(two_ranks)

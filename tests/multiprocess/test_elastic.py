@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launched import PATIENT, Job, last_line
+from launched import PATIENT, Job, ended, last_line
 from waiting import wait_until
 
 PYTHON = sys.executable
@@ -83,8 +83,7 @@ def test_survivors_go_on_in_their_processes_and_slots_are_filled_again(
     job: Job, members: str, how: str
 ) -> None:
     program = _program(job, _dies(members, how), done="hvd.size() == 3")
-    done = job.run("-np", "3", "--min-np", "1", PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", PYTHON, program)
     lost = set(eval(members))
     trained = _trained(done.stdout.decode())
     survivors = {1, 2, 3} - lost
@@ -126,10 +125,9 @@ def test_a_rank_whose_guardian_is_killed_is_lost_and_the_others_go_on(job: Job) 
         "        os.kill(os.getppid(), signal.SIGKILL)\n"
         "        signal.pause()\n"
     )
-    done = job.run(
+    done = job.end_well(
         "-np", "3", "--min-np", "1", PYTHON, _program(job, happens, done="hvd.size() == 3")
     )
-    assert done.returncode == 0, done.stderr.decode()
     assert {1, 3} < set(_trained(done.stdout.decode()))
     assert job.pids() == []
 
@@ -154,8 +152,7 @@ def test_a_script_makes_the_job_grow_and_shrink(job: Job) -> None:  # 15, 16, 18
     job.name_hosts("localhost:1")
     job.wait_for_files(["trains.1.1"])
     (job.directory / "enough").touch()
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, _ = ended(process)
     assert _trained(out.decode()) == {1: 0}
     assert job.pids() == []
 
@@ -200,8 +197,7 @@ def test_sigterm_ends_the_job_at_a_boundary(job: Job) -> None:  # 24
     )
     job.wait_for_files(["trains.1.2", "trains.2.2"])
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate()
-    assert process.returncode == 143, err.decode()
+    _, err = ended(process, 143)
     assert "was asked to end" in last_line(err)
     assert job.pids() == []
 
@@ -220,8 +216,7 @@ def test_ctrl_c_ends_the_job(job: Job) -> None:
 
 def test_copies_of_the_output_are_by_member(job: Job) -> None:
     program = _program(job, _dies("(2,)", KILL), done="hvd.size() == 2")
-    done = job.run("-np", "2", "--min-np", "1", "--output-filename", "logs", PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "2", "--min-np", "1", "--output-filename", "logs", PYTHON, program)
     logs = job.directory / "logs"
     wait_until(lambda: len(list(logs.iterdir())) == 3)
     assert "trained: member 1" in (logs / "rank.1" / "stdout").read_text()

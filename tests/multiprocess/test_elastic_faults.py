@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tier
 from elastic_faults import PYTHON, QUICKLY, generations, pid, program
-from launched import Job
+from launched import Job, ended
 from waiting import wait_until
 
 AGAIN_THREE = "hvd.size() == 3 and hvd.elastic.generation() > 1"
@@ -53,8 +53,7 @@ def test_survivors_go_on_wherever_a_rank_dies(job: Job, where: str, end: str) ->
     script = program(
         job, "def prepare(state): pass\n" + DEATHS[where], "prepare(state)", AGAIN_THREE, end
     )
-    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     trained = re.findall(rb"member (\d+) is rank (\d) of 3", done.stdout)
     assert len(trained) == 3 and {b"1", b"3"} < {member for member, _ in trained}
     assert b"2" not in {member for member, _ in trained}
@@ -74,8 +73,7 @@ def test_one_of_four_goes_on_or_waits_for_others(job: Job, least: int) -> None: 
     """Race 4: the three die within a millisecond."""
     done_when = "hvd.size() == 4 and hvd.elastic.generation() > 1"
     script = program(job, KILLS_THREE, done=done_when)
-    done = job.run("-np", "4", "--min-np", str(least), *QUICKLY, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "4", "--min-np", str(least), *QUICKLY, PYTHON, script)
     sizes = [size for _, size in generations(job, 4)]
     assert sizes[0] == sizes[-1] == 4 and all(size >= least for size in sizes)
     assert job.pids() == []
@@ -87,10 +85,9 @@ def test_a_frozen_rank_is_killed_and_the_others_go_on(job: Job) -> None:  # 9
         "    if (MEMBER, step) == (2, 5): os.kill(os.getpid(), signal.SIGSTOP)\n"
     )
     script = program(job, freezes, done=AGAIN_THREE)
-    done = job.run(
+    job.end_well(
         "-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script, HVDLITE_HEARTBEAT_SECONDS="1"
     )
-    assert done.returncode == 0, done.stderr.decode()
     assert [size for _, size in generations(job, 1)][-1] == 3
     assert generations(job, 2) == [(1, 3)]
     assert job.pids() == []
@@ -111,8 +108,7 @@ def test_a_rank_that_is_frozen_for_a_moment_changes_nothing(job: Job) -> None:  
     frozen = pid(job, "trains.1.3.2")
     wait_until(lambda: _state(frozen) == "T")
     os.kill(frozen, signal.SIGCONT)
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, _ = ended(process)
     assert out.count(b"of 3, step 12") == 3
     assert [generations(job, member) for member in (1, 2, 3)] == [[(1, 3)]] * 3
 
@@ -131,8 +127,7 @@ def happens(step):
 def test_newcomers_that_crash_do_not_stop_the_others(job: Job) -> None:  # 20
     script = program(job, CRASHES, done=AGAIN_THREE)
     cooldown = ("--blacklist-cooldown-range", "0.02", "100")
-    done = job.run("-np", "3", "--min-np", "1", *cooldown, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "3", "--min-np", "1", *cooldown, PYTHON, script)
     for member in (1, 3):
         assert generations(job, member) == [(1, 3), (2, 2), (3, 3)]
     times = [float((job.directory / f"crash.{m}").read_text()) for m in (2, 4, 5, 6, 7, 8)]
@@ -153,8 +148,7 @@ if MEMBER == 4:
 @pytest.mark.costly
 def test_a_newcomer_that_reduces_before_run_has_an_error_of_its_own(job: Job) -> None:  # 21
     script = program(job, ASKS_TOO_EARLY, done=AGAIN_THREE)
-    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     assert "hvd.elastic.run" in done.stderr.decode()
     for member in (1, 3):
         assert generations(job, member) == [(1, 3), (2, 2), (3, 3)]
@@ -198,8 +192,7 @@ print("equal on", len(weights))
 
 
 def test_a_newcomer_may_broadcast_before_run_and_make_optimizers_inside(job: Job) -> None:  # 22
-    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, job.script(TORCH))
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, job.script(TORCH))
     assert done.stdout.count(b"equal on 3") == 3
 
 
@@ -224,8 +217,7 @@ def test_a_rank_in_a_long_evaluation_is_waited_for_and_named(job: Job) -> None: 
     lines = iter(process.stderr.readline, b"")
     assert any(b"the next generation waits for member 1" in line for line in lines)
     (job.directory / "evaluated").touch()
-    _, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    ended(process)
     assert [size for _, size in generations(job, 1)][0] == 3
 
 
@@ -240,9 +232,8 @@ def test_a_rank_that_never_comes_is_killed_and_replaced(job: Job) -> None:  # 31
     script = program(job, NEVER_COMES, done=AGAIN_THREE)
     stall = ("--stall-check-warning-time-seconds", "0.2")
     stall += ("--stall-check-shutdown-time-seconds", "0.5")
-    done = job.run(
+    job.end_well(
         "-np", "3", "--min-np", "1", "--elastic-timeout", "20", *stall, *QUICKLY, PYTHON, script
     )
-    assert done.returncode == 0, done.stderr.decode()
     assert generations(job, 2) == [(1, 3)]
     assert job.pids() == []

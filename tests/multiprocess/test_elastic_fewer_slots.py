@@ -6,7 +6,7 @@ import os
 import signal
 
 from elastic_faults import PYTHON, QUICKLY, generations, pid, program
-from launched import Job
+from launched import Job, ended
 from waiting import wait_until
 
 # Member 1 dies in slot 0, and member 4 warms up there.
@@ -31,8 +31,7 @@ def test_a_slot_that_warms_up_is_taken_away_before_that_of_a_trained_member(job:
     wait_until(lambda: newcomer not in job.pids())
     # Both survivors train on. When one of them dies, the other has the state.
     os.kill(pid(job, "trains.2.2.2"), signal.SIGKILL)
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, _ = ended(process)
     assert b"member 3 is rank 0 of 2" in out and b"member 5 is rank 1 of 2" in out, out
     assert generations(job, 2) == [(1, 3), (2, 2)]
     assert (job.directory / "slot.2.3").exists() and (job.directory / "slot.0.5").exists()

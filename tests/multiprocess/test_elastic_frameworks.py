@@ -144,8 +144,7 @@ tell([v.numpy() for v in model.variables + optimizer.variables])
 def _ends(job: Job, program: str, kills: bool, **environment: str) -> tuple[list[str], set[int]]:
     """What all members have in the end, what rank 0 has beside it, and the members' numbers."""
     path = job.script(PRELUDE.format(kills=kills) + program)
-    done = job.run("-np", "2", "--min-np", "2", sys.executable, path, **environment)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "2", "--min-np", "2", sys.executable, path, **environment)
     found = re.findall(r"member (\d) ends as (\w+) in (\d)", done.stdout.decode())
     assert {generation for *_, generation in found} == {"2" if kills else "1"}
     assert job.pids() == []

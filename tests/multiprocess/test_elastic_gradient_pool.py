@@ -75,8 +75,7 @@ def _train(job: Job, arguments: str, last: int, **of_the_program: str) -> dict[s
     """What was told, by generation and member."""
     given = {"before": "", "happens": "", "to_none": "True"} | of_the_program
     program = job.script(PROGRAM.format(last=last, **given))
-    done = job.run(*arguments.split(), PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well(*arguments.split(), PYTHON, program)
     assert job.pids() == []
     told = {path.name[5:]: json.loads(path.read_text()) for path in job.directory.glob("told.*")}
     for whose, found in told.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from installed import needs_installed
-from launched import Job
+from launched import Job, ended
 
 PYTHON = sys.executable
 TWO_HOSTS = ("-H", "localhost:2,127.0.0.1:2")
@@ -31,8 +31,7 @@ def _told(out: bytes) -> list[dict[str, Any]]:
 
 
 def _run(job: Job, program: str, *flags: str) -> list[dict[str, Any]]:
-    done = job.run("--horovodrun", *flags, PYTHON, job.script(TELL + program))
-    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    done = job.end_well("--horovodrun", *flags, PYTHON, job.script(TELL + program))
     assert job.pids() == []
     return _told(done.stdout)
 
@@ -269,8 +268,7 @@ def train(dies):
 def _function(job: Job, program: str) -> list[dict[str, Any]]:
     """Of a program that starts its ranks itself."""
     job.launcher = ("-m", "hvdlite.compat")
-    done = job.run(job.script(TELL + program))
-    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    done = job.end_well(job.script(TELL + program))
     assert job.pids() == []
     return [json.loads(x[5:]) for x in done.stdout.decode().splitlines() if x.startswith("told ")]
 
@@ -435,8 +433,7 @@ def _with(job: Job, setting: str) -> None:
 def test_equal_lines_are_printed_once_with_the_ranks_of_their_generation(job: Job) -> None:
     _with(job, "collapse.MOMENT_SECONDS = 600")
     program = job.script(TELL + PRINTS)
-    done = job.run("--collapse", "-np", "3", "--min-np", "1", *QUICK, PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("--collapse", "-np", "3", "--min-np", "1", *QUICK, PYTHON, program)
     assert done.stdout.decode().splitlines() == [
         "[0-2]<stdout>:generation 1 trains",
         "[0-1]<stdout>:generation 2 trains",
@@ -487,6 +484,5 @@ def test_the_monitor_shows_generation_members_and_empty_slots(job: Job) -> None:
         if "starting" in expected:
             (job.directory / "go").touch()
     (job.directory / "enough").touch()
-    _, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    ended(process)
     assert job.pids() == []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from elastic_hosts import QUICK, HostsJob
-from launched import Job, last_line
+from launched import Job, ended, last_line
 from waiting import wait_until
 
 
@@ -128,8 +128,7 @@ def test_a_launcher_that_is_ended_leaves_nothing_on_any_host(hosts: HostsJob, nu
 def test_a_job_whose_hosts_cannot_be_reached_ends_with_the_reason(hosts: HostsJob) -> None:
     (hosts.job.directory / "down.other").touch()
     process = hosts.start("-np", "3", "--min-np", "3", "-H", "localhost:2,other:2")
-    _, err = process.communicate()
-    assert process.returncode == 1
+    _, err = ended(process, 1)
     assert last_line(err).startswith("hvdliterun: host other: no ssh server listens there"), err
     assert hosts.job.wait_until_gone(3) == []
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
-from launched import PATIENT, Job, last_line
+from launched import PATIENT, Job, ended, last_line
 from stillness import wait_until_still
 
 PYTHON = sys.executable
@@ -106,8 +106,7 @@ def happens(step):
 
 def test_a_rank_that_leaves_goes_at_the_next_boundary_and_is_replaced(job: Job) -> None:
     program = _program(job, LEAVES, done="hvd.elastic.generation() == 3")
-    done = job.run("-np", "3", "--min-np", "1", PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", PYTHON, program)
     _ended_well(job, done.stdout, done.stderr, {1, 3, 4})
     _no_step_twice(job, 1, 2, 3, 4)
     assert _steps(job, 2) == [0, 1, 2, 3]
@@ -126,8 +125,7 @@ def test_sigterm_to_a_rank_is_notice(job: Job) -> None:  # 24
     process = job.start("-np", "2", "--min-np", "1", PYTHON, program)
     job.wait_for_files(["trains.1.2", "trains.2.2"])
     os.kill(_pid(job, 1), signal.SIGTERM)
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, err = ended(process)
     _ended_well(job, out, err, {2, 3})
     _no_step_twice(job, 1, 2, 3)
     first, second = _said(job, 1), _said(job, 2)
@@ -141,8 +139,7 @@ def test_sigterm_to_hvdliterun_lets_all_ranks_save_and_leave(job: Job) -> None: 
     process = job.start("-np", "2", "--min-np", "1", "--leave-seconds", PATIENT, PYTHON, program)
     job.wait_for_files(["trains.1.2", "trains.2.2"])
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate()
-    assert process.returncode == 143, err.decode()
+    _, err = ended(process, 143)
     assert "was asked to end" in last_line(err)
     _no_step_twice(job, 1, 2)
     first, second = _said(job, 1), _said(job, 2)
@@ -166,8 +163,7 @@ def test_sigterm_to_all_ranks_at_once_and_again_ends_the_job_in_order(job: Job) 
     job.wait_for_files(["waits.1", "waits.2"])
     for member in (1, 2, 1, 2):
         os.kill(_pid(job, member), signal.SIGTERM)
-    _, err = process.communicate()
-    assert process.returncode == 143, err.decode()
+    _, err = ended(process, 143)
     assert "all members were asked to leave, and have left" in last_line(err)
     assert "ended with status" not in err.decode()
     assert [_steps(job, member) for member in (1, 2)] == [[0, 1, 2, 3]] * 2
@@ -189,8 +185,7 @@ def test_a_rank_that_reaches_no_boundary_is_killed_when_its_time_is_up(job: Job)
     process = job.start("-np", "3", "--min-np", "1", *limits, PYTHON, program)
     job.wait_for_files(["sleeps"])
     os.kill(_pid(job, 2), signal.SIGTERM)
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, err = ended(process)
     assert "member 2 on localhost ended with status 137" in err.decode()
     trained = {line.split()[2] for line in out.decode().splitlines() if "trained:" in line}
     assert trained == {"1", "3", "4"}, err.decode()
@@ -210,8 +205,7 @@ def test_a_handler_of_the_program_is_left_alone(job: Job) -> None:
     process = job.start("-np", "1", "--min-np", "1", PYTHON, program)
     job.wait_for_files(["trains.1.1"])
     os.kill(_pid(job, 1), signal.SIGTERM)
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, err = ended(process)
     _ended_well(job, out, err, {1})
     assert _said(job, 1) == []
 
@@ -234,8 +228,7 @@ def happens(step):
 
 
 def test_a_worker_that_a_rank_forks_ends_by_sigterm(job: Job) -> None:
-    done = job.run("-np", "1", "--min-np", "1", PYTHON, _program(job, WORKERS))
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "1", "--min-np", "1", PYTHON, _program(job, WORKERS))
     _ended_well(job, done.stdout, done.stderr, {1})
     assert _said(job, 1) == []
 
@@ -245,8 +238,7 @@ def test_ranks_that_are_ended_do_not_take_sigterm_for_notice(job: Job) -> None:
     process = job.start("-np", "2", "--min-np", "1", "--grace-seconds", PATIENT, PYTHON, program)
     job.wait_for_files(["sleeps"])
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130, err.decode()
+    ended(process, 130)
     assert job.pids() == []
 
 
@@ -263,8 +255,7 @@ def happens(step):
 
 def test_a_process_keeps_its_slot_when_its_neighbour_leaves(job: Job) -> None:
     program = _program(job, SLOTS, done="hvd.elastic.generation() == 3")
-    done = job.run("-np", "2", "--min-np", "1", PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "2", "--min-np", "1", PYTHON, program)
     alone = [line for line in _said(job, 2) if "slot" in line]
     assert alone and all(line == {"slot": 1, "local_rank": 0} for line in alone)
     _ended_well(job, done.stdout, done.stderr, {2, 3})
@@ -311,8 +302,7 @@ def test_the_command_leave_lets_one_rank_or_all_of_this_host_leave(job: Job) -> 
 
     done = _leave(job, "--seconds", "500")
     assert done.returncode == 0, done.stderr
-    _, err = process.communicate()
-    assert process.returncode == 143, err.decode()
+    _, err = ended(process, 143)
     assert "all members were asked to leave, and have left" in last_line(err)
     assert "ended with status" not in err.decode()
     _no_step_twice(job, 1, 2, 3, 4, 5)
@@ -336,8 +326,7 @@ def test_a_spare_takes_the_place_of_a_rank_that_dies(job: Job) -> None:  # 23
     job.wait_for_files(["waits.2", "pid.3"])
     wait_until_still(_pid(job, 3))  # in run, where it waits for a generation
     os.kill(_pid(job, 2), signal.SIGKILL)
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, _ = ended(process)
     assert {line.split()[2] for line in out.decode().splitlines() if "trained" in line} == {
         "1",
         "3",
@@ -364,8 +353,7 @@ def test_a_spare_takes_the_place_of_a_rank_that_leaves(job: Job) -> None:
     job.wait_for_files(["waits.2", "pid.3"])
     wait_until_still(_pid(job, 3))
     (job.directory / "now").touch()
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, err = ended(process)
     _ended_well(job, out, err, {1, 3})
     assert not list(job.directory.glob("at.*.1"))
     _no_step_twice(job, 1, 2, 3)
@@ -404,8 +392,7 @@ def happens(step):
 def test_process_sets_follow_their_members_and_rules(job: Job) -> None:  # 29
     program = _program(job, SETS, done="hvd.elastic.generation() == 5", steps=4)
     cooldown = ("--blacklist-cooldown-range", "0.01", "0.02")
-    done = job.run("-np", "4", "--min-np", "1", *cooldown, PYTHON, program)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "4", "--min-np", "1", *cooldown, PYTHON, program)
     gone = "all its members have left the job"
     expected = {  # by generation: listed, half, last, and members 1, 2, ... of it
         1: ([1, 2], [0, 1], [3], (1, 2, 3, 4), ""),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from elastic_members import Members
 from machine import within
 
-from hvdlite.rendezvous.roll import Part
+from hvdlite.rendezvous.roll import Part, Report, Roll
 
 # Each step adds exactly 1 to all weights, whatever the number of ranks is: a step that is lost or
 # done twice is seen at once. Member 2 waits for its death in step 5 of the first generation.
@@ -41,29 +42,44 @@ tell(end=train(state), steps=state.steps, size=hvd.size())
 """
 
 
+def _begin(members: Members) -> Roll:
+    """Three members train until member 2 waits for its death."""
+    for number in range(3):
+        members.start(number, size=3)
+    first = members.form(members.gather((), range(3)))
+    members.job.wait_for_files(["waits.2"])
+    return first
+
+
+def _lose(members: Members, *numbers: int, left: Sequence[int]) -> list[Report]:
+    """What the others report when these are killed."""
+    for number in numbers:
+        members.kill(number)
+    members.tell(broken=True, lost=numbers)
+    return members.gather(left)
+
+
+def _newcomer(members: Members) -> tuple[list[Report], list[Report]]:
+    """Member 3 comes for member 2: what the survivors report, and what it does."""
+    members.start(3, size=3, slot=2, meets=False)
+    newcomers = members.gather((), (3,))
+    members.tell(ready=(3,))
+    return members.gather((0, 1)), newcomers
+
+
 def test_survivors_of_a_kill_go_on_and_a_newcomer_joins_them(tmp_path: Path) -> None:
     with Members(tmp_path, NUMPY) as members:
-        for number in range(3):
-            members.start(number, size=3)
-        first = members.form(members.gather((), range(3)))
-        assert first.source == 0
-        members.job.wait_for_files(["waits.2"])
-
-        members.kill(2)
-        members.tell(broken=True, lost=(2,))
-        reports = members.gather((0, 1))
+        assert _begin(members).source == 0
+        reports = _lose(members, 2, left=(0, 1))
         assert all(report.broken and not report.whole and report.copy == 5 for report in reports)
         second = members.form(reports)
         assert second.source is None and second.position == 5
 
-        members.start(3, size=3, slot=2, meets=False)
-        newcomers = members.gather((), (3,))
-        members.tell(ready=(3,))
-        survivors = members.gather((0, 1))
+        survivors, newcomers = _newcomer(members)
         assert all(r.whole and not r.broken and r.position >= 6 for r in survivors)
         third = members.form([*survivors, *newcomers])
         assert [entry.part for entry in third.members] == [Part.KEEP, Part.KEEP, Part.RECEIVE]
-        members.end_well(0, 1, 3)
+        members.end_well(numbers=(0, 1, 3))
 
         said = {number: members.told(number) for number in (0, 1, 3)}
         for number in (0, 1):
@@ -129,24 +145,16 @@ tell(end=[float(flat.sum()), float(torch.stack(adam).sum())], steps=state.steps,
 @pytest.mark.parametrize("end_of_step", ["commit", "step"])
 def test_models_are_equal_after_a_kill_and_a_newcomer(tmp_path: Path, end_of_step: str) -> None:
     with Members(tmp_path, TORCH.replace("END_OF_STEP", end_of_step)) as members:
-        for number in range(3):
-            members.start(number, size=3)
-        members.form(members.gather((), range(3)))
-        members.job.wait_for_files(["waits.2"])
-
-        members.kill(2)
-        members.tell(broken=True, lost=(2,))
-        reports = members.gather((0, 1))
+        _begin(members)
+        reports = _lose(members, 2, left=(0, 1))
         expected = (5, True) if end_of_step == "step" else (5, False)
         assert [(report.position, report.whole) for report in reports] == [expected] * 2
         second = members.form(reports)
         assert second.source is None and second.position == 5
 
-        members.start(3, size=3, slot=2, meets=False)
-        newcomers = members.gather((), (3,))
-        members.tell(ready=(3,))
-        members.form([*members.gather((0, 1)), *newcomers])
-        members.end_well(0, 1, 3)
+        survivors, newcomers = _newcomer(members)
+        members.form([*survivors, *newcomers])
+        members.end_well(numbers=(0, 1, 3))
 
         ends = [members.told(number)[-1] for number in (0, 1, 3)]
         for end in ends:
@@ -155,13 +163,6 @@ def test_models_are_equal_after_a_kill_and_a_newcomer(tmp_path: Path, end_of_ste
         # Five steps of three ranks, then some of two, then five of three, in batches of 2.
         steps = ends[0]["steps"]
         assert ends[0]["processed"] == 2 * (3 * 10 + 2 * (steps - 10))
-
-
-def _begin(members: Members) -> None:
-    for number in range(3):
-        members.start(number, size=3)
-    members.form(members.gather((), range(3)))
-    members.job.wait_for_files(["waits.2"])
 
 
 def test_survivors_in_commit_keep_the_step_that_all_have_finished(tmp_path: Path) -> None:
@@ -174,16 +175,12 @@ def test_survivors_in_commit_keep_the_step_that_all_have_finished(tmp_path: Path
         _begin(members)
         for number in (0, 1):
             members.wait_until_still(number)  # in commit()
-        members.kill(2)
-        members.tell(broken=True, lost=(2,))
-        reports = members.gather((0, 1))
+        reports = _lose(members, 2, left=(0, 1))
         assert [(r.position, r.whole, r.copy) for r in reports] == [(6, True, 6)] * 2
         second = members.form(reports)
         assert [entry.part for entry in second.members] == [Part.KEEP] * 2
-        members.kill(0)
-        members.tell(broken=True, lost=(0,))
-        members.form(members.gather((1,)))
-        members.end_well(1)
+        members.form(_lose(members, 0, left=(1,)))
+        members.end_well(numbers=(1,))
         last = members.told(1)[-1]
         assert last["end"] == 1000 * last["steps"]
 
@@ -195,42 +192,30 @@ def test_a_newcomer_that_dies_while_it_receives_leaves_the_others_whole(tmp_path
     ).replace("generation() == 3", "generation() == 4")
     with Members(tmp_path, program) as members:
         _begin(members)
-        members.kill(2)
-        members.tell(broken=True, lost=(2,))
-        members.form(members.gather((0, 1)))
-        members.start(3, size=3, slot=2, meets=False)
-        newcomers = members.gather((), (3,))
-        members.tell(ready=(3,))
-        survivors = members.gather((0, 1))
+        members.form(_lose(members, 2, left=(0, 1)))
+        survivors, newcomers = _newcomer(members)
         members.form([*survivors, *newcomers])
         members.job.wait_for_files(["waits.3"])
-        members.kill(3)
-        members.tell(broken=True, lost=(3,))
-        again = members.gather((0, 1))
+        again = _lose(members, 3, left=(0, 1))
         assert all(report.whole and report.broken for report in again)
         assert {report.position for report in again} == {survivors[0].position}
         members.form(again)
-        members.end_well(0, 1)
+        members.end_well(numbers=(0, 1))
         ends = [members.told(number)[-1] for number in (0, 1)]
         assert ends[0]["end"] == ends[1]["end"] == 1000 * ends[0]["steps"]
 
 
 def test_a_death_before_the_engines_are_up_leads_to_the_next_generation(tmp_path: Path) -> None:
     with Members(tmp_path, NUMPY) as members:
-        for number in range(3):
-            members.start(number, size=3)
-        members.form(members.gather((), range(3)))
-        members.job.wait_for_files(["waits.2"])
-        members.kill(2)
-        members.tell(broken=True, lost=(2,))
-        reports = members.gather((0, 1))
+        _begin(members)
+        reports = _lose(members, 2, left=(0, 1))
         members.kill(1)  # it will never come to this generation, whose roll names it
         members.write_roll(reports)
         members.server.call_off("g2/init", "member 1 has ended before it joined")
         alone = members.gather((0,))
         assert alone[0].broken and alone[0].copy == 5
         assert members.form(alone).numbers() == (0,)
-        members.end_well(0)
+        members.end_well(numbers=(0,))
         assert [line["size"] for line in members.told(0) if "size" in line] == [3, 1, 1]
 
 
@@ -246,7 +231,7 @@ def test_a_death_in_init_is_repaired_in_init(tmp_path: Path) -> None:
         again = members.gather((0, 1))
         assert all(report.newcomer and report.meets and report.broken for report in again)
         members.form(again)
-        members.end_well(0, 1)
+        members.end_well(numbers=(0, 1))
         assert [members.told(number)[0]["size"] for number in (0, 1)] == [2, 2]
 
 
@@ -282,7 +267,7 @@ def test_a_newcomer_warms_up_alone_and_knows_what_to_expect(tmp_path: Path, meet
         reports = members.gather((), (7, 8))
         assert not any(report.meets for report in reports)
         members.form(reports)
-        members.end_well(7, 8)
+        members.end_well(numbers=(7, 8))
         first, second = members.told(7), members.told(8)
         assert [line.get("place") for line in (first[0], second[0])] == [[3, 4, 3, 4], [2, 4, 2, 4]]
         assert [line["slot"] for line in (first[0], second[0])] == [3, 2]
@@ -292,13 +277,8 @@ def test_a_newcomer_warms_up_alone_and_knows_what_to_expect(tmp_path: Path, meet
 
 def test_a_member_that_the_roll_does_not_name_ends_with_a_sentence(tmp_path: Path) -> None:
     with Members(tmp_path, NUMPY) as members:
-        for number in range(3):
-            members.start(number, size=3)
-        members.form(members.gather((), range(3)))
-        members.job.wait_for_files(["waits.2"])
-        members.kill(2)
-        members.tell(broken=True, lost=(2,))
-        reports = members.gather((0, 1))
+        _begin(members)
+        reports = _lose(members, 2, left=(0, 1))
         members.form(reports[:1])
         assert members.processes[1].wait(within(20)) == 0
         assert "the job goes on without this process (member 1)" in members.outputs()

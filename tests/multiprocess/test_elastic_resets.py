@@ -9,7 +9,7 @@ import signal
 import pytest
 import tier
 from elastic_faults import PYTHON, QUICKLY, generations, pid, program
-from launched import MARK, PATIENT, Job, last_line
+from launched import MARK, PATIENT, Job, ended, last_line
 from waiting import wait_until
 
 AGAIN_THREE = "hvd.size() == 3 and hvd.elastic.generation() > 1"
@@ -39,8 +39,7 @@ def test_a_survivor_that_dies_behind_its_report_is_not_waited_for(job: Job) -> N
     job.wait_for_files(["reported.2.2", "reported.2.3"])
     os.kill(pid(job, "reported.2.2"), signal.SIGKILL)
     (job.directory / "evaluated").touch()
-    _, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    ended(process)
     assert generations(job, 2) == [(1, 4)]
     assert [size for _, size in generations(job, 1)][-1] == 4
     assert job.pids() == []
@@ -82,8 +81,7 @@ def test_a_source_may_die_while_it_hands_over(job: Job, moment: str, end: str) -
     before = f"MOMENT = {moment!r}\n{HANDS_OVER}"
     done_when = "hvd.size() == 3 and hvd.elastic.generation() > 3"
     script = program(job, before, "prepare(state)", done_when, end)
-    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     assert generations(job, 1)[:2] == [(1, 3), (2, 2)]
     assert done.stdout.count(b" of 3, step ") == 3 and b"member 1 is" not in done.stdout
     assert job.pids() == []
@@ -120,8 +118,7 @@ def happens(step):
 @pytest.mark.parametrize("end", tier.one_of(["step", "commit"], "apart"))
 def test_survivors_that_are_a_step_apart_agree(job: Job, end: str) -> None:  # race 12
     script = program(job, APART.replace("END", end), done=AGAIN_THREE, end=end)
-    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     assert done.stdout.count(b" of 3, step ") == 3
     reports = sorted(path.name for path in job.directory.glob("reports.2.*"))
     assert reports == ["reports.2.5.2", "reports.2.6.1"], "they were one step apart"
@@ -169,8 +166,7 @@ driver.Driver._handle, driver.Driver._start = handles, starts
 def test_a_slot_is_filled_when_its_old_process_is_gone(job: Job) -> None:  # race 14
     script = program(job, f"MARK = {MARK!r}\n{HOLDS}", done=AGAIN_THREE, launcher=WATCHES)
     limits = ("--leave-seconds", "0.1", "--grace-seconds", PATIENT)
-    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, *limits, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, *limits, PYTHON, script)
     assert (job.directory / "in.time").exists() and not (job.directory / "early").exists()
     assert done.stdout.count(b" of 3, step ") == 3 and b"member 4 is" in done.stdout
     assert b"already in use" not in done.stderr, done.stderr.decode()
@@ -224,8 +220,7 @@ print(json.dumps([cursor.epoch, cursor.sample, state.counts.tolist()]))
 def test_loaders_with_workers_deal_each_sample_once(job: Job) -> None:  # 34, race 13
     process = job.start("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, job.script(LOADER))
     wait_until(lambda: len(list(job.directory.glob("worker.2.*"))) >= 4, 60)
-    out, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    out, _ = ended(process)
     said = [json.loads(line.partition(":")[2]) for line in out.decode().splitlines()]
     epoch, sample, counts = said[0]
     assert said == [said[0]] * 3
@@ -260,8 +255,7 @@ def members(rank):
 def test_forks_through_resets_do_no_harm(job: Job, most: int) -> None:  # race 17
     done_when = f"hvd.size() == 3 and hvd.elastic.generation() >= {most}"
     script = program(job, f"MOST = {most}\n{FORKS}", done=done_when)
-    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     assert done.stdout.count(b" of 3, step ") == 3
     assert job.pids() == []
 
@@ -296,8 +290,7 @@ def test_ctrl_c_in_a_reset_ends_the_job(job: Job, phase: str) -> None:  # race 1
     process = job.start("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     wait_until(lambda: list(job.directory.glob("stays.[14]")))
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130, err.decode()
+    _, err = ended(process, 130)
     assert last_line(err) == "hvdliterun: ended by SIGINT; all ranks were ended."
     assert job.pids() == []
 
@@ -317,8 +310,7 @@ def happens(step):
 @pytest.mark.costly
 def test_wall_clocks_decide_nothing(job: Job) -> None:  # race 19
     script = program(job, JUMPS + DIES, done=AGAIN_THREE, launcher=JUMPS)
-    done = job.run("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     for member in (1, 3):
         assert [size for _, size in generations(job, member)] == [3, 2, 3]
     assert job.pids() == []
@@ -341,7 +333,6 @@ def test_a_death_and_a_newcomer_at_one_boundary(job: Job) -> None:  # race 9
     )  # fmt: skip
     job.wait_for_files(["trains.1.3.1"])
     job.name_hosts("localhost:4")
-    _, err = process.communicate()
-    assert process.returncode == 0, err.decode()
+    ended(process)
     assert generations(job, 1)[-1][1] == 4
     assert job.pids() == []

@@ -58,9 +58,8 @@ def test_a_newcomer_that_does_not_fit_is_refused_and_the_next_one_comes(
 ) -> None:
     cooldown = ("--blacklist-cooldown-range", "0.01", "0.02")
     program = job.script(PROGRAM.format(unfit=unfit))
-    done = job.run("-np", "3", "--min-np", "1", *cooldown, sys.executable, program)
+    done = job.end_well("-np", "3", "--min-np", "1", *cooldown, sys.executable, program)
     err = done.stderr.decode()
-    assert done.returncode == 0, err
     assert f"is refused: {why}" in err and "member 4 on " in err, err
     trained = re.findall(r"trained: (\d+) \d+ (\S+)", done.stdout.decode())
     members = {int(member) for member, _ in trained}

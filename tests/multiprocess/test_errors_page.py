@@ -49,6 +49,12 @@ ROWS = _rows()
 
 # What no test can provoke here; that the words are in the code is checked for these as for all.
 NOT_PROVOKED = {
+    "hvdlite's native core is missing: …": "see test_native_core",
+    "… cannot give the ranks a secret, so hvdlite derives the job's secret from values that "
+    "others can look up.": "see test_launchers",
+    "… did not answer; … ranks may still run.": "see test_ssh",
+    "… did not answer: hvdliterun itself has killed the ranks that were left.": "see "
+    "test_a_guardian_that_stays_frozen_holds_nothing_up",
     "host … was lost: …": "see test_ssh and test_elastic_networks",
     "host … is put out of the job: …": "see test_elastic_networks",
     "generation … has ended: …": "see test_elastic_ranks",
@@ -240,6 +246,9 @@ trying(lambda: hvd.alltoall(np.ones(3), [5]))
 trying(lambda: hvd.alltoall(np.ones(3), [1, 2]))
 trying(lambda: hvd.broadcast(np.ones(3), 7))
 trying(lambda: hvd.allreduce(np.ones(3), process_set=hvd.ProcessSet([0])))
+gone = hvd.ProcessSet([0])
+gone.process_set_id = 99
+trying(lambda: hvd.allreduce(np.ones(3), process_set=gone))
 trying(lambda: hvd.add_process_set([0]))
 trying(lambda: hvd.add_process_set([0, 5]))
 handle = hvd.allreduce_async(np.ones(3)); hvd.synchronize(handle)
@@ -321,7 +330,7 @@ def _job(
     with Ranks(directory / name, size, hosts) as ranks:
         yield ranks, said
         for rank in range(size):
-            said += [(line["kind"], line["text"]) for line in ranks.report(rank)]
+            said += [(line["kind"], line["text"]) for line in ranks.told(rank)]
 
 
 @pytest.fixture(scope="module")
@@ -399,6 +408,7 @@ def _launcher(base: Path) -> list[tuple[str, str]]:
         ("-np", "2", "sh", "-c", "exit 3"),
         ("-np", "2", "sh", "-c", "kill -KILL $$"),
         ("-np", "2", "no-such-program"),
+        ("-np", "2", "python", "-c", "pass"),
         ("-np", "3", "-H", "localhost:2", "true"),
         ("-np", "2", "-H", "elsewhere:2", "true"),
     ):

@@ -57,11 +57,10 @@ def test_every_example_is_tested_here() -> None:
 @pytest.mark.parametrize("ranks", one_of((1, 2, 3), "ranks of digits_mlp.py"))
 def test_digits_mlp_learns_and_the_ranks_stay_together(job: Job, ranks: int) -> None:
     needs_installed("sklearn")
-    done = job.run(
+    done = job.end_well(
         "-np", str(ranks), "python", str(ROOT / "examples" / "digits_mlp.py"), "--epochs", "6"
     )
     said = done.stdout.decode()
-    assert done.returncode == 0, done.stderr.decode()
     assert f"{ranks} ranks" in said and "weights equal on all ranks" in said
     accuracy = [float(a) for a in re.findall(r"accuracy ([\d.]+)", said)]
     assert len(accuracy) == 6 and accuracy[-1] > 0.93
@@ -71,9 +70,8 @@ def test_digits_mlp_learns_and_the_ranks_stay_together(job: Job, ranks: int) -> 
 @pytest.mark.parametrize("name", one_of(tuple(TORCH), "an example of torch"))
 def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
     needs_installed("torch")
-    done = job.run("-np", "2", "python", str(ROOT / "examples" / name))
+    done = job.end_well("-np", "2", "python", str(ROOT / "examples" / name))
     said = done.stdout.decode()
-    assert done.returncode == 0, done.stderr.decode()
     assert re.search(TORCH[name], said), said
 
 
@@ -83,12 +81,11 @@ def test_elastic_examples_go_on_without_a_rank_and_learn(job: Job, name: str) ->
     framework, environment = ELASTIC[name]
     needs_installed(framework, *["keras"] * name.startswith("keras"))
     program = str(ROOT / "examples" / name)
-    done = job.run(
+    done = job.end_well(
         "-np", "2", "--min-np", "1", "python", program, "--kill",
         TF_CPP_MIN_LOG_LEVEL="3", XLA_FLAGS=HASTY, **environment,
     )  # fmt: skip
     said = done.stdout.decode()
-    assert done.returncode == 0, done.stderr.decode()
     assert "generation 1: 2 rank(s) go on at epoch 0" in said
     assert "generation 2: 1 rank(s) go on at epoch 1" in said
     assert (
@@ -103,8 +100,7 @@ def test_the_discovery_script_prints_hosts(job: Job) -> None:
     program = job.script("import os; print(os.environ['HVDLITE_SIZE'])")
     for extra, size in (({}, "2"), ({"HOSTS_FILE": str(job.directory / "hosts")}, "1")):
         arguments = ("-np", size, "--min-np", "1", "--host-discovery-script", script)
-        done = job.run(*arguments, "python", program, **extra)
-        assert done.returncode == 0, done.stderr.decode()
+        done = job.end_well(*arguments, "python", program, **extra)
         assert done.stdout.decode().count(size) == int(size)
 
 
@@ -112,12 +108,11 @@ def test_the_discovery_script_prints_hosts(job: Job) -> None:
 @pytest.mark.parametrize("backend", one_of(("torch", "jax", "tensorflow"), "a backend of Keras"))
 def test_the_keras_example_learns_on_every_backend(job: Job, backend: str) -> None:
     needs_installed("keras", backend)
-    done = job.run(
+    done = job.end_well(
         "-np", "2", "python", str(ROOT / "examples" / "keras_digits.py"),
         KERAS_BACKEND=backend, TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1", XLA_FLAGS=HASTY,
     )  # fmt: skip
     said = done.stdout.decode()
-    assert done.returncode == 0, done.stderr.decode()
     assert re.search(rf"{backend}, 2 ranks: test loss [\d.]+, accuracy 0\.9\d*", said), said
 
 
@@ -125,9 +120,8 @@ def test_the_keras_example_learns_on_every_backend(job: Job, backend: str) -> No
 @pytest.mark.parametrize("name", one_of(tuple(JAX), "an example of jax"))
 def test_jax_examples_show_what_they_promise(job: Job, name: str) -> None:
     needs_installed("jax")
-    done = job.run("-np", "2", "python", str(ROOT / "examples" / name), XLA_FLAGS=HASTY)
+    done = job.end_well("-np", "2", "python", str(ROOT / "examples" / name), XLA_FLAGS=HASTY)
     said = done.stdout.decode()
-    assert done.returncode == 0, done.stderr.decode()
     assert re.search(JAX[name], said), said
 
 
@@ -137,7 +131,8 @@ def test_tensorflow_examples_show_what_they_promise(job: Job, name: str) -> None
     needs_installed("tensorflow")
     needs_installed("sklearn")
     path = str(ROOT / "examples" / name)
-    done = job.run("-np", "2", "python", path, TF_NUM_INTRAOP_THREADS="1", TF_CPP_MIN_LOG_LEVEL="2")
+    done = job.end_well(
+        "-np", "2", "python", path, TF_NUM_INTRAOP_THREADS="1", TF_CPP_MIN_LOG_LEVEL="2"
+    )
     said = done.stdout.decode()
-    assert done.returncode == 0, done.stderr.decode()
     assert re.search(TENSORFLOW[name], said), said

@@ -45,7 +45,7 @@ def test_a_rank_that_dies_while_others_wait_for_it_is_named(
     for rank in {0, 1, 2} - {victim}:
         assert codes[rank] == 0, three_ranks.outputs()
         three_ranks.expect_named(rank, victim, death)
-        first, second = three_ranks.report(rank)
+        first, second = three_ranks.told(rank)
         assert second["at"] - first["at"] < within(PROMPT), "a later operation fails at once"
         assert first["text"] == second["text"]
 
@@ -82,7 +82,7 @@ def test_a_death_while_the_others_compute_is_reported_by_their_next_operation(
     (three_ranks.directory / "dead").touch()
     three_ranks.wait()
     for rank in {0, 1, 2} - {victim}:
-        three_ranks.expect_named(rank, victim, three_ranks.report(rank)[0]["at"])
+        three_ranks.expect_named(rank, victim, three_ranks.told(rank)[0]["at"])
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -171,7 +171,7 @@ def test_a_rank_that_dies_during_init_is_named_without_a_launcher(
         try:
             # Who comes after the death hears of it then.
             three_ranks.expect_named(
-                rank, victim, max(three_ranks.last(victim)["at"], three_ranks.report(rank)[0]["at"])
+                rank, victim, max(three_ranks.last(victim)["at"], three_ranks.told(rank)[0]["at"])
             )
         except AssertionError as error:
             failures.append(str(error))
@@ -240,7 +240,7 @@ def test_ranks_that_are_merely_busy_are_waited_for(tmp_path: Path) -> None:
     """One waits for the others: for one that sleeps, one that holds the GIL, and one that
     computes."""
     with Ranks(tmp_path, 4) as ranks:
-        ranks.start(
+        ranks.all_end_well(
             "import ctypes\nlong = 3.0\nhvd.init(); hvd.allreduce(np.ones(3))\n"
             # span: longer than the limit, as in the next two lines
             "if RANK == 1: time.sleep(long)\n"
@@ -250,7 +250,6 @@ def test_ranks_that_are_merely_busy_are_waited_for(tmp_path: Path) -> None:
             "tell(result=float(hvd.allreduce(np.ones(3), op=hvd.Sum)[0]))\n",
             HVDLITE_HEARTBEAT_SECONDS="2",
         )
-        ranks.end_well()
         assert all(ranks.last(rank)["result"] == 4 for rank in range(4))
 
 

@@ -160,8 +160,7 @@ for part in ([2, 0], [1, 3]) * 2 + ([0, 1, 2, 3], [3, 2, 1, 0], [], None):
         assert hvd.allgather(np.array([started])).tolist() == part
         hvd.shutdown()
 """)
-    done = job.run("-np", "4", "python", script)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "4", "python", script)
 
 
 def test_jobs_of_one_store_do_not_share_the_fate_of_a_rank(job: Job) -> None:
@@ -195,8 +194,7 @@ else:
         time.sleep(0.01)  # poll
     hvd.barrier()
 """)
-    done = job.run("-np", "4", "python", script)
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "4", "python", script)
 
 
 def test_a_program_that_fails_looks_as_under_python_itself(job: Job) -> None:

@@ -78,7 +78,7 @@ def test_after_ctrl_c_the_interrupted_operation_goes_on_and_the_job_too(three_ra
         three_ranks.wait_for_flags(f"waits.{turn}")
         three_ranks.kill(0, signal.SIGINT)
     three_ranks.end_well()
-    assert [line["interrupted"] for line in three_ranks.report(0)] == [True] * 3
+    assert [line["interrupted"] for line in three_ranks.told(0)] == [True] * 3
 
 
 def test_ctrl_c_while_init_waits_for_the_others(two_ranks: Ranks) -> None:

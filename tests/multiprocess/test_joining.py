@@ -118,7 +118,7 @@ def test_a_kill_at_any_moment_of_joining_is_told_to_everybody(
                 f"{told}\n{ranks.outputs()}"
             )
             # A rank that was still starting Python hears of it when it comes.
-            came = ranks.report(rank)[0]
+            came = ranks.told(rank)[0]
             assert told["at"] - max(death, came["at"]) < within(PROMPT), told
 
 
@@ -127,7 +127,7 @@ def test_a_rank_that_comes_after_a_death_is_told_at_once(three_ranks: Ranks) -> 
     _kill_after_joining(three_ranks, 0, 0)
     three_ranks.start(TRY + "tell(); attempt()\n", ranks=[2])
     three_ranks.wait()
-    three_ranks.expect_named(2, 0, three_ranks.report(2)[0]["at"])
+    three_ranks.expect_named(2, 0, three_ranks.told(2)[0]["at"])
 
 
 def test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text(
@@ -214,8 +214,8 @@ def test_after_a_start_timeout_a_retry_meets_the_rank_that_was_late(three_ranks:
     three_ranks.start(_REPLACEMENT, ranks=[2])
     _all_have_met(three_ranks, 3)
     for rank in (0, 1):
-        assert three_ranks.report(rank)[0]["error"] == "TimeoutError"
-        assert "rank 2 did not call hvd.init()" in three_ranks.report(rank)[0]["text"]
+        assert three_ranks.told(rank)[0]["error"] == "TimeoutError"
+        assert "rank 2 did not call hvd.init()" in three_ranks.told(rank)[0]["text"]
 
 
 # --- what might keep a death secret
@@ -364,13 +364,12 @@ def test_ranks_of_different_releases_are_told_which_runs_what(tmp_path: Path) ->
     """Even if they would understand each other: it is a mistake, and what it does shows later, if
     at all."""
     with Ranks(tmp_path, 3) as ranks:
-        ranks.start(
+        ranks.all_end_well(
             "if RANK == 1: hvd.__version__ = '9.9.9'\n"
             "try: hvd.init()\nexcept (ValueError, hvd.PeerLostError) as error: "
             "tell(text=str(error))\nelse: tell(text='let in')\n",
             HVDLITE_HOST_ID="node1",
         )
-        ranks.end_well()
         for rank in range(3):
             # Or, where another rank was quicker: it could not join the job, and this is why.
             assert ranks.last(rank)["text"].endswith(

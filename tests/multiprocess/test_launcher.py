@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launched import PATIENT, READY, WAIT_FOR, Job, last_line, prefixed
+from launched import PATIENT, READY, WAIT_FOR, Job, ended, last_line, prefixed
 from machine import within
 
 from hvdlite.launch import binding
@@ -59,8 +59,7 @@ def test_a_program_of_torchrun_runs(job: Job) -> None:
         "print(d.get_rank(), d.get_world_size(), total[2].item(), d.is_torchelastic_launched())\n"
         "d.destroy_process_group()\n"
     )
-    done = job.run("-np", "2", "--torch-env", PYTHON, script)
-    assert done.returncode == 0, done.stderr
+    done = job.end_well("-np", "2", "--torch-env", PYTHON, script)
     assert [prefixed(done.stdout, rank) for rank in range(2)] == [
         ["0 2 3.0 True"],
         ["1 2 3.0 True"],
@@ -77,8 +76,7 @@ def test_each_rank_knows_its_place_and_reads_the_secret_twice(job: Job) -> None:
         "print(a.rank, a.size, a.local_rank, a.local_size, a.cross_rank, a.cross_size, "
         "hash(a.secret))\n"
     )
-    done = job.run("-np", "3", PYTHON, script, PYTHONHASHSEED="0")
-    assert done.returncode == 0, done.stderr
+    done = job.end_well("-np", "3", PYTHON, script, PYTHONHASHSEED="0")
     lines = [prefixed(done.stdout, rank)[0].split() for rank in range(3)]
     assert [line[:6] for line in lines] == [[str(r), "3", str(r), "3", "0", "1"] for r in range(3)]
     assert len({line[6] for line in lines}) == 1
@@ -90,8 +88,7 @@ _PROCESSORS = (PYTHON, "-c", "import os; print(*sorted(os.sched_getaffinity(0)))
 def test_bound_ranks_have_shares_of_their_own_of_the_processors(job: Job) -> None:
     processors, _ = binding.here()
     expected = binding.shares(processors, 2) or binding.shares(processors, 1)
-    done = job.run("-np", str(len(expected)), "--bind", "core", *_PROCESSORS)
-    assert done.returncode == 0, done.stderr
+    done = job.end_well("-np", str(len(expected)), "--bind", "core", *_PROCESSORS)
     seen = [[*map(int, prefixed(done.stdout, rank)[0].split())] for rank in range(len(expected))]
     assert seen == [sorted(share) for share in expected]
     done = job.run("-np", "2", "--bind", "none", *_PROCESSORS)
@@ -131,8 +128,7 @@ def test_ranks_meet_at_the_launchers_store_which_only_the_loopback_reaches(job: 
         "client.set(f'from/{me.rank}', b'%d' % me.rank)\n"
         "print(me.rendezvous[0], client.get(f'from/{1 - me.rank}', timeout=20).decode())\n"
     )
-    done = job.run("-np", "2", PYTHON, script)
-    assert done.returncode == 0, done.stderr
+    done = job.end_well("-np", "2", PYTHON, script)
     assert [prefixed(done.stdout, rank) for rank in (0, 1)] == [["127.0.0.1 1"], ["127.0.0.1 0"]]
 
 
@@ -174,8 +170,7 @@ def test_where_descriptors_get_lost_the_users_own_secret_is_used(job: Job) -> No
     lost = job.run("-np", "2", PYTHON, wrapper)
     assert lost.returncode == 1
     assert b"a program between hvdliterun and this one closes the descriptors" in lost.stderr
-    done = job.run("-np", "2", PYTHON, wrapper, HVDLITE_SECRET="ab" * 32)
-    assert done.returncode == 0, done.stderr
+    done = job.end_well("-np", "2", PYTHON, wrapper, HVDLITE_SECRET="ab" * 32)
     assert prefixed(done.stdout, 1) == ["ab" * 32]
     wrong = job.run("-np", "2", PYTHON, wrapper, HVDLITE_SECRET="abc")
     assert wrong.returncode == 1 and "64 hex digits" in last_line(wrong.stderr)
@@ -245,8 +240,7 @@ def test_a_failure_ends_grandchildren_in_other_groups_and_sessions(job: Job) -> 
 
 
 def test_what_a_successful_rank_leaves_behind_is_ended(job: Job) -> None:
-    done = job.run("-np", "2", "--grace-seconds", PATIENT, "bash", "-c", "sleep 600 & echo done")
-    assert done.returncode == 0
+    job.end_well("-np", "2", "--grace-seconds", PATIENT, "bash", "-c", "sleep 600 & echo done")
     assert job.pids() == []
 
 
@@ -258,8 +252,7 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(job: Job) 
     job.wait_ready(2)
     asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    process.communicate()
-    assert process.returncode == 143
+    ended(process, 143)
     assert time.monotonic() - asked >= 0.5
 
 
@@ -276,8 +269,7 @@ def test_a_rank_may_tidy_up_on_sigterm(job: Job) -> None:
     process.send_signal(signal.SIGTERM)
     job.wait_for_files(["saving.0", "saving.1"])
     (job.directory / "go on").touch()
-    out, _ = process.communicate()
-    assert process.returncode == 143
+    out, _ = ended(process, 143)
     assert prefixed(out, 0) == prefixed(out, 1) == ["saved"]
 
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launched import MARK, PATIENT, READY, Job, last_line, prefixed
+from launched import MARK, PATIENT, READY, Job, ended, last_line, prefixed
 from waiting import wait_until
 
 PYTHON = sys.executable
@@ -141,8 +141,7 @@ def test_a_job_whose_guardian_is_stopped_ends_as_others_do(job: Job) -> None:
     job.wait_ready(2)
     os.kill(_guardian(job, process.pid), signal.SIGSTOP)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    assert process.returncode == 130
+    out, err = ended(process, 130)
     assert prefixed(out, 0) == prefixed(out, 1) == ["saved"]
     assert last_line(err) == "hvdliterun: ended by SIGINT; all ranks were ended."
     assert job.pids() == []
@@ -155,8 +154,7 @@ def test_the_end_of_a_rank_is_noticed_though_the_guardian_is_stopped(job: Job) -
     victim = _ranks(job, process)[0]
     os.kill(guardian, signal.SIGSTOP)
     os.kill(victim, signal.SIGKILL)
-    _, err = process.communicate()
-    assert process.returncode == 137
+    _, err = ended(process, 137)
     assert "was killed by SIGKILL" in last_line(err)
     assert job.pids() == []
 
@@ -227,8 +225,7 @@ def test_a_storm_of_signals_does_not_take_the_last_line_away(job: Job) -> None:
     while process.poll() is None:
         process.send_signal(signal.SIGTERM)
         time.sleep(0.002)  # poll
-    _, err = process.communicate()
-    assert process.returncode == 143
+    _, err = ended(process, 143)
     assert last_line(err) == "hvdliterun: ended by SIGTERM; all ranks were ended."
 
 

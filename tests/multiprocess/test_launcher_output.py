@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from launched import READY, Job, last_line, prefixed, went_to_sleep
+from launched import READY, Job, ended, last_line, prefixed, went_to_sleep
 from terminal import Watched
 
 from hvdlite.launch.spawn import guardian
@@ -31,8 +31,7 @@ def test_eight_ranks_print_in_order_and_without_mixing_lines(job: Job) -> None:
         "    os.write(1, lines.encode())\n"
         "    sys.stderr.write(f'{rank} {i}\\n')\n"
     )
-    done = job.run("-np", "8", PYTHON, script)
-    assert done.returncode == 0
+    done = job.end_well("-np", "8", PYTHON, script)
     assert len(done.stdout.splitlines()) == 16000
     for rank in range(8):
         assert prefixed(done.stdout, rank) == [f"{rank} {i} " + "x" * (i % 97) for i in range(2000)]
@@ -61,8 +60,9 @@ def test_an_unfinished_line_is_seen_while_the_rank_still_runs(job: Job) -> None:
 
 def test_copies_and_timestamps(job: Job) -> None:
     command = "echo out $HVDLITE_RANK; echo err >&2"
-    done = job.run("-np", "2", "--output-filename", "d/e", "-prefix-timestamp", "sh", "-c", command)
-    assert done.returncode == 0
+    done = job.end_well(
+        "-np", "2", "--output-filename", "d/e", "-prefix-timestamp", "sh", "-c", command
+    )
     pattern = rb"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[[01]\]<stdout>:out [01]"
     assert all(re.fullmatch(pattern, line) for line in done.stdout.splitlines())
     for rank in range(2):
@@ -77,8 +77,7 @@ def test_a_reader_that_pauses_does_not_stop_the_ranks(job: Job) -> None:
     )
     job.wait_for_files(["finished"])
     assert process.stdout is not None
-    out, _ = process.communicate()
-    assert process.returncode == 0
+    out, _ = ended(process)
     assert out.replace(b"[0]<stdout>:", b"") == b"0123456789abcde\n" * 500_000
 
 
@@ -119,10 +118,9 @@ def test_collapsed_lines_name_all_that_have_said_them(job: Job) -> None:
         "600\nsys.exit(cli.main())\n"
     )
     job.launcher = [job.script(patient, "launcher.py")]
-    done = job.run(
+    done = job.end_well(
         "-np", "3", "--collapse", "sh", "-c", "echo same; echo rank $HVDLITE_RANK; echo same >&2"
     )
-    assert done.returncode == 0
     first, *others = done.stdout.decode().splitlines()
     assert first == "[0-2]<stdout>:same"
     assert sorted(others) == [f"[{rank}]<stdout>:rank {rank}" for rank in range(3)]
@@ -157,8 +155,7 @@ def test_output_that_nobody_reads_is_no_success(job: Job) -> None:
 
 
 def test_a_job_whose_ranks_never_meet_ends_with_a_line_that_says_so(job: Job) -> None:
-    alone = job.run("-np", "2", PYTHON, "-c", "print(1)")
-    assert alone.returncode == 0
+    alone = job.end_well("-np", "2", PYTHON, "-c", "print(1)")
     assert [prefixed(alone.stdout, rank) for rank in range(2)] == [["1"], ["1"]]
     assert alone.stderr.decode() == (
         "hvdliterun: no rank has called hvd.init(), so 2 programs have run independently. "

@@ -30,6 +30,7 @@ from others import (
     step_of_two_hosts,
     step_with_free_ports,
     stop_server,
+    torchs_variables,
 )
 
 from hvdlite.rendezvous import StoreServer
@@ -62,6 +63,17 @@ def test_plain_python_is_alone_and_opens_no_socket(job: Job) -> None:
 
 def torchrun(*arguments: str) -> list[str]:
     return [PYTHON, "-m", "torch.distributed.run", "--standalone", *arguments]
+
+
+def two_agents(job: Job, script: str, here: str) -> list[subprocess.Popen[bytes]]:
+    """torchrun on one host that pretends to be two, with a rank on each."""
+    meeting = [
+        f"--rdzv-endpoint={here}:{free_port()}",
+        "--rdzv-backend=c10d",
+        f"--local-addr={here}",
+    ]
+    agent = [PYTHON, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+    return [start(job, [*agent, *meeting, script], HVDLITE_HOST_ID=host) for host in "ab"]
 
 
 @WITH_TORCH
@@ -124,24 +136,7 @@ def test_two_torchruns_at_once_keep_apart(
 @WITH_TORCH
 @pytest.mark.watchdog(120)
 def test_two_agents_of_torchrun(job: Job) -> None:
-    """On one host that pretends to be two."""
-    script = job.script(TWICE)
-    meeting = [
-        f"--rdzv-endpoint=127.0.0.1:{free_port()}",
-        "--rdzv-backend=c10d",
-        "--local-addr=127.0.0.1",
-    ]
-    command = [
-        PYTHON,
-        "-m",
-        "torch.distributed.run",
-        "--nnodes=2",
-        "--nproc-per-node=1",
-        *meeting,
-        script,
-    ]
-    agents = [start(job, command, HVDLITE_HOST_ID=host) for host in "ab"]
-    end_well(*agents, seconds=100)
+    end_well(*two_agents(job, job.script(TWICE), "127.0.0.1"), seconds=100)
     expect_places(job, TWO_HOSTS)
 
 
@@ -176,22 +171,7 @@ def test_once_all_have_come_torchruns_store_knows_no_secret(job: Job, hosts: int
     if hosts == 1:
         agents = [start(job, torchrun("--nproc-per-node=2", script))]
     else:
-        here = socket.gethostname()
-        meeting = [
-            f"--rdzv-endpoint={here}:{free_port()}",
-            "--rdzv-backend=c10d",
-            f"--local-addr={here}",
-        ]
-        command = [
-            PYTHON,
-            "-m",
-            "torch.distributed.run",
-            "--nnodes=2",
-            "--nproc-per-node=1",
-            *meeting,
-            script,
-        ]
-        agents = [start(job, command, HVDLITE_HOST_ID=host) for host in "ab"]
+        agents = two_agents(job, script, socket.gethostname())
     codes, output = finish(*agents, seconds=100)
     assert set(codes) == {0}, output
     assert [(job.directory / f"there.{rank}").read_text() for rank in range(2)] == ["False"] * 2
@@ -199,26 +179,13 @@ def test_once_all_have_come_torchruns_store_knows_no_secret(job: Job, hosts: int
 
 
 def test_torchs_variables_without_its_agent(job: Job) -> None:
-    """As Ray Train and Kubeflow's operator set them."""
-    variables = {
-        "RANK": "{rank}",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
-    end_well(*ranks(job, 2, job.script(TWICE), variables))
+    end_well(*ranks(job, 2, job.script(TWICE), torchs_variables()))
     expect_places(job, on_one_host(2))
 
 
 def test_a_launcher_that_sees_other_hosts_than_there_are_is_told(job: Job) -> None:
     """Two agents of torchrun on one host: each calls its rank the first."""
-    variables = {
-        "RANK": "{rank}",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
-    variables |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    variables = torchs_variables() | {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     script = job.script(TWICE)
     output = end_well(*ranks(job, 2, script, variables))
     expect_places(job, on_one_host(2))
@@ -253,12 +220,7 @@ def test_a_secret_in_a_file_closes_the_door(job: Job) -> None:
 
 @pytest.mark.parametrize("other", ["another", "none"])
 def test_a_rank_with_another_secret_is_told_at_once(job: Job, other: str) -> None:
-    variables = {
-        "RANK": "{rank}",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
+    variables = torchs_variables()
     script = job.script(TWICE)
     given = variables | {"HVDLITE_SECRET_FILE": _secret_file(job, "secret", "ab" * 32)}
     first = ranks(job, 1, script, given, HVDLITE_START_TIMEOUT="600")[0]
@@ -268,16 +230,22 @@ def test_a_rank_with_another_secret_is_told_at_once(job: Job, other: str) -> Non
     second = start(
         job, [PYTHON, script], **variables | mine | {"RANK": "1"}, HVDLITE_START_TIMEOUT="600"
     )
-    codes, output = finish(second)
-    told = (
+    _is_told(
+        first,
+        second,
         "was given another secret than rank 0"
         if mine
-        else "rank 0 was given a secret and this rank 1 was not"
+        else "rank 0 was given a secret and this rank 1 was not",
     )
-    assert codes == [1] and told in output, output
+
+
+def _is_told(first: subprocess.Popen[bytes], second: subprocess.Popen[bytes], what: str) -> None:
+    """Rank 1 ends with this sentence, and neither rank shows a secret."""
+    codes, output = finish(second)
+    assert codes == [1] and what in output, output
     first.terminate()  # it would wait for its rank 1
     output += finish(first)[1]
-    assert "abab" not in output and "cdcd" not in output
+    assert "abab" not in output and "cdcd" not in output.replace("abcd", "")
 
 
 # --- Slurm
@@ -440,8 +408,4 @@ def test_arguments(job: Job) -> None:
 
 def test_arguments_with_different_secrets(job: Job) -> None:
     first, second = explicit(job, ["ab" * 32, "cd" * 32], HVDLITE_START_TIMEOUT="600")
-    codes, output = finish(second)
-    assert codes == [1] and "does not know this job's secret" in output, output
-    first.terminate()  # it would wait for its rank 1
-    output += finish(first)[1]
-    assert "abab" not in output and "cdcd" not in output.replace("abcd", "")
+    _is_told(first, second, "does not know this job's secret")

@@ -7,8 +7,8 @@ import re
 
 import pytest
 from launched import Job
-from mpis import MPI, end_well, finish, mpich, open_mpi, start
-from others import PROGRAM, PYTHON, TWICE, expect_places, on_one_host
+from mpis import MPI, Mpirun, end_well, finish, mpich, open_mpi, under
+from others import PROGRAM, TWICE, expect_places, on_one_host
 
 from hvdlite.rendezvous import StoreServer
 
@@ -23,49 +23,44 @@ INITIALISED = {
 
 @MPI
 @pytest.mark.parametrize("first", INITIALISED.values(), ids=INITIALISED)
-def test_mpirun(job: Job, mpirun: type, first: str) -> None:
-    command, variables = mpirun(2)
+def test_mpirun(job: Job, mpirun: Mpirun, first: str) -> None:
     done = "from mpi4py import MPI\nassert MPI.COMM_WORLD.allreduce(1) == 2\n"
-    end_well(start(job, [*command, PYTHON, job.script(first + TWICE + done)], **variables))
+    end_well(under(mpirun, job, first + TWICE + done))
     expect_places(job, on_one_host(2))
 
 
 @MPI
-def test_three_ranks_of_mpirun(job: Job, mpirun: type) -> None:
-    command, variables = mpirun(3)
-    end_well(start(job, [*command, PYTHON, job.script(TWICE)], **variables))
+def test_three_ranks_of_mpirun(job: Job, mpirun: Mpirun) -> None:
+    end_well(under(mpirun, job, TWICE, 3))
     expect_places(job, on_one_host(3))
 
 
 @MPI
-def test_mpiruns_exit_code_is_that_of_the_rank_that_failed(job: Job, mpirun: type) -> None:
-    command, variables = mpirun(2)
+def test_mpiruns_exit_code_is_that_of_the_rank_that_failed(job: Job, mpirun: Mpirun) -> None:
     # The first barrier: rank 0 has written its report.
-    script = job.script(
+    script = (
         PROGRAM
         + "turn()\nhvd.barrier()\nif hvd.rank() == 1: sys.exit(3)\nhvd.barrier()\nhvd.barrier()\n"
     )
-    codes, output = finish(start(job, [*command, PYTHON, script], **variables))
+    codes, output = finish(under(mpirun, job, script))
     assert codes in ([3], [1]), output  # rank 0's exception is as real
     expect_places(job, on_one_host(2), turns=1)
 
 
 @MPI
-def test_a_rank_of_mpirun_that_is_killed_takes_all_with_it(job: Job, mpirun: type) -> None:
-    command, variables = mpirun(2)
-    script = job.script(
+def test_a_rank_of_mpirun_that_is_killed_takes_all_with_it(job: Job, mpirun: Mpirun) -> None:
+    script = (
         PROGRAM + "turn()\nhvd.barrier()\nif hvd.rank() == 1: os.kill(os.getpid(), "
         "9)\nhvd.barrier()\nhvd.barrier()\n"
     )
-    codes, output = finish(start(job, [*command, PYTHON, script], **variables), seconds=20)
+    codes, output = finish(under(mpirun, job, script), seconds=20)
     assert codes != [0], output
     assert not job.wait_until_gone(5.0)
 
 
 @MPI
-def test_ctrl_c_ends_the_wait_for_mpis_broadcast(job: Job, mpirun: type) -> None:
-    command, variables = mpirun(2)
-    script = job.script(
+def test_ctrl_c_ends_the_wait_for_mpis_broadcast(job: Job, mpirun: Mpirun) -> None:
+    script = (
         "from mpi4py import MPI\nimport os, signal, threading, time\nimport hvdlite as hvd\n"
         "from hvdlite.bootstrap import mpi_library\n"
         "if MPI.COMM_WORLD.rank == 0:\n    signal.pause()\n"
@@ -78,17 +73,16 @@ def test_ctrl_c_ends_the_wait_for_mpis_broadcast(job: Job, mpirun: type) -> None
         "    hvd.init()\n"
         "except KeyboardInterrupt:\n    open('interrupted', 'w').close()\n    os._exit(7)\n"
     )
-    codes, output = finish(start(job, [*command, PYTHON, script], **variables), seconds=20)
+    codes, output = finish(under(mpirun, job, script), seconds=20)
     assert (job.directory / "interrupted").exists(), output
     assert codes in ([7], [9]), output  # MPICH's may tell of the rank that it killed itself then
 
 
 @MPI
 def test_a_rank_under_mpirun_that_never_comes_is_waited_for_only_so_long(
-    job: Job, mpirun: type
+    job: Job, mpirun: Mpirun
 ) -> None:
-    command, variables = mpirun(2)
-    script = job.script(
+    script = (
         "from mpi4py import MPI\nimport os, time\n"
         "if MPI.COMM_WORLD.rank == 1:\n"
         "    while not os.path.exists('given up'): time.sleep(0.05)\n"  # poll
@@ -96,21 +90,16 @@ def test_a_rank_under_mpirun_that_never_comes_is_waited_for_only_so_long(
         + PROGRAM
         + "try:\n    turn()\nfinally:\n    open('given up', 'w').close()\n"
     )
-    codes, output = finish(
-        start(job, [*command, PYTHON, script], HVDLITE_START_TIMEOUT="2", **variables)
-    )
+    codes, output = finish(under(mpirun, job, script, HVDLITE_START_TIMEOUT="2"))
     assert codes != [0] and "within 2 s" in output, output
 
 
 @MPI
-def test_mpirun_of_one_mpi_with_the_library_of_another_is_told(job: Job, mpirun: type) -> None:
+def test_mpirun_of_one_mpi_with_the_library_of_another_is_told(job: Job, mpirun: Mpirun) -> None:
     """Traps 6 and 9: each process' MPI believes that it is alone; MPICH's library would end it
     under Open MPI's mpirun."""
-    command, variables = mpirun(2)
     other = mpich if mpirun is open_mpi else open_mpi
-    codes, output = finish(
-        start(job, [*command, PYTHON, job.script(TWICE)], **variables | other(2)[1])
-    )
+    codes, output = finish(under(mpirun, job, TWICE, **other(2)[1]))
     assert codes != [0]
     if mpirun is open_mpi:
         said = (
@@ -132,32 +121,29 @@ def test_mpirun_of_one_mpi_with_the_library_of_another_is_told(job: Job, mpirun:
 
 
 @MPI
-def test_ranks_that_only_mpi_knows_of_do_not_train_alone(job: Job, mpirun: type) -> None:
-    command, variables = mpirun(2)
-    script = job.script(
+def test_ranks_that_only_mpi_knows_of_do_not_train_alone(job: Job, mpirun: Mpirun) -> None:
+    script = (
         "from mpi4py import MPI\nimport os\n"
         "for name in list(os.environ):\n    if name.startswith(('PMI', 'OMPI', 'MPI_')): del "
         "os.environ[name]\n" + TWICE
     )
-    codes, output = finish(start(job, [*command, PYTHON, script], **variables))
+    codes, output = finish(under(mpirun, job, script))
     assert (
         codes != [0] and "MPI says that there are 2 processes, but hvdlite knows none" in output
     ), output
-    end_well(start(job, [*command, PYTHON, script], HVDLITE_ALLOW_SINGLETON="1", **variables))
+    end_well(under(mpirun, job, script, HVDLITE_ALLOW_SINGLETON="1"))
 
 
 @MPI
-def test_without_mpi4py_mpirun_is_told_what_to_do(job: Job, mpirun: type) -> None:
-    command, variables = mpirun(2)
+def test_without_mpi4py_mpirun_is_told_what_to_do(job: Job, mpirun: Mpirun) -> None:
     job.script("raise ModuleNotFoundError(\"No module named 'mpi4py'\")", "mpi4py.py")
-    codes, output = finish(start(job, [*command, PYTHON, job.script(TWICE)], **variables))
+    codes, output = finish(under(mpirun, job, TWICE))
     assert codes != [0] and "`pip install 'hvdlite[mpi]'` brings it" in output, output
 
 
 @MPI
-def test_a_store_that_is_there_spares_mpi(job: Job, mpirun: type) -> None:
+def test_a_store_that_is_there_spares_mpi(job: Job, mpirun: Mpirun) -> None:
     """hvdliterun over mpirun: it has opened the store, mpirun gives the numbers."""
-    command, variables = mpirun(2)
     job.script("raise ModuleNotFoundError(\"No module named 'mpi4py'\")", "mpi4py.py")
     secret = os.urandom(32)
     with StoreServer(secret) as store:
@@ -165,8 +151,6 @@ def test_a_store_that_is_there_spares_mpi(job: Job, mpirun: type) -> None:
             "HVDLITE_RENDEZVOUS": "{}:{}".format(*store.address),
             "HVDLITE_SECRET": secret.hex(),
         }
-        codes, output = finish(
-            start(job, [*command, PYTHON, job.script(TWICE)], **variables, **given)
-        )
+        codes, output = finish(under(mpirun, job, TWICE, **given))
     assert codes == [0], output
     expect_places(job, on_one_host(2))

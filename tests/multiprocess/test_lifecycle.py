@@ -168,7 +168,7 @@ def test_a_forked_child_cannot_submit_and_its_end_changes_nothing(three_ranks: R
         "assert (hvd.synchronize(pending) == 3).all()\n"
     )
     for rank in range(3):
-        for told in three_ranks.report(rank):
+        for told in three_ranks.told(rank):
             said = told["said"]
             # Synchronizing a handle that rank 1 and 2 do not have says nothing.
             assert [s for i, s in enumerate(said) if i != 2] == ["not initialised"] * 5, told
@@ -212,7 +212,7 @@ def test_what_a_rank_has_announced_before_it_leaves_still_happens(
 ) -> None:
     """Also when it is another's to pass on."""
     with Ranks(tmp_path, 4, ("a", "a", "b", "b")) as ranks:
-        ranks.start(
+        ranks.all_end_well(
             "hvd.init()\n"
             "for _ in range(3): hvd.allreduce(np.ones(3), op=hvd.Sum, name='x')\n"
             f"if RANK == {leaver}:\n"
@@ -222,7 +222,6 @@ def test_what_a_rank_has_announced_before_it_leaves_still_happens(
             "    wait_flag('leaving')\n"
             "    assert (hvd.allreduce(np.ones(3), op=hvd.Sum, name='x') == 4).all()\n"
         )
-        ranks.end_well()
 
 
 def test_waiting_for_a_list_ends_all_of_it_and_raises_the_first_error(two_ranks: Ranks) -> None:

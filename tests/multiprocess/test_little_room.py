@@ -16,14 +16,14 @@ Hosts = tuple[str, ...]
 
 def test_more_ranks_than_cores(tmp_path: Path) -> None:
     with Ranks(tmp_path, 8) as ranks:
-        ranks.start(
+        ranks.all_end_well(
             "hvd.init()\n"
             "for i in range(50):\n"
             "    assert hvd.allreduce(i, op=hvd.Sum) == 8 * i\n"
             "    assert (hvd.allreduce(np.full(30_000, 1.0), op=hvd.Sum, name='big') == 8).all()\n"
-            "hvd.barrier(); hvd.shutdown()\n"
+            "hvd.barrier(); hvd.shutdown()\n",
+            seconds=50,
         )
-        ranks.end_well(50)
 
 
 @pytest.mark.skipif(shutil.which("taskset") is None, reason="no taskset")

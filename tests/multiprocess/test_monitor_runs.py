@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from launched import WAIT, WAIT_FOR, Job, went_to_sleep
+from launched import WAIT, WAIT_FOR, Job, ended, went_to_sleep
 from terminal import Terminal, Watched
 from waiting import wait_until
 
@@ -242,8 +242,7 @@ def test_a_line_now_and_then_in_a_log(job: Job) -> None:
     )
     assert told and float(told[1]) * 10 == pytest.approx(float(told[2]), rel=0.02), lines
     (job.directory / "enough").touch()
-    process.communicate()
-    assert process.returncode == 0
+    ended(process)
 
 
 def test_without_the_flag_nobody_reports(job: Job) -> None:

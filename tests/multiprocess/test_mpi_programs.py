@@ -11,7 +11,7 @@ import time
 import pytest
 from launched import Job
 from machine import within
-from mpis import MPI, TWO_ON_A_HOST, Mpirun, finish, mpich, open_mpi, start
+from mpis import MPI, TWO_ON_A_HOST, Mpirun, finish, mpich, open_mpi, under
 
 from hvdlite.rendezvous import StoreServer
 
@@ -48,10 +48,7 @@ def run(
     job: Job, mpirun: Mpirun, size: int, program: str, seconds: float = 100, **extra: str
 ) -> tuple[int, str]:
     """mpirun's exit code, and all output."""
-    command, variables = mpirun(size)
-    codes, output = finish(
-        start(job, [*command, PYTHON, job.script(program)], **variables | extra), seconds=seconds
-    )
+    codes, output = finish(under(mpirun, job, program, size, **extra), seconds=seconds)
     return codes[0], output
 
 
@@ -462,5 +459,4 @@ def test_singletons_under_a_launcher_that_is_no_mpis_are_told(job: Job, mpirun: 
     assert re.search(told, said), said
     assert "Use mpirun or `hvdliterun --mpi`" in said and "HVDLITE_CPU_OPERATIONS=net" in said
     script = job.script("from mpi4py import MPI\n" + TWICE.replace("add()", "add(over_mpi=False)"))
-    done = job.run("-np", "2", PYTHON, script, **mpirun(2)[1])
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "2", PYTHON, script, **mpirun(2)[1])

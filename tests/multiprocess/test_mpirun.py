@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launched import PATIENT, WAIT, WAIT_FOR, Job, last_line, prefixed
+from launched import PATIENT, WAIT, WAIT_FOR, Job, Launcher, ended, last_line, prefixed
 from terminal import Watched
 from waiting import wait_until
 
@@ -39,7 +39,7 @@ def temporary(tmp_path: Path) -> Iterator[str]:
     wait_until(lambda: not os.listdir(directory), 5, lambda: os.listdir(directory))
 
 
-class Mpi:
+class Mpi(Launcher):
     """hvdliterun with this mpirun."""
 
     def __init__(self, job: Job, mpirun: str, temporary: str) -> None:
@@ -50,9 +50,6 @@ class Mpi:
     @property
     def is_open_mpi(self) -> bool:
         return (Path(self.mpirun).parent / "prterun").exists()
-
-    def run(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
-        return self.job.run("--mpi", *arguments, **self.variables, **extra)
 
     def start(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
         return self.job.start("--mpi", *arguments, **self.variables, **extra)
@@ -90,8 +87,7 @@ def test_with_a_file_for_the_secret_the_environment_has_none(mpi: Mpi) -> None:
 
 
 def test_ranks_have_mpis_numbers_and_meet_at_the_launchers_store(mpi: Mpi) -> None:
-    done = mpi.run("-np", "3", PYTHON, mpi.job.script(TRAIN))
-    assert done.returncode == 0, done.stderr
+    done = mpi.end_well("-np", "3", PYTHON, mpi.job.script(TRAIN))
     for rank in range(3):
         assert prefixed(done.stdout, rank) == [f"{rank} 3 {rank} 3 0 1 [3.0, 6.0, 9.0]"]
 
@@ -129,8 +125,7 @@ def test_flags_and_the_environment_reach_the_ranks(mpi: Mpi) -> None:
 
 def test_more_arguments_go_to_mpirun(mpi: Mpi) -> None:
     argument = "--display map" if mpi.is_open_mpi else "-verbose"
-    done = mpi.run("-np", "1", f"--mpi-args={argument}", "true")
-    assert done.returncode == 0
+    done = mpi.end_well("-np", "1", f"--mpi-args={argument}", "true")
     assert (b"JOB MAP" if mpi.is_open_mpi else b"host: ") in done.stderr
 
 
@@ -141,8 +136,7 @@ def test_output_is_told_apart_byte_for_byte(mpi: Mpi) -> None:
         + "text = bytes(range(256)) * 40 + b'[1,0]<stdout> 0: [0] \\n' + b'x' * 5000\n"
         "os.write(1, text if rank else b'hello\\n')\nos.write(2, b'oops %d\\n' % rank)\n"
     )
-    done = mpi.run("-np", "2", "--output-filename", "logs", PYTHON, script)
-    assert done.returncode == 0
+    done = mpi.end_well("-np", "2", "--output-filename", "logs", PYTHON, script)
     expected = bytes(range(256)) * 40 + b"[1,0]<stdout> 0: [0] \n" + b"x" * 5000
     logs = mpi.job.directory / "logs"
     assert (logs / "rank.1" / "stdout").read_bytes() == expected
@@ -156,8 +150,7 @@ def test_output_is_told_apart_byte_for_byte(mpi: Mpi) -> None:
 
 def test_much_output_comes_in_order(mpi: Mpi) -> None:
     script = mpi.job.script("import os\n" + RANK + "for i in range(20000): print(rank, i)\n")
-    done = mpi.run("-np", "2", "--output-filename", "logs", PYTHON, script)
-    assert done.returncode == 0
+    mpi.end_well("-np", "2", "--output-filename", "logs", PYTHON, script)
     for rank in (0, 1):
         expected = "".join(f"{rank} {i}\n" for i in range(20000))
         assert (mpi.job.directory / "logs" / f"rank.{rank}" / "stdout").read_text() == expected
@@ -251,8 +244,7 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace_period(mpi: Mpi) 
     process = mpi.start_ready(script, "--grace-seconds", "0.7")
     asked = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    process.communicate()
-    assert process.returncode == 143
+    ended(process, 143)
     assert time.monotonic() - asked >= 0.7
 
 
@@ -294,8 +286,7 @@ def test_kill_9_of_the_launcher_leaves_neither_mpirun_nor_ranks(mpi: Mpi) -> Non
 def test_kill_9_of_mpirun_ends_its_ranks(mpi: Mpi) -> None:
     process = mpi.start_ready(DEAF, "--grace-seconds", "0.5")
     os.kill(mpi.pid(), signal.SIGKILL)
-    _, err = process.communicate()
-    assert process.returncode == 137
+    _, err = ended(process, 137)
     assert last_line(err) == "hvdliterun: mpirun was killed by SIGKILL. All ranks have ended."
     assert mpi.job.pids() == []
 

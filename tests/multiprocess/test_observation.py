@@ -20,23 +20,23 @@ r = hvd.rank()
 """
 
 
+def _two_ranks(job: Job, program: str, **extra: str) -> None:
+    """They run it behind SETUP, and end well."""
+    job.end_well("-np", "2", "python", job.script(SETUP + program), **extra)
+
+
 def _events(path: Path) -> list[dict]:
     return json.loads(path.read_text())
 
 
 def test_a_timeline_from_the_variable_is_a_trace_whose_phases_nest(job: Job) -> None:
-    script = job.script(
-        SETUP
-        + """
+    path = job.directory / "trace.json"
+    _two_ranks(job, """
 for _ in range(3):
     hvd.allreduce(np.ones((17, 17), np.float32), name="a")
     hvd.allgather(np.ones((r + 1, 2)), name="b")
 hvd.shutdown()
-"""
-    )
-    path = job.directory / "trace.json"
-    done = job.run("-np", "2", "python", script, HVDLITE_TIMELINE=str(path))
-    assert done.returncode == 0, done.stderr.decode()
+""", HVDLITE_TIMELINE=str(path))  # fmt: skip
     events = _events(path)
     phases: dict[str, list[str]] = defaultdict(list)  # by operation
     stacks: dict[int, list[str]] = defaultdict(list)  # by lane: what is open
@@ -83,8 +83,7 @@ hvd.shutdown()
 """
     )
     path = job.directory / "trace.json"
-    done = job.run("-np", "4", "python", script, HVDLITE_TIMELINE=str(path))
-    assert done.returncode == 0, done.stderr.decode()
+    job.end_well("-np", "4", "python", script, HVDLITE_TIMELINE=str(path))
     events = _events(path)
     asked = [e["name"] for e in events if e["ph"] == "X" and e["pid"] == 0]
     rounds = [asked[i : i + 4] for i in range(0, len(asked), 4)]
@@ -103,9 +102,7 @@ hvd.shutdown()
 
 
 def test_a_timeline_can_be_started_and_stopped_on_all_ranks(job: Job) -> None:
-    script = job.script(
-        SETUP
-        + """
+    _two_ranks(job, """
 hvd.allreduce(np.ones(4), name="before")
 hvd.start_timeline("trace.json", mark_cycles=True)
 hvd.allreduce(np.ones(4), name="within")
@@ -113,10 +110,7 @@ hvd.stop_timeline()
 hvd.stop_timeline()
 hvd.barrier()  # rank 0 hears of what others ask for
 hvd.allreduce(np.ones(4), name="after")
-"""
-    )
-    done = job.run("-np", "2", "python", script, HVDLITE_TIMELINE_RANKS="all")
-    assert done.returncode == 0, done.stderr.decode()
+""", HVDLITE_TIMELINE_RANKS="all")  # fmt: skip
     for name in ("trace.json", "trace.rank1.json"):
         text = (job.directory / name).read_text()
         assert "allreduce.within" in text and "CYCLE_START" in text
@@ -142,9 +136,7 @@ os._exit(3)
 
 
 def test_counters_and_the_last_operations_tell_what_happened(job: Job) -> None:
-    script = job.script(
-        SETUP
-        + """
+    _two_ranks(job, """
 for i in range(5):
     hvd.allreduce(np.ones(1000, np.float32), name="x")
 try:
@@ -177,17 +169,12 @@ if r == 0:
     waited = "seconds_waited_for_rank"
     grown = {rank: after[waited].get(rank, 0) - before[waited].get(rank, 0) for rank in "01"}
     assert grown["0"] == 0 and grown["1"] >= 0.2, grown
-"""
-    )
-    done = job.run("-np", "2", "python", script)
-    assert done.returncode == 0, done.stderr.decode()
+""")  # fmt: skip
 
 
 def test_a_moment_counts_once_however_many_operations_wait(job: Job) -> None:
     """Rank 1 comes when ten operations of rank 0 have waited for it."""
-    script = job.script(
-        SETUP
-        + """
+    _two_ranks(job, """
 FIGURES = ("seconds_negotiating", "seconds_moving")
 hvd.barrier()
 before, began = hvd.metrics(), time.monotonic()
@@ -203,23 +190,19 @@ for handle in handles:
 after, elapsed = hvd.metrics(), time.monotonic() - began
 grown = {name: after[name] - before[name] for name in FIGURES}
 assert all(0 < seconds <= elapsed for seconds in grown.values()), (grown, elapsed)
-"""
-    )
-    done = job.run("-np", "2", "python", script)
-    assert done.returncode == 0, done.stderr.decode()
+""")  # fmt: skip
 
 
 def test_the_recorder_keeps_the_last_operations_only(job: Job) -> None:
-    script = job.script(
-        SETUP
-        + """
+    _two_ranks(job, """
 for i in range(20):
     hvd.allreduce(np.ones(1), name=f"x{i}")
 assert [o["name"] for o in hvd.recent_operations()] == [f"allreduce.x{i}" for i in range(12, 20)]
-"""
-    )
-    done = job.run("-np", "2", "python", script, HVDLITE_RECORDER_ENTRIES="8")
-    assert done.returncode == 0, done.stderr.decode()
+""", HVDLITE_RECORDER_ENTRIES="8")  # fmt: skip
+
+
+# A stall is told soon, and ends the job soon after.
+SHORT = {"HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5", "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": "1"}
 
 
 def stall(wait: str) -> str:
@@ -264,14 +247,7 @@ def test_a_stall_gets_one_verdict_that_says_who_is_where(job: Job) -> None:
 
 def test_a_stall_beyond_the_limit_ends_the_job_if_asked_to(job: Job) -> None:
     script = job.script(stall("time.sleep(600)"), "train.py")  # until killed
-    done = job.run(
-        "-np",
-        "2",
-        "python",
-        script,
-        HVDLITE_STALL_CHECK_TIME_SECONDS="0.5",
-        HVDLITE_STALL_SHUTDOWN_TIME_SECONDS="1",
-    )
+    done = job.run("-np", "2", "python", script, **SHORT)
     said = done.stderr.decode()
     assert done.returncode != 0
     assert "has been shut down" in said and "train.py" in said and "ShutDownError" in said
@@ -282,14 +258,7 @@ def test_a_stall_names_operations_of_different_kinds_under_one_name(job: Job) ->
         SETUP + "(hvd.allgather if r == 1 else hvd.allreduce)(np.ones(1), name='grads')\n",
         "train.py",
     )
-    done = job.run(
-        "-np",
-        "3",
-        "python",
-        script,
-        HVDLITE_STALL_CHECK_TIME_SECONDS="0.5",
-        HVDLITE_STALL_SHUTDOWN_TIME_SECONDS="1",
-    )
+    done = job.run("-np", "3", "python", script, **SHORT)
     said = done.stderr.decode()
     assert done.returncode != 0
     pairs = ("allreduce 'grads' on ranks 0 and 2", "allgather 'grads' on rank 1")
@@ -301,7 +270,7 @@ def test_a_stall_names_operations_of_different_kinds_under_one_name(job: Job) ->
 def test_the_stall_check_can_be_turned_off(job: Job) -> None:
     # span: a stall is looked for every 0.3 s, and told 1 s later
     script = job.script(stall("time.sleep(2.5)"), "train.py")
-    done = job.run(
+    done = job.end_well(
         "-np",
         "2",
         "python",
@@ -309,7 +278,6 @@ def test_the_stall_check_can_be_turned_off(job: Job) -> None:
         HVDLITE_STALL_CHECK_TIME_SECONDS="0.3",
         HVDLITE_STALL_CHECK_DISABLE="1",
     )
-    assert done.returncode == 0
     assert "Missing ranks" not in done.stderr.decode()
 
 

@@ -43,16 +43,14 @@ PLACES = [
 
 
 def test_srun_python(cluster_: Slurm) -> None:
-    done = cluster_.run("srun", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
-    assert done.returncode == 0, done.stderr
+    done = cluster_.end_well("srun", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
     assert sorted(done.stdout.decode().splitlines()) == PLACES
     assert done.stderr.count(b"srun cannot give the ranks a secret") == 1, done.stderr
 
 
 def test_srun_with_the_process_management_of_mpi(cluster_: Slurm) -> None:
     """PMI_RANK and PMI_SIZE are Slurm's then, and no MPI is needed."""
-    done = cluster_.run("srun", "--mpi=pmi2", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
-    assert done.returncode == 0, done.stderr
+    done = cluster_.end_well("srun", "--mpi=pmi2", "-N2", "-n3", PYTHON, cluster_.job.script(TRAIN))
     assert sorted(done.stdout.decode().splitlines()) == PLACES
 
 
@@ -158,6 +156,16 @@ def test_the_secret_is_in_no_command_line(cluster_: Slurm) -> None:
     assert not any(secret in line for line in command_lines)
     os.kill(launcher, signal.SIGTERM)
     cluster_.leave()
+
+
+def test_with_a_file_for_the_secret_the_environment_has_none(cluster_: Slurm) -> None:
+    path = cluster_.job.directory / "file"
+    path.write_text("ab" * 32)
+    path.chmod(0o600)
+    script = cluster_.job.script("import os\nassert 'HVDLITE_SECRET' not in os.environ\n" + TRAIN)
+    done = cluster_.allocated(*HVDLITERUN, "--secret-file", str(path), PYTHON, script)
+    assert done.returncode == 0, done.stderr
+    assert [prefixed(done.stdout, rank) for rank in range(3)] == [[place] for place in PLACES]
 
 
 def test_a_rank_that_fails_ends_all(cluster_: Slurm) -> None:

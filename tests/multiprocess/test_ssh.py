@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import sshd
 from far_jobs import FarJob
-from launched import MARK, PATIENT, READY, WAIT, WAIT_FOR, Job, last_line, prefixed
+from launched import MARK, PATIENT, READY, WAIT, WAIT_FOR, Job, ended, last_line, prefixed
 from network import Network, why_not
 from terminal import Watched
 from waiting import wait_until
@@ -55,8 +55,7 @@ def test_ranks_on_two_hosts_and_here_know_their_place_and_add(far: FarJob) -> No
         "print(hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), "
         "hvd.cross_size(), total[7])\n"
     )
-    done = far.run("-H", "a:2,localhost:1,b:1", PYTHON, script)
-    assert done.returncode == 0, done.stderr
+    done = far.end_well("-H", "a:2,localhost:1,b:1", PYTHON, script)
     assert [prefixed(done.stdout, rank) for rank in range(4)] == [
         ["0 4 0 2 0 3 10.0"],
         ["1 4 1 2 0 1 10.0"],
@@ -135,8 +134,7 @@ def test_too_many_bound_ranks_of_another_host_are_refused_with_its_name(far: Far
 def test_output_comes_as_it_was_written(far: FarJob) -> None:
     far.job.script("head -c 20000000 /dev/urandom | base64 -w 70", "noise.sh")
     command = "sh noise.sh | tee sent.$HVDLITE_RANK; printf 'a\\rb\\377' >&2; printf end"
-    done = far.run("-H", "a:1,b:1", "--output-filename", "copies", "sh", "-c", command)
-    assert done.returncode == 0
+    done = far.end_well("-H", "a:1,b:1", "--output-filename", "copies", "sh", "-c", command)
     for rank in range(2):
         sent = (far.job.directory / f"sent.{rank}").read_bytes() + b"end"
         prefix = f"[{rank}]<stdout>:".encode()
@@ -296,8 +294,7 @@ def test_sigterm_leaves_time_for_a_checkpoint(far: FarJob) -> None:
     process.send_signal(signal.SIGTERM)
     far.job.wait_for_files(["saving.0", "saving.1"])
     (far.job.directory / "go on").touch()
-    out, _ = process.communicate()
-    assert process.returncode == 143
+    out, _ = ended(process, 143)
     assert prefixed(out, 0) == prefixed(out, 1) == ["saved"]
 
 
@@ -330,8 +327,7 @@ def test_a_batch_systems_warning_reaches_the_ranks_and_not_their_children(
     process = far.start("-H", "a:1,localhost:1", PYTHON, script)
     far.job.wait_ready(2)
     process.send_signal(number)
-    out, err = process.communicate()
-    assert process.returncode == 0, err
+    out, _ = ended(process)
     assert prefixed(out, 0) == prefixed(out, 1) == ["warned None"]
 
 
@@ -387,8 +383,7 @@ def test_kill_9_of_what_stands_between_ends_the_job(
 ) -> None:
     process = far.start_four()
     os.kill([pid for pid in far.pids(*victim) if pid != process.pid][0], signal.SIGKILL)
-    _, err = process.communicate()
-    assert process.returncode == 255
+    _, err = ended(process, 255)
     assert said in last_line(err)
     assert far.job.wait_until_gone(3) == []
 
@@ -430,8 +425,7 @@ def test_two_signals_end_a_launcher_whose_agent_is_frozen(far: FarJob) -> None:
     process, agent = _frozen_agent(far)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate()
-    assert process.returncode == 255
+    _, err = ended(process, 255)
     assert re.search(NO_ANSWER, last_line(err))
     os.kill(agent, signal.SIGCONT)  # there is nobody to serve any more
     assert far.job.wait_until_gone(3) == []
@@ -445,8 +439,7 @@ def test_a_rank_that_fails_ends_a_launcher_whose_agent_is_frozen(far: FarJob) ->
         if pid != process.pid and b"HVDLITE_RANK=" in _environ(pid)
     ]
     os.kill(next(pid for pid in there if _where(pid) != _where(agent)), signal.SIGKILL)
-    _, err = process.communicate()
-    assert process.returncode == 255
+    _, err = ended(process, 255)
     assert "was killed by SIGKILL" in last_line(err)
     assert re.search(NO_ANSWER, last_line(err))
     os.kill(agent, signal.SIGCONT)
@@ -457,8 +450,7 @@ def test_a_far_guardian_that_is_stopped_holds_nothing_up(far: FarJob) -> None:
     process = far.start_four()
     os.kill(far.pids("guardian.py")[0], signal.SIGSTOP)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate()
-    assert process.returncode == 143
+    _, err = ended(process, 143)
     assert last_line(err) == "hvdliterun: ended by SIGTERM; all ranks were ended."
     assert far.job.wait_until_gone(3) == []
 
@@ -544,8 +536,7 @@ def test_an_outage_that_is_shorter_than_the_heartbeats_limit_ends_nothing(
             lambda: len(list(job.directory.glob("step.*"))) > steps or process.poll() is not None
         )
         (job.directory / "enough").touch()
-        _, err = process.communicate()
-        assert process.returncode == 0, err
+        ended(process)
 
 
 def test_a_pulled_cable_ends_both_sides(job: Job, network: Network, tmp_path: Path) -> None:
@@ -553,8 +544,7 @@ def test_a_pulled_cable_ends_both_sides(job: Job, network: Network, tmp_path: Pa
     with sshd.SshHosts(network, "abc", tmp_path, f"{MARK}={job.mark}") as hosts:
         process = FarJob(job, hosts).start_four("a:2,c:2", HVDLITE_HEARTBEAT_SECONDS="3")
         network.pull_the_cable(2)  # c is used by no other test
-        _, err = process.communicate()
-        assert process.returncode == 255
+        _, err = ended(process, 255)
         assert last_line(err).startswith("hvdliterun: host c was lost: ssh ended with status 255")
         # Nothing told the agent; it has noticed by itself.
         assert job.wait_until_gone(10) == []

@@ -99,7 +99,7 @@ def test_a_job_that_is_not_elastic_has_no_thread_key_or_connection_of_it(
         listener = servers[0]._listener
         assert isinstance(listener, CountingListener) and listener.accepted == 2, "one per rank"
         for rank in (0, 1):
-            told = {name: value for line in ranks.report(rank) for name, value in line.items()}
+            told = {name: value for line in ranks.told(rank) for name, value in line.items()}
             at_init, inside = told["at_init"], told["inside"]
             assert told["end"] == 0
             assert at_init["python"] == ["MainThread", "hvdlite-where"]

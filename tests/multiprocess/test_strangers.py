@@ -10,11 +10,12 @@ import struct
 from pathlib import Path
 
 import pytest
+from another_user import as_nobody
 from bare_ranks import Ranks, program
-from launched import Job
+from launched import Job, ended
 from machine import within
 from mpis import finish, start
-from others import PYTHON, free_port, ranks, step
+from others import PYTHON, ranks, step, torchs_variables
 from stillness import wait_until_still
 
 from hvdlite import bootstrap
@@ -60,8 +61,7 @@ def test_nothing_of_a_one_host_job_listens_beyond_the_loopback(job: Job) -> None
     job.wait_for_files(["ready.0", "ready.1"])
     listening = _listening(job.pids())
     (job.directory / "enough").touch()
-    _, err = process.communicate()
-    assert process.returncode == 0, err
+    ended(process)
     assert listening, "the store"
     for family, address, port in listening:
         loopback = (
@@ -153,46 +153,19 @@ print(hvd.broadcast_object(None if hvd.rank() == 0 else "hello", root_rank=1))
 """
 
 
-def _of_another_user(environ: dict[str, str]) -> str:
-    """How the meeting ends for a process that knows what everybody can look up, and runs as
-    nobody."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        "127.0.0.1".encode("idna")  # nobody may not read Python's own files everywhere
-        os.setuid(65534)
-        try:
-            me = environment.discover(environ)
-            said = f"let in: {bootstrap.meet(me, '', 1.0, bootstrap.Wish())}"
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(writer, said.encode())
-        os._exit(0)
-    os.close(writer)
-    with open(reader) as file:
-        said = file.read()
-    os.waitpid(child, 0)
-    return said
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 @pytest.mark.parametrize("launcher", ["RANK and MASTER_ADDR", "srun"])
 def test_another_user_of_the_host_does_not_get_into_a_job_of_one_host(
     job: Job, launcher: str
 ) -> None:
-    variables = {
-        "RANK": "{rank}",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
-    if launcher == "srun":
-        variables = step(2)
+    variables = step(2) if launcher == "srun" else torchs_variables()
     script = job.script(_VICTIM)
     first = ranks(job, 1, script, variables, HVDLITE_START_TIMEOUT=f"{within(60):g}")[0]
     as_rank_1 = {name: value.format(rank=1) for name, value in variables.items()}
     wait_until_still(first.pid)
-    told = _of_another_user(as_rank_1)
+    # A process that knows what every user can look up.
+    me = environment.discover(as_rank_1)
+    told = as_nobody(lambda: bootstrap.meet(me, "", 1.0, bootstrap.Wish()))
     assert told.startswith("TimeoutError") and "runs as user 65534" not in told, told
     # The real one gets in afterwards.
     codes, output = finish(first, start(job, [PYTHON, script], **as_rank_1))

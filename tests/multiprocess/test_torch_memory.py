@@ -33,8 +33,7 @@ _PAGES = 36864  # of all gradients
 def _faults(job: Job, steps: int, **environment: str) -> list[list[int]]:
     """Of each rank, the page faults of each step, with gradients in private memory."""
     environment = {"HVDLITE_GRADIENT_POOL": "0"} | environment
-    done = job.run("-np", "2", "python", job.script(_FAULTS), str(steps), **environment)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.end_well("-np", "2", "python", job.script(_FAULTS), str(steps), **environment)
     of_ranks = [line.split()[1:] for line in done.stdout.decode().splitlines() if "faults" in line]
     counts = [[int(count) for count in of_rank] for of_rank in of_ranks]
     assert [len(of_rank) for of_rank in counts] == [steps, steps]

@@ -55,11 +55,10 @@ print("equal", flush=True)
 @pytest.mark.costly
 @pytest.mark.watchdog(300)
 def test_inductor_compiles_collectives_and_models_without_a_break(job: Job) -> None:
-    done = job.run(
+    done = job.end_well(
         "-np", "2", "python", job.script(_COMPILED),
         TORCHINDUCTOR_CACHE_DIR=str(job.directory / "cache"), TORCHINDUCTOR_COMPILE_THREADS="1",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode().count("equal") == 2
 
 

@@ -83,7 +83,7 @@ for way, backward, step in trainers():
 def test_no_gradient_wakes_a_thread_where_no_processor_is_spare(two_ranks: Ranks) -> None:
     two_ranks.all_end_well(_TRAINING + _NO_WAKE, seconds=60, HVDLITE_OVERLAP="off")
     for rank in range(2):
-        told = {line["way"]: line["wakes"] for line in two_ranks.report(rank)}
+        told = {line["way"]: line["wakes"] for line in two_ranks.told(rank)}
         assert len(told) == 8 and set(told.values()) == {0}, told
 
 

@@ -201,7 +201,7 @@ def flat(steps: int) -> None:
         )  # fmt: skip
         ranks.end_well(max(60, steps))
         for rank in range(2):
-            early, late = ranks.report(rank)
+            early, late = ranks.told(rank)
             print(f"rank {rank}: after a tenth {early}, in the end {late}")
             assert late["blocks"] == early["blocks"], "blocks are made for ever"
             assert late["descriptors"] == early["descriptors"]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 from installed import needs_installed
 from machine import within
+
+import hvdlite
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
@@ -267,13 +271,19 @@ def test_the_benchmark_of_elastic_jobs_runs(tmp_path: Path) -> None:
     assert "The slot is filled again" in (tmp_path / "elastic.md").read_text()
 
 
-def measured(folder: Path, *arguments: str, **variables: str) -> dict[str, Any]:
-    """What a quick run has found for float32."""
-    command = [sys.executable, str(FOLDER / "run.py"), *arguments, "--quick"]
-    command += ["--dtypes", "float32", "--scheduling", "normal", "--output", str(folder)]
+def measured(
+    folder: Path,
+    *arguments: str,
+    tree: Path = ROOT,
+    python: str | Path = sys.executable,
+    **variables: str,
+) -> dict[str, Any]:
+    """What a quick run in that tree has found for float32."""
+    command = [python, "benchmarks/run.py", *arguments, "--quick"]
+    command += ["--dtypes", "float32", "--scheduling", "normal", "--output", folder]
     environment = os.environ | variables
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=within(170)
+        command, cwd=tree, env=environment, capture_output=True, text=True, timeout=within(170)
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads((folder / "data" / "results.json").read_text())
@@ -293,6 +303,40 @@ def test_quick_runs_with_the_peers_that_are_installed(tmp_path: Path) -> None:
     assert found["memory"]["growth_mib"] < 16
     page = (tmp_path / "index.md").read_text()
     assert "161 gradients" in page and "Left out: oneccl is not installed" in page
+
+
+def _installed_in(venv: Path) -> Path:
+    """The Python of an environment that has hvdlite as `pip install .` leaves it, and numpy."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    (packages,) = (venv / "lib").glob("python*/site-packages")
+    shutil.copytree(Path(hvdlite.__file__).parent, packages / "hvdlite")
+    for part in Path(numpy.__file__).parents[1].glob("numpy*"):
+        (packages / part.name).symlink_to(part)
+    python, launcher = venv / "bin" / "python", venv / "bin" / "hvdliterun"
+    launcher.write_text(
+        f"#!{python}\nimport sys\nfrom hvdlite.launch.cli import main\nsys.exit(main())\n"
+    )
+    launcher.chmod(0o755)
+    return python
+
+
+@pytest.mark.costly
+def test_a_clone_in_which_nothing_is_compiled_measures_what_is_installed(tmp_path: Path) -> None:
+    """There `python -c` finds the sources first."""
+    for folder in ("benchmarks", "hvdlite"):
+        sources = shutil.ignore_patterns("*.so", "__pycache__")
+        shutil.copytree(ROOT / folder, tmp_path / "clone" / folder, ignore=sources)
+    sections = ("collectives", "startup")
+    found = measured(
+        tmp_path / "found",
+        *sections,
+        *("--backends", "hvdlite", "--pinned", "no", "--sizes", "4", "--no-step"),
+        tree=tmp_path / "clone",
+        python=_installed_in(tmp_path / "venv"),
+        PYTHONPATH="",
+    )
+    assert set(sections) <= set(found)
+    assert (tmp_path / "found" / "index.md").exists()
 
 
 @pytest.mark.costly

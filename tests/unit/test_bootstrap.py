@@ -8,9 +8,10 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from another_user import as_nobody
 from machine import within
 
 from hvdlite import bootstrap
@@ -352,39 +353,20 @@ def test_only_the_same_user_is_trusted() -> None:
         assert "process 7 there runs as user" in by_socket.why_not(by_socket.Peer(7, other), 1000)
 
 
-def _as_nobody(work: Callable[[], object]) -> str:
-    """What it returns, or its exception, in a process of another user."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setuid(65534)
-            said = repr(work())
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(writer, said.encode())
-        os._exit(0)
-    os.close(writer)
-    with open(reader) as file:
-        said = file.read()
-    os.waitpid(child, 0)
-    return said
-
-
 @AS_ROOT
 def test_another_user_who_knows_all_that_can_be_known_hears_nothing(
     somewhere: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     by_socket.say(somewhere, False, b"the secret", 10.0)
     # Neither by the rules nor otherwise.
-    said = _as_nobody(lambda: by_socket.say(somewhere, False, None, 0.0))
+    said = as_nobody(lambda: by_socket.say(somewhere, False, None, 0.0))
     assert said.startswith("TimeoutError") and "another user listens in place of rank 0" in said
-    said = _as_nobody(
+    said = as_nobody(
         lambda: by_socket._ask(by_socket.names(somewhere)[0], True, time.monotonic() + 10)
     )
     assert "rank 0 refuses this process" in said and "65534" in said and "the secret" not in said
     for _ in range(2):
-        _as_nobody(
+        as_nobody(
             lambda: by_socket._ask(by_socket.names(somewhere)[0], True, time.monotonic() + 10)
         )
     assert by_socket.say(somewhere, False, None, within(10)) == b"the secret"
@@ -423,5 +405,5 @@ def test_another_user_who_listens_in_place_of_rank_0_is_not_believed(somewhere: 
 def test_ranks_that_were_given_a_secret_may_run_as_several_users(somewhere: str) -> None:
     """Containers of one host, say."""
     by_socket.say(somewhere, True, b"no secret in this", 10.0)
-    said = _as_nobody(lambda: by_socket.say(somewhere, True, None, within(10)))
+    said = as_nobody(lambda: by_socket.say(somewhere, True, None, within(10)))
     assert said == repr(b"no secret in this")

@@ -21,6 +21,14 @@ ONE = [Host("localhost", 2)]
 TRAIN = ["python", "train.py"]
 
 
+def _everything(dash: str, *interfaces: str) -> Request:
+    """All that can be asked for, of four ranks on two hosts. `dash`: before the flags."""
+    extra, binding = [f"{dash}x-y"], [f"{dash}bind-to", "core"]
+    return Request(
+        TWO, 4, TRAIN, ["A", "B"], interfaces, 2222, "/k", True, extra, binding, True
+    )  # fmt: skip
+
+
 # --- whose mpirun
 
 
@@ -86,19 +94,7 @@ COMMANDS = [
     ),
     pytest.param(
         OPEN_MPI_4,
-        Request(
-            TWO,
-            4,
-            TRAIN,
-            ["A", "B"],
-            ["eth0", "eth1"],
-            2222,
-            "/k",
-            True,
-            ["--x-y"],
-            ["--bind-to", "core"],
-            True,
-        ),
+        _everything("--", "eth0", "eth1"),
         "mpirun --allow-run-as-root --tag-output -np 4 -H a:2,b:2 --bind-to core --mca pml ob1 "
         "--mca btl self,vader,tcp --mca plm_rsh_args '-p 2222 -i /k' --mca btl_tcp_if_include "
         "eth0,eth1 --mca oob_tcp_if_include eth0,eth1 -x A -x B --x-y python train.py",
@@ -106,19 +102,7 @@ COMMANDS = [
     ),
     pytest.param(
         OPEN_MPI_5,
-        Request(
-            TWO,
-            4,
-            TRAIN,
-            ["A", "B"],
-            ["eth0"],
-            2222,
-            "/k",
-            True,
-            ["--x-y"],
-            ["--bind-to", "core"],
-            True,
-        ),
+        _everything("--", "eth0"),
         "mpirun --allow-run-as-root --output tag -np 4 -H a:2,b:2 --bind-to core --mca pml ob1 "
         "--mca btl self,sm,tcp --prtemca plm_ssh_args '-p 2222 -i /k' --mca btl_tcp_if_include "
         "eth0 --prtemca prte_if_include eth0 -x A -x B --x-y python train.py",
@@ -126,19 +110,7 @@ COMMANDS = [
     ),
     pytest.param(
         MPICH,
-        Request(
-            TWO,
-            4,
-            TRAIN,
-            ["A", "B"],
-            ["eth0"],
-            2222,
-            "/k",
-            True,
-            ["-x-y"],
-            ["-bind-to", "core"],
-            True,
-        ),
+        _everything("-", "eth0"),
         "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 4 -hosts a:2,b:2 -iface eth0 "
         "-bind-to core -genvlist A,B -x-y python train.py",
         id="mpich, everything",

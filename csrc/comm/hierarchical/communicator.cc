@@ -1,6 +1,10 @@
 #include "comm/hierarchical/communicator.h"
 
+#include <numeric>
+#include <optional>
+
 #include "comm/flat.h"
+#include "comm/hierarchical/in_place.h"
 #include "comm/sequence.h"
 #include "comm/shm/move.h"
 
@@ -15,7 +19,7 @@ bool IsHalf(DType dtype) {
 // Up to this many 16-bit floats, one exchange in float32 costs less than two with fewer bytes.
 constexpr int64_t kExchangeMaxElements = 16 << 10;
 
-int64_t Part(int64_t count, int parts, int i) {
+int64_t PartOf(int64_t count, int parts, int i) {
   const auto units = static_cast<size_t>(count);
   return static_cast<int64_t>(PartBegin(units, parts, i + 1) - PartBegin(units, parts, i));
 }
@@ -28,11 +32,40 @@ Batch Like(const Batch& batch, OpKind kind) {
   return other;
 }
 
+// Asks the members of the host where their tensors lie.
+class Asking final : public Work {
+ public:
+  explicit Asking(shm::Loan* loan) : loan_(*loan) {}
+  Progress Advance() override {
+    const Progress progress = loan_.Ask();
+    return progress == Progress::kFailed ? Fail(loan_.status()) : progress;
+  }
+
+ private:
+  shm::Loan& loan_;
+};
+
 }  // namespace
 
 class Communicator::Allreduce final : public Sequence {
  public:
   Allreduce(Communicator* owner, const Batch& batch) : owner_(*owner), half_(IsHalf(batch.dtype)) {
+    if (!owner_.sharing_.Asks(batch)) {
+      Plan(batch);
+      return;
+    }
+    loan_.emplace(owner_.region_, owner_.sharing_.tensors(), batch);
+    Then([this] { return std::make_unique<Asking>(&*loan_); });
+    Then([this, &batch] {
+      owner_.sharing_.Learn(batch, loan_->any());
+      if (loan_->any()) owner_.Count(Carrier::kShmInPlace, batch.kind);
+      Plan(batch);
+      return nullptr;
+    });
+  }
+
+ private:
+  void Plan(const Batch& batch) {
     const int mates = owner_.region_->members();
     const auto local = static_cast<size_t>(owner_.region_->me());
     const size_t size = SizeOf(batch.dtype);
@@ -42,36 +75,59 @@ class Communicator::Allreduce final : public Sequence {
     scatter_.reduce.divisor = 1.0;
     scatter_.reduce.postscale = 1.0;
     gather_ = Like(batch, OpKind::kAllgather);
+    std::vector<std::vector<int64_t>> counts;  // of each piece, of each member
     for (const Piece& piece : batch.pieces) {
-      Piece part;
+      counts.emplace_back();
       for (int m = 0; m < mates; ++m)
-        part.counts.push_back(m < owner_.rails_ ? Part(piece.count, owner_.rails_, m) : 0);
-      mine_ += part.counts[local];
-      gather_.pieces.push_back(part);
-      gather_.pieces.back().output = piece.output;
-      scatter_.pieces.push_back(std::move(part));
-      scatter_.pieces.back().input = piece.input;
+        counts.back().push_back(m < owner_.rails_ ? PartOf(piece.count, owner_.rails_, m) : 0);
+      mine_ += counts.back()[local];
     }
     GrowTo(static_cast<size_t>(mine_) * size, &owner_.share_);
-    const int64_t finishes = half_ ? Part(mine_, owner_.hosts(), owner_.host()) : 0;
+    const int64_t finishes = half_ ? PartOf(mine_, owner_.hosts(), owner_.host()) : 0;
     if (half_) GrowTo(static_cast<size_t>(mine_ + finishes), &owner_.sums_);
+    my_share_ = owner_.share_.data();
     int64_t at = 0;
     for (size_t i = 0; i < batch.pieces.size(); ++i) {
-      char* const share = owner_.share_.data() + static_cast<size_t>(at) * size;
-      scatter_.pieces[i].output = half_ ? static_cast<void*>(owner_.sums_.data() + at) : share;
-      gather_.pieces[i].input = share;
-      at += gather_.pieces[i].counts[local];
+      const Piece& piece = batch.pieces[i];
+      void* share = owner_.share_.data() + static_cast<size_t>(at) * size;
+      if (loan_ && loan_->Shares(i)) {
+        const auto begin = std::accumulate(counts[i].begin(),
+                                           counts[i].begin() + owner_.region_->me(), int64_t{0});
+        // What is one piece between the hosts may stay where it is.
+        if (batch.pieces.size() == 1 && !half_)
+          share = my_share_ = static_cast<char*>(piece.output) + static_cast<size_t>(begin) * size;
+        void* const sum = half_ ? static_cast<void*>(owner_.sums_.data() + at) : share;
+        in_place_.parts.push_back({i, begin, counts[i][local], sum, share});
+      } else {
+        void* const sum = half_ ? static_cast<void*>(owner_.sums_.data() + at) : share;
+        scatter_.pieces.push_back({piece.input, sum, 0, counts[i]});
+        gather_.pieces.push_back({share, piece.output, 0, counts[i]});
+      }
+      at += counts[i][local];
     }
 
-    Then([this] {
-      return half_ ? StartReducescatterToFloat(owner_.region_, scatter_)
-                   : StartReducescatter(owner_.region_, scatter_);
-    });
+    if (loan_ && loan_->any()) {
+      in_place_.loan = &*loan_;
+      in_place_.members = mates;
+      in_place_.reduce = scatter_.reduce;
+      in_place_.to_float = half_;
+      Then([this] { return StartReduce(in_place_); });
+    }
+    if (!scatter_.pieces.empty()) {
+      Then([this] {
+        return half_ ? StartReducescatterToFloat(owner_.region_, scatter_)
+                     : StartReducescatter(owner_.region_, scatter_);
+      });
+    }
     if (owner_.rail_ != nullptr) BetweenHosts(batch, finishes);
-    Then([this] { return StartAllgather(owner_.region_, gather_); });
+    if (!gather_.pieces.empty()) {
+      Then([this] { return StartAllgather(owner_.region_, gather_); });
+    }
+    if (in_place_.loan != nullptr) {
+      Then([this] { return StartSpread(in_place_); });
+    }
   }
 
- private:
   template <typename T>
   static void GrowTo(size_t size, std::vector<T>* memory) {
     if (memory->size() < size) memory->resize(size);
@@ -81,7 +137,7 @@ class Communicator::Allreduce final : public Sequence {
     between_ = Like(batch, OpKind::kAllreduce);
     between_.reduce.prescale = 1.0;
     if (!half_) {
-      between_.pieces.push_back({owner_.share_.data(), owner_.share_.data(), mine_, {}});
+      between_.pieces.push_back({my_share_, my_share_, mine_, {}});
       Then([this] { return owner_.rail_->Start(between_); });
       return;
     }
@@ -98,7 +154,8 @@ class Communicator::Allreduce final : public Sequence {
     between_.kind = OpKind::kReducescatter;
     spread_ = Like(batch, OpKind::kAllgather);
     Piece part;
-    for (int h = 0; h < owner_.hosts(); ++h) part.counts.push_back(Part(mine_, owner_.hosts(), h));
+    for (int h = 0; h < owner_.hosts(); ++h)
+      part.counts.push_back(PartOf(mine_, owner_.hosts(), h));
     spread_.pieces.push_back(part);
     between_.pieces.push_back(std::move(part));
     float* const finished = sums + mine_;
@@ -120,8 +177,11 @@ class Communicator::Allreduce final : public Sequence {
 
   Communicator& owner_;
   const bool half_;
-  int64_t mine_ = 0;  // elements of this member's share
-  Batch scatter_, between_, spread_, gather_;
+  std::optional<shm::Loan> loan_;  // of tensors that all members of the host share
+  InPlace in_place_;
+  int64_t mine_ = 0;                           // elements of this member's share
+  char* my_share_ = nullptr;                   // all of it
+  Batch scatter_, between_, spread_, gather_;  // the first and the last without shared tensors
 };
 
 class Communicator::Broadcast final : public Sequence {

@@ -11,13 +11,19 @@
 // network card once per direction, whatever the number of members on a host. Results are
 // bit-identical on all members: an element is summed in the order of members inside hosts, then in
 // the order of hosts, whatever else is in the batch. float16 and bfloat16 stay float32 from the
-// first sum to the last and are rounded once. Borrows everything.
+// first sum to the last and are rounded once.
+//
+// Where all members of a host have a tensor in shared memory (shm/loan.h), both levels inside that
+// host read and write it where it lies (in_place.h), with the same bits. Other hosts need not do
+// so. Borrows everything.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "comm/shm/region.h"
+#include "comm/shm/sharing.h"
 #include "comm/topology.h"
 
 namespace hvdlite::comm::hierarchical {
@@ -34,6 +40,12 @@ class Communicator final : public comm::Communicator {
         region_(region),
         rail_(rail),
         flat_(flat) {}
+
+  // From now on tensors that all members of this host share are reduced in place, in batches of
+  // more than `small_bytes`. All of them say so.
+  void ReduceInPlace(shm::SharedTensors shared, size_t small_bytes) {
+    sharing_ = shm::Sharing(std::move(shared), region_, small_bytes);
+  }
 
   const char* name() const override { return "hierarchical"; }
   std::string Explain(const Batch& batch) const override;
@@ -64,6 +76,7 @@ class Communicator final : public comm::Communicator {
   shm::Region* const region_;
   comm::Communicator* const rail_;
   comm::Communicator* const flat_;
+  shm::Sharing sharing_;
   // This member's share of the fused tensors; these grow to the largest batch and stay.
   std::vector<char> share_;
   // for 16-bit floats: the share, then the part of it that this member finishes

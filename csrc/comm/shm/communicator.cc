@@ -7,27 +7,6 @@
 
 namespace hvdlite::comm::shm {
 
-size_t Communicator::BytesOf(const Batch& batch) {
-  size_t bytes = 0;
-  for (const Piece& piece : batch.pieces) {
-    bytes += (static_cast<size_t>(piece.count) * SizeOf(batch.dtype) + kLine - 1) / kLine * kLine;
-  }
-  return bytes;
-}
-
-uint64_t Communicator::ShapeOf(const Batch& batch) {
-  uint64_t shape = static_cast<uint64_t>(batch.dtype) + 1;
-  for (const Piece& piece : batch.pieces)
-    shape = shape * 1099511628211ull + static_cast<uint64_t>(piece.count);
-  return shape;
-}
-
-bool Communicator::MayBeInPlace(const Batch& batch) const {
-  return shared_.peers != nullptr && batch.kind == OpKind::kAllreduce && !batch.adasum &&
-         BytesOf(batch) > small_bytes_ &&
-         SharedTensors::Fits(batch.pieces.size(), region_->chunk_bytes());
-}
-
 void Communicator::Tune(const Tunables& tunables) {
   const auto times = [](size_t bytes, double factor) {
     return static_cast<size_t>(static_cast<double>(bytes) * factor);
@@ -37,7 +16,7 @@ void Communicator::Tune(const Tunables& tunables) {
 }
 
 std::string Communicator::Explain(const Batch& batch) const {
-  if (MayBeInPlace(batch))
+  if (sharing_.May(batch))
     return "shm in place: tensors in shared memory are reduced where they lie, others by copies";
   if (batch.kind == OpKind::kAllreduce && batch.adasum)
     return "shm adasum: pairwise tree over shared slots";
@@ -57,13 +36,12 @@ Carrier Communicator::Choose(const Batch& batch) const {
 }
 
 std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
-  if (!MayBeInPlace(batch)) return StartAs(Choose(batch), batch);
-  const uint64_t shape = ShapeOf(batch);
-  if (!interest_.Asks(shape)) return StartAs(Choose(batch), batch);
+  if (!sharing_.Asks(batch)) return StartAs(Choose(batch), batch);
   return StartInPlace(
-      region_, shared_, batch, [this](const Batch& rest) { return StartAs(Choose(rest), rest); },
-      [this, shape](bool any) {
-        interest_.Learn(shape, any);
+      region_, sharing_.tensors(), batch,
+      [this](const Batch& rest) { return StartAs(Choose(rest), rest); },
+      [this, &batch](bool any) {
+        sharing_.Learn(batch, any);
         if (any) Count(Carrier::kShmInPlace, OpKind::kAllreduce);
       });
 }

@@ -5,8 +5,8 @@
 
 #include "comm/communicator.h"
 #include "comm/shm/in_place.h"
-#include "comm/shm/interest.h"
 #include "comm/shm/region.h"
+#include "comm/shm/sharing.h"
 
 namespace hvdlite::comm::shm {
 
@@ -21,7 +21,9 @@ class Communicator final : public comm::Communicator {
 
   // From now on tensors that all members share are reduced in place, in batches of more than
   // `small_bytes`. All members say so.
-  void ReduceInPlace(SharedTensors shared) { shared_ = std::move(shared); }
+  void ReduceInPlace(SharedTensors shared) {
+    sharing_ = Sharing(std::move(shared), region_, small_bytes_);
+  }
 
   const char* name() const override { return "shm"; }
   std::string Explain(const Batch& batch) const override;
@@ -30,19 +32,14 @@ class Communicator final : public comm::Communicator {
 
  private:
   size_t ExchangeBytes() const { return region_->members() == 2 ? 8 * small_bytes_ : small_bytes_; }
-  static size_t BytesOf(const Batch& batch);
-  static uint64_t ShapeOf(const Batch& batch);  // alike for batches that look alike
   bool FitsExchange(const Batch& batch) const { return BytesOf(batch) <= exchange_bytes_; }
-  // Whether the members ask one another where the batch's tensors lie.
-  bool MayBeInPlace(const Batch& batch) const;
   Carrier Choose(const Batch& batch) const;
   std::unique_ptr<Work> StartAs(Carrier carrier, const Batch& batch);
 
   Region* const region_;
   const size_t small_bytes_;
   size_t exchange_bytes_;
-  SharedTensors shared_;
-  Interest interest_;
+  Sharing sharing_;
 };
 
 }  // namespace hvdlite::comm::shm

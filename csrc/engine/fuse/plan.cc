@@ -11,6 +11,12 @@ bool SameBatch(const Request& a, const Request& b, bool groups_alone) {
          (!groups_alone || a.group == b.group);
 }
 
+// Adasum adds its dot products by parts of the batch, so company would change a tensor's bits.
+bool Fuses(const Request& request) {
+  return Has(request.kind, kFuses) &&
+         !(Has(request.kind, kAdasum) && request.op == ReduceOp::kAdasum);
+}
+
 struct OpenBatch {
   const Request* like;
   size_t index;  // into the result
@@ -34,7 +40,7 @@ std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready,
     // A group's members stay with the earlier ones, even beyond the threshold.
     const bool continues_group =
         match != nullptr && in_group && match->like->group == request.group;
-    if (match != nullptr && Has(request.kind, kFuses) && options.threshold > 0 &&
+    if (match != nullptr && Fuses(request) && options.threshold > 0 &&
         (continues_group || match->bytes + bytes <= options.threshold)) {
       batches[match->index].push_back(i);
       match->bytes += bytes;

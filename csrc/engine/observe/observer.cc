@@ -49,9 +49,9 @@ std::string Carriers(const comm::Carried& carried) {
   return out;
 }
 
-// Nothing where gradients are not allocated in shared memory.
+// Nothing where nothing is allocated in shared memory.
 std::string Gradients(const std::optional<pool::Stats>& pool) {
-  if (!pool) return "";
+  if (!pool || pool->bytes + pool->misses == 0) return "";
   return ", \"gradient_pool\": {\"hits\": " + std::to_string(pool->hits) +
          ", \"misses\": " + std::to_string(pool->misses) +
          ", \"live\": " + std::to_string(pool->live) +

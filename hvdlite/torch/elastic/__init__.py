@@ -16,18 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hvdlite.elastic import Cursor as Cursor
-    from hvdlite.elastic import HorovodInternalError as HorovodInternalError
-    from hvdlite.elastic import HostsUpdatedInterrupt as HostsUpdatedInterrupt
-    from hvdlite.elastic import Notice as Notice
-    from hvdlite.elastic import ObjectState as ObjectState
-    from hvdlite.elastic import State as State
-    from hvdlite.elastic import generation as generation
-    from hvdlite.elastic import leave as leave
-    from hvdlite.elastic import leaving as leaving
-    from hvdlite.elastic import member as member
+    from hvdlite.elastic import *  # noqa: F403
     from hvdlite.elastic import run as run
-    from hvdlite.elastic import slot as slot
     from hvdlite.torch.elastic.sampler import ElasticSampler as ElasticSampler
     from hvdlite.torch.elastic.state import TorchState as TorchState
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import hvdlite as hvd
 from checks import check, needs
-from checks.here import AVERAGE, FLOATS, SUM, Here
+from checks.here import ADASUM, AVERAGE, FLOATS, SUM, Here, dtype_of
 
 
 @check(dtype=FLOATS, tags=["engine"])
@@ -55,3 +55,19 @@ def a_tensor_has_the_same_sum_alone_and_in_any_company(here: Here, dtype: str) -
     for company in ([small, large], [large, small], [np.ones(77, small.dtype), small, large]):
         results = [each.tobytes() for each in hvd.grouped_allreduce(company, op=SUM)]
         assert set(alone) <= set(results)
+
+
+@check(dtype=FLOATS, tags=["engine"])
+def a_tensor_has_the_same_adasum_alone_and_in_any_company(here: Here, dtype: str) -> None:
+    common, own = here.rng(0), here.rng(here.rank, 1)
+    tensors = [
+        # Alike on all ranks, so that the last bits of the dot products count.
+        (common.standard_normal(n) * (here.rank + 1) + own.standard_normal(n) / 8).astype(
+            dtype_of(dtype)
+        )
+        for n in (3, 30_011, *range(100_001, 200_000, 20_011))
+    ]
+    alone = [hvd.allreduce(tensor, op=ADASUM).tobytes() for tensor in tensors]
+    for step in (1, -1):
+        together = hvd.grouped_allreduce(tensors[::step], op=ADASUM)[::step]
+        assert [tensor.tobytes() for tensor in together] == alone

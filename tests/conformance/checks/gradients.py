@@ -48,6 +48,13 @@ def expect(here: Here, mode: str, pulls: list[Pull]) -> None:
         here.close(api.array(got), pull.want, f"{pull.what} of {pull.x.dtype}, {mode}", exact=False)
 
 
+def expect_forms(
+    here: Here, mode: str, functions: dict[str, Callable[[Any], Any]], *given: np.ndarray
+) -> None:
+    """All forms have the same gradient."""
+    expect(here, mode, [Pull(form, function, *given) for form, function in functions.items()])
+
+
 def forms(operation: str, doubled: bool = True, **how: Any) -> dict[str, Callable[[Any], Any]]:
     """The forms of an operation that have a gradient, applied to twice their argument."""
     factor = 2 if doubled else 1
@@ -102,11 +109,7 @@ def of_allgather_is_the_average_of_ones_own_rows(here: Here) -> None:
         dy = among.of(here.everyones(dtype, (sum(sizes), 2)))
         want = reference(dy, AVERAGE)[own]
         functions = forms("allgather", doubled=False, process_set=among.process_set)
-        expect(
-            here,
-            mode,
-            [Pull(form, function, x, dy[among.mine], want) for form, function in functions.items()],
-        )
+        expect_forms(here, mode, functions, x, dy[among.mine], want)
 
 
 @check(seconds=60, tags=["essential"])
@@ -117,11 +120,7 @@ def of_broadcast_is_the_average_on_the_root_and_nothing_elsewhere(here: Here) ->
         want = reference(dy, AVERAGE) * dtype_of(dtype).type(2 * (here.rank == root))
         functions = forms("broadcast", root_rank=root, process_set=among.process_set)
         x = here.data(dtype, SHAPE, here.rank)
-        expect(
-            here,
-            mode,
-            [Pull(form, function, x, dy[among.mine], want) for form, function in functions.items()],
-        )
+        expect_forms(here, mode, functions, x, dy[among.mine], want)
 
 
 @check(seconds=60, tags=["essential"])
@@ -188,15 +187,8 @@ def of_reduce_is_the_broadcast_of_the_roots_and_ones_own_elsewhere(here: Here) -
             want = dy[-1] * factor + dy[among.mine] * dtype_of(dtype).type(here.rank != root)
             how = {"root_rank": root, "op": op, "process_set": among.process_set, **FACTORS}
             (function,) = forms("reduce", doubled=False, **how).values()
-            pulls.append(
-                Pull(
-                    f"reduce {op}",
-                    function,
-                    here.data(dtype, SHAPE, here.rank),
-                    dy[among.mine],
-                    want,
-                )
-            )
+            x = here.data(dtype, SHAPE, here.rank)
+            pulls.append(Pull(f"reduce {op}", function, x, dy[among.mine], want))
         expect(here, mode, pulls)
 
 
@@ -205,8 +197,5 @@ def passes_through_compression(here: Here) -> None:
     want = np.full(4, here.size, "float32")
     for mode, narrow in product(api.modes, (hvd.Compression.bf16, hvd.Compression.fp16)):
         function = partial(hvd.allreduce, op=SUM, compression=narrow)
-        expect(
-            here,
-            mode,
-            [Pull("compressed", function, np.ones(4, "float32"), np.ones(4, "float32"), want)],
-        )
+        ones = np.ones(4, "float32")
+        expect(here, mode, [Pull("compressed", function, ones, ones, want)])

@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
@@ -227,6 +228,12 @@ def adasum_tree(inputs: list[np.ndarray]) -> np.ndarray:
     while len(vectors) > 1:
         vectors = [adasum(vectors[i], vectors[i + 1]) for i in range(0, len(vectors), 2)]
     return vectors[0]
+
+
+def in_threads(number: int, work: Callable[[int], None]) -> None:
+    """work(0), work(1), ..., each in a thread of its own; the first exception is raised here."""
+    with ThreadPoolExecutor(number) as threads:
+        list(threads.map(work, range(number)))
 
 
 @contextlib.contextmanager

@@ -180,6 +180,48 @@ def same(here: Here, got: Any, want: list[np.ndarray], tolerance: float = 2e-6) 
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
 
 
+# ---- what Keras 3 and both generations of tf_keras' optimizers have to do
+
+
+def passes_add_up(here: Here, sgd: Any, average: bool, **how: Any) -> None:
+    """Two passes are one step of a process with twice the rows."""
+    want = model()
+    whole = data(here)
+    fit(want, sgd(0.1, momentum=0.9), *whole, batch_size=2 * EACH * here.size, epochs=3)
+    options = {"backward_passes_per_step": 2, "average_aggregated_gradients": average}
+    optimizer = sgd(0.1 if average else 0.05, momentum=0.9)
+    got = together(here, optimizer, options=options, epochs=3, **how)
+    same(here, got, contents(want.weights))
+    assert int(contents([got.optimizer.iterations])[0]) == 3 * STEPS, "each pass counts"
+    assert int(contents([got.optimizer._agg_helper.counter])[0]) == 0
+
+
+def all_skip_an_overflow(here: Here, net: Any, x: np.ndarray, y: np.ndarray) -> None:
+    """That one rank has, in half precision, in the next step of fit()."""
+    weights = contents(net.weights)
+    equal_everywhere(here, state(net))
+    if here.rank == here.size - 1:
+        x = x.copy()
+        x[0, 0] = 1e30
+    net.fit(x[:EACH], y[:EACH], batch_size=EACH, verbose=0)
+    equal_everywhere(here, state(net))
+    for a, b in zip(contents(net.weights), weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def momentum_follows_the_rate(here: Here, sgd: Any, velocities: Any) -> None:
+    """By hand: the velocity is scaled with the rate, once."""
+    schedule = hvd.callbacks.LearningRateScheduleCallback(0.1, lambda epoch: 10.0**-epoch)
+    got = together(here, sgd(0.1, momentum=0.9), callbacks=[schedule])
+    want, single, (x, y) = model(), sgd(0.1, momentum=0.9), data(here)
+    fit(want, single, x, y, batch_size=EACH * here.size, epochs=1)
+    single.learning_rate = 0.01
+    for velocity in velocities(single, want.trainable_variables):
+        velocity.assign(velocity * 0.1)
+    want.fit(x, y, batch_size=EACH * here.size, shuffle=False, verbose=0)
+    same(here, got, contents(want.weights))
+
+
 def directory(here: Here) -> str:
     """One that all ranks share."""
     import tempfile

@@ -10,19 +10,18 @@ import numpy as np
 from checks import check
 from checks.here import Here, raises
 from checks.keras_here import (
-    EACH,
-    STEPS,
+    all_skip_an_overflow,
     alone,
-    contents,
     data,
     equal_everywhere,
     fit,
     hvd,
     keras,
     model,
+    momentum_follows_the_rate,
     part,
+    passes_add_up,
     same,
-    state,
     together,
 )
 
@@ -43,39 +42,15 @@ def with_each_optimizer_of_the_older_generation(here: Here, optimizer: str) -> N
 
 @check(average=(False, True), seconds=30)
 def gradients_of_several_passes_add_up_in_the_older_generation(here: Here, average: bool) -> None:
-    options = {"backward_passes_per_step": 2, "average_aggregated_gradients": average}
-    rate = 0.1 if average else 0.05
-    got = together(here, keras.optimizers.legacy.SGD(rate, momentum=0.9), options=options, epochs=3)
-    want = model()
-    x, y = data(here)
-    fit(
-        want,
-        keras.optimizers.legacy.SGD(0.1, momentum=0.9),
-        x,
-        y,
-        batch_size=2 * EACH * here.size,
-        epochs=3,
-    )
-    same(here, got, contents(want.weights))
-    assert (
-        int(got.optimizer.iterations) == 3 * STEPS and int(got.optimizer._agg_helper.counter) == 0
-    )
+    passes_add_up(here, keras.optimizers.legacy.SGD, average)
 
 
 @check(seconds=30)
 def momentum_follows_the_rate_in_the_older_generation(here: Here) -> None:
-    schedule = hvd.callbacks.LearningRateScheduleCallback(0.1, lambda epoch: 10.0**-epoch)
-    got = together(here, keras.optimizers.legacy.SGD(0.1, momentum=0.9), callbacks=[schedule])
-    want = model()
-    x, y = data(here)
-    single = keras.optimizers.legacy.SGD(0.1, momentum=0.9)
-    fit(want, single, x, y, batch_size=EACH * here.size, epochs=1)
-    single.learning_rate = 0.01
-    for variable in want.trainable_variables:
-        velocity = single.get_slot(variable, "momentum")
-        velocity.assign(velocity * 0.1)
-    want.fit(x, y, batch_size=EACH * here.size, shuffle=False, verbose=0)
-    same(here, got, contents(want.weights))
+    def velocities(optimizer: Any, variables: Any) -> Any:
+        return [optimizer.get_slot(variable, "momentum") for variable in variables]
+
+    momentum_follows_the_rate(here, keras.optimizers.legacy.SGD, velocities)
 
 
 @check(generation=("new", "old"), seconds=30)
@@ -89,15 +64,7 @@ def an_overflow_on_one_rank_makes_all_skip_the_step(here: Here, generation: str)
         inner = optimizers.SGD(0.1, momentum=0.9)
         optimizer = hvd.DistributedOptimizer(keras.mixed_precision.LossScaleOptimizer(inner))
         fit(net, optimizer, x, y)
-        weights = contents(net.weights)
-        equal_everywhere(here, state(net))
-        if here.rank == here.size - 1:
-            x = x.copy()
-            x[0, 0] = 1e30
-        net.fit(x[:EACH], y[:EACH], batch_size=EACH, verbose=0)
-        equal_everywhere(here, state(net))
-        for a, b in zip(contents(net.weights), weights, strict=True):
-            np.testing.assert_array_equal(a, b)
+        all_skip_an_overflow(here, net, x, y)
     finally:
         keras.mixed_precision.set_global_policy("float32")
 

@@ -10,7 +10,7 @@ from machine import within
 
 from checks import check
 from checks.api import api, hvd
-from checks.here import SUM, Here, raises
+from checks.here import SUM, Here, in_threads, raises
 
 
 @check(min_ranks=2, tags=["engine"])
@@ -143,32 +143,19 @@ def more_names_than_the_cache_holds(here: Here) -> None:
 
 @check(tags=["engine"])
 def several_user_threads_at_once(here: Here) -> None:
-    errors: list[BaseException] = []
-
     def work(thread: int) -> None:
-        try:
-            for step in range(25):
-                got = hvd.allreduce(
-                    api.full(50, thread + step, "float32"),
-                    op=SUM,
-                    name=f"thread.{thread}.{step % 3}",
-                )
-                assert (got == (thread + step) * here.size).all()
-                handle = hvd.allreduce_async(
-                    api.full(5000, step), op=SUM, name=f"thread.{thread}.async"
-                )
-                rows = hvd.allgather(api.full(2, thread), name=f"thread.{thread}")
-                assert (rows == thread).all()
-                assert (hvd.synchronize(handle) == step * here.size).all()
-        except BaseException as error:
-            errors.append(error)
+        for step in range(25):
+            name = f"thread.{thread}.{step % 3}"
+            got = hvd.allreduce(api.full(50, thread + step, "float32"), op=SUM, name=name)
+            assert (got == (thread + step) * here.size).all()
+            handle = hvd.allreduce_async(
+                api.full(5000, step), op=SUM, name=f"thread.{thread}.async"
+            )
+            rows = hvd.allgather(api.full(2, thread), name=f"thread.{thread}")
+            assert (rows == thread).all()
+            assert (hvd.synchronize(handle) == step * here.size).all()
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors, errors
+    in_threads(6, work)
 
 
 @check()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 
 import hvdlite as hvd
 from checks import check
-from checks.here import SUM, Here
+from checks.here import SUM, Here, in_threads
 
 
 def _operation(here: Here, kind: int, name: str, seed: int) -> tuple[int, Any]:
@@ -52,31 +51,21 @@ def all_operations_mixed_in_random_orders(here: Here) -> None:
 
 @check(seconds=40, tags=["engine"])
 def threads_mix_blocking_and_asynchronous_operations(here: Here) -> None:
-    errors: list[BaseException] = []
-
     def work(thread: int) -> None:
         rng = here.rng(here.rank, thread)
-        try:
-            for step in range(12):
-                names = [f"t{thread}.{step % 2}.{i}" for i in range(8)]
-                under_way = {}
-                for i in rng.permutation(8):
-                    under_way[int(i)] = _operation(here, int(i) % 5, names[i], int(i) + step)
-                blocking = hvd.allreduce(np.full(7, thread), op=SUM, name=f"t{thread}.blocking")
-                assert (blocking == thread * here.size).all()
-                for handle, want in under_way.values():
-                    got = hvd.synchronize(handle)
-                    got = got[0] if isinstance(got, tuple) else got
-                    assert got.shape == want.shape and (got == want).all()
-        except BaseException as error:
-            errors.append(error)
+        for step in range(12):
+            names = [f"t{thread}.{step % 2}.{i}" for i in range(8)]
+            under_way = {}
+            for i in rng.permutation(8):
+                under_way[int(i)] = _operation(here, int(i) % 5, names[i], int(i) + step)
+            blocking = hvd.allreduce(np.full(7, thread), op=SUM, name=f"t{thread}.blocking")
+            assert (blocking == thread * here.size).all()
+            for handle, want in under_way.values():
+                got = hvd.synchronize(handle)
+                got = got[0] if isinstance(got, tuple) else got
+                assert got.shape == want.shape and (got == want).all()
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors, errors
+    in_threads(4, work)
 
 
 @check(seconds=30, min_ranks=2)

@@ -1,96 +1,18 @@
-// Several members on each of several hosts, as threads: memory inside the hosts, socket pairs
-// between them.
+// Several members on each of several hosts (hierarchical_world.h).
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/half.h"
-#include "comm/hierarchical/communicator.h"
+#include "hierarchical_world.h"
 #include "net_case.h"
-#include "net_world.h"
-#include "shm_world.h"
 
 namespace hvdlite::comm::net_testing {
 namespace {
-
-// Members on other hosts ring no bell here, so nobody sleeps.
-class Asked final : public Communicator {
- public:
-  explicit Asked(Communicator* other) : other_(*other) {}
-  const char* name() const override { return other_.name(); }
-  std::string Explain(const Batch& batch) const override { return other_.Explain(batch); }
-  std::unique_ptr<Work> Start(const Batch& batch) override { return other_.Start(batch); }
-  void AddPollFds(std::vector<pollfd>* fds) const override { other_.AddPollFds(fds); }
-  bool must_be_asked() const override { return true; }
-
- private:
-  Communicator& other_;
-};
-
-class HierarchicalWorld {
- public:
-  // host_of[m]: where member m is; hosts are numbered in the order of their first members.
-  explicit HierarchicalWorld(const std::vector<int>& host_of, size_t chunk_bytes = 4096)
-      : flat_(Size(host_of)) {
-    topology_.host_of = host_of;
-    for (size_t m = 0; m < host_of.size(); ++m) {
-      const auto host = static_cast<size_t>(host_of[m]);
-      if (host >= topology_.hosts.size()) topology_.hosts.emplace_back();
-      topology_.ranks.push_back(static_cast<int>(m));
-      topology_.local_of.push_back(static_cast<int>(topology_.hosts[host].size()));
-      topology_.hosts[host].push_back(static_cast<int>(m));
-    }
-    for (const auto& mates : topology_.hosts) {
-      hosts_.push_back(
-          std::make_unique<shm_testing::ShmWorld>(static_cast<int>(mates.size()), chunk_bytes));
-    }
-    for (int r = 0; r < topology_.rails(); ++r) {
-      rails_.push_back(std::make_unique<NetWorld>(static_cast<int>(topology_.hosts.size())));
-    }
-    for (size_t m = 0; m < host_of.size(); ++m) {
-      const int local = topology_.local_of[m];
-      Communicator* rail = local < topology_.rails()
-                               ? rails_[static_cast<size_t>(local)]->member(host_of[m])
-                               : nullptr;
-      members_.push_back(std::make_unique<hierarchical::Communicator>(
-          topology_, static_cast<int>(m), &hosts_[static_cast<size_t>(host_of[m])]->region(local),
-          rail, flat_.member(static_cast<int>(m))));
-      members_.back()->CountIn(&carried_);
-      asked_.push_back(std::make_unique<Asked>(members_.back().get()));
-    }
-  }
-
-  int size() const { return static_cast<int>(members_.size()); }
-  const Topology& topology() const { return topology_; }
-  const Carried& carried() const { return carried_; }
-
-  std::vector<Status> Run(const std::function<Status(int, Communicator*)>& body) {
-    std::vector<Status> statuses(members_.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < members_.size(); ++i) {
-      threads.emplace_back([&, i] { statuses[i] = body(static_cast<int>(i), asked_[i].get()); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return statuses;
-  }
-
- private:
-  static int Size(const std::vector<int>& host_of) { return static_cast<int>(host_of.size()); }
-
-  const hvdlite::testing::Watchdog watchdog_{300};
-  Topology topology_;
-  Carried carried_;
-  NetWorld flat_;
-  std::vector<std::unique_ptr<shm_testing::ShmWorld>> hosts_;
-  std::vector<std::unique_ptr<NetWorld>> rails_;
-  std::vector<std::unique_ptr<hierarchical::Communicator>> members_;
-  std::vector<std::unique_ptr<Asked>> asked_;
-};
 
 struct Hosts {
   std::vector<int> host_of;

@@ -292,6 +292,17 @@ TEST(ShmInPlaceTrust, a_pass_that_has_ended_leaves_the_segment_as_it_is) {
   EXPECT_FALSE(world.segment(1).retired());
 }
 
+TEST(ShmInPlaceTrust, a_fork_does_not_wait_for_tensors_that_lie_elsewhere) {
+  const testing::Watchdog watchdog(60);
+  InPlaceWorld world(2);
+  std::vector<float> elsewhere(10'000);
+  const Batch batch = BatchOf(OneTensor(), {{elsewhere.data(), elsewhere.data(), 10'000, {}}});
+  const auto work = world.world().communicator(0).Start(batch);
+  EXPECT_EQ(work->Advance(), Progress::kSome);  // has said where its tensor lies
+  world.segment(0).BeforeFork(3600 * kSecond);
+  world.segment(0).AfterFork();
+}
+
 TEST(ShmInPlaceTrust, a_member_that_could_not_map_the_others_has_all_tensors_copied) {
   InPlaceWorld world(2);
   world.peers(1).GiveUp();

@@ -177,5 +177,19 @@ TEST(Pool, in_a_child_only_inherited_blocks_are_its_own) {
     EXPECT_FALSE(pool.Owns(other)) << other - segment->base();
 }
 
+TEST(Pool, tensors_come_from_it_in_a_job_whether_it_is_armed_or_not_and_never_in_a_child) {
+  Pool& pool = NewPool();
+  EXPECT_EQ(pool.Allocate(kSize), nullptr);
+  Segment* const segment = Open(pool);
+  pool.Arm(false);
+  void* const tensor = pool.Allocate(kSize);
+  ASSERT_NE(tensor, nullptr);
+  EXPECT_EQ(pool.OffsetOf(tensor), 0);
+  pool.Give(tensor);
+  EXPECT_EQ(segment->live(), 0u);
+  pool.Disown();
+  EXPECT_EQ(pool.Allocate(kSize), nullptr);
+}
+
 }  // namespace
 }  // namespace hvdlite::pool::pool_testing

@@ -105,7 +105,7 @@ TEST(PoolSegment, all_blocks_together_stay_within_the_limit) {
 }
 
 TEST(PoolSegment, the_usual_limit_is_three_times_the_gradients_and_some_more) {
-  const size_t size = Segment::kSpareBytes / 4;
+  const size_t size = Budget::kSpareBytes / 4;
   const auto segment = Make(0, size_t{256} << 20);
   segment->Limit(0);
   segment->Expect(size, 2);

@@ -63,6 +63,14 @@ TEST(Plan, some_kinds_always_travel_alone) {
   }
 }
 
+TEST(Plan, tensors_of_an_adasum_travel_alone_also_in_a_group) {
+  std::vector<Agreed> ready(3, Op(OpKind::kAllreduce, 10));
+  for (Agreed& each : ready) each.request.op = ReduceOp::kAdasum;
+  EXPECT_EQ(PlanOf(ready, {}), (Batches{{0}, {1}, {2}}));
+  for (Agreed& each : ready) each.request.group = 9;
+  EXPECT_EQ(PlanOf(ready, {}), (Batches{{0}, {1}, {2}}));
+}
+
 TEST(Plan, a_group_stays_together_whatever_its_size) {
   std::vector<Agreed> ready(4, Op(OpKind::kAllreduce, 100));
   for (size_t i = 1; i < 4; ++i) ready[i].request.group = 9;
