@@ -49,7 +49,7 @@ std::optional<Address> Parse(const std::string& text) {
   return address;
 }
 
-bool InSubnetOf(const Address& mine, const Address& theirs) {
+bool Holds(const Address& mine, const Address& theirs) {
   if (mine.family != theirs.family) return false;
   for (int bit = 0; bit < mine.prefix; ++bit) {
     const auto i = static_cast<size_t>(bit / 8);
@@ -84,7 +84,7 @@ Class Classify(const std::vector<Address>& mine, const Address& theirs, bool sam
       continue;
     }
     family = true;
-    common = common || InSubnetOf(address, theirs);
+    common = common || Holds(address, theirs);
   }
   // On one host, an address that is also mine is simply this host's.
   if (also_mine) return same_host ? kCommonSubnet : kAlsoMine;
@@ -111,7 +111,7 @@ std::string MyScope(const std::vector<Address>& mine, const std::string& theirs)
 bool InSubnetOf(const std::string& mine, const std::string& theirs) {
   const auto one = Parse(mine);
   const auto other = Parse(theirs);
-  return one && other && InSubnetOf(*one, *other);
+  return one && other && Holds(*one, *other);
 }
 
 Status ChooseAddress(const Member& mine, const Member& theirs, std::string* address) {
