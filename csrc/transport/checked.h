@@ -42,6 +42,7 @@ class Checked final : public Transport {
   std::string Name() const override { return inner_->Name(); }
   Acknowledged acknowledged() const override { return inner_->acknowledged(); }
   bool ended() const override { return inner_->ended(); }
+  bool holds_bytes() const override { return ahead_end_ - ahead_begin_ >= kHeaderBytes; }
   int peer() const override { return inner_->peer(); }
   int fd() const override { return inner_->fd(); }
 

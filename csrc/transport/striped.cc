@@ -128,6 +128,11 @@ void Striped::WakeAt(size_t bytes) {
     lanes_[i]->WakeAt(i == in_lane_ ? std::min(bytes, in_left_) : 1);
 }
 
+bool Striped::holds_bytes() const {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [](const Transport* lane) { return lane->holds_bytes(); });
+}
+
 // A lane whose next block is not due yet has nothing to say, although its descriptor is readable.
 // The head of the block that is due may have been read before.
 bool Striped::IsDue(size_t i) const {

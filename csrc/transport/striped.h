@@ -37,6 +37,7 @@ class Striped final : public Transport {
   Status TrySend(const void* data, size_t bytes, size_t* moved) override;
   Status TryReceive(void* data, size_t bytes, size_t* moved) override;
   void WakeAt(size_t bytes) override;
+  bool holds_bytes() const override;
   void AddPollFds(short events, std::vector<pollfd>* fds) const override;
   std::string Name() const override { return lanes_[0]->Name(); }
   int peer() const override { return lanes_[0]->peer(); }

@@ -73,6 +73,8 @@ class Transport {
   virtual Acknowledged acknowledged() const { return {}; }
   // Whether the peer has closed its end in good order, and all its bytes have been received.
   virtual bool ended() const { return false; }
+  // Whether it may have bytes that poll(2) does not tell of: they have been read and not returned.
+  virtual bool holds_bytes() const { return false; }
   // The global rank at the other end.
   virtual int peer() const = 0;
   // A descriptor that poll(2) understands, or -1 when the peer rings a doorbell instead.

@@ -10,6 +10,7 @@ pulled.
 from __future__ import annotations
 
 import ctypes
+import ipaddress
 import json
 import os
 import shutil
@@ -92,7 +93,7 @@ class Network:
     def address(self, host: int, cable: int = 0) -> str:
         """-1: the switch."""
         subnet = f"10.77.{cable}." if self._version == 4 else f"fd77:0:0:{cable}::"
-        return f"{subnet}{host + 2}"
+        return str(ipaddress.ip_address(f"{subnet}{host + 2}"))
 
     def prefix(self, host: int) -> Sequence[str]:
         """What makes a command run on that host."""

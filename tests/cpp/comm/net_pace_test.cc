@@ -4,11 +4,15 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <utility>
 #include <vector>
 
+#include "comm/net/wire.h"
 #include "net_case.h"
+#include "testing/loopback.h"
+#include "transport/checked.h"
 #include "transport/tcp/socket.h"
 
 namespace hvdlite::comm::net_testing {
@@ -103,6 +107,37 @@ TEST(NetPace, Every_collective_over_links_of_500_Mbit_matches_the_reference) {
         cases.push_back(one);
       }
       RunCases(&net, cases);
+    }
+  }
+}
+
+// Two frames arrive together, the first is handed out, and the link has read both.
+TEST(NetPace, A_member_does_not_sleep_while_its_link_holds_bytes) {
+  auto [a, b] = testing::Loopback::Pair(0, 1);
+  transport::Checked sender(std::move(a)), receiver(std::move(b));
+  net::Wire wire(1, 2, {&receiver, nullptr}, 128 << 10, 0);
+  std::vector<char> memory(64 << 10);
+  const auto send = [&sender, &memory](size_t bytes) {
+    size_t moved = 0;
+    ASSERT_TRUE(sender.TrySend(memory.data(), bytes, &moved).ok());
+    ASSERT_EQ(moved, bytes);
+  };
+  size_t moved = 0;
+  wire.BeginWork();
+  for (int i = 0; i < 6; ++i) {  // a slow link
+    send(memory.size());
+    usleep(1000);
+    ASSERT_TRUE(wire.ReceiveInto(0, memory.data(), memory.size(), &moved).ok());
+  }
+  send(500);
+  send(500);
+  for (const bool holds : {true, false}) {
+    wire.BeginTurn();
+    ASSERT_TRUE(wire.ReceiveInto(0, memory.data(), memory.size(), &moved).ok());
+    EXPECT_EQ(moved, 500u);
+    EXPECT_EQ(receiver.holds_bytes(), holds);
+    if (holds) {
+      EXPECT_EQ(wire.spent(), 500u);
     }
   }
 }
