@@ -235,9 +235,35 @@ class Library {
   const char* names_ = nullptr;
 };
 
+// The process's functions as libraries see them. A program at fixed addresses, such as Debian's
+// Python, may have an entry of its own for a function. dlsym() then finds that entry, and the slots
+// of libraries have what it leads to.
+class Program {
+ public:
+  explicit Program(const link_map& library) : itself_(First(library)) {}
+
+  bool LeadsTo(const Replacement& function, const void* where) const {
+    if (function.theirs == where) return true;
+    if (!itself_.Holds(function.theirs)) return false;
+    const std::vector<Library::Slot> slots = itself_.Find({function});
+    return std::any_of(slots.begin(), slots.end(), [where](const Library::Slot& slot) {
+      return __atomic_load_n(slot.place, __ATOMIC_SEQ_CST) == where;
+    });
+  }
+
+ private:
+  static const link_map& First(const link_map& library) {
+    const link_map* first = &library;
+    while (first->l_prev != nullptr) first = first->l_prev;
+    return *first;
+  }
+  const Library itself_;
+};
+
 Status Rewrite(const link_map& map) {
   const std::string name = map.l_name;
   const Library library(map);
+  const Program program(map);
   const std::vector<Replacement> replacements = Replacements();
   std::vector<Library::Slot> slots = library.Find(replacements);
   size_t allocating = 0, freeing = 0;
@@ -246,7 +272,8 @@ Status Rewrite(const link_map& map) {
     allocating += slot.with->kind == Kind::kAllocates;
     freeing += slot.with->kind == Kind::kFrees;
     // The loader has not looked it up yet where it leads back into the library.
-    const bool known = now == slot.with->theirs || now == slot.with->ours || library.Holds(now);
+    const bool known =
+        now == slot.with->ours || library.Holds(now) || program.LeadsTo(*slot.with, now);
     if (!known || slot.with->theirs == nullptr)
       return Status::Unsupported(name + " has a " + std::string(slot.with->name) + " of its own");
   }

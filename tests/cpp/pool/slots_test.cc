@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -205,6 +206,14 @@ TEST(PoolSlotsRefused, a_missing_symbol_or_library_is_named) {
   const Status library = Patch({"libno.so", "allocating_allocate", "allocating_inside", -1});
   EXPECT_NE(library.message().find("libno.so"), std::string::npos) << library.ToString();
 }
+
+#ifdef HVDLITE_ALLOCATING_FIXED
+// tests/allocating/fixed.cc
+TEST_P(PoolSlots, a_program_at_fixed_addresses_is_served_too) {
+  const std::string command = std::string(HVDLITE_ALLOCATING_FIXED) + " " + GetParam();
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 0) << command;
+}
+#endif
 
 }  // namespace
 }  // namespace hvdlite::pool::slots_testing
