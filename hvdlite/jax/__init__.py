@@ -11,6 +11,8 @@ docs/guides/jax.md tells the whole story.
 
 from __future__ import annotations
 
+from hvdlite import exceptions as _exceptions
+from hvdlite.exceptions import *  # noqa: F403
 from hvdlite.jax import elastic as elastic
 from hvdlite.jax import functions as _functions
 from hvdlite.jax import ops as _ops
@@ -24,5 +26,6 @@ from hvdlite.job.public import *  # noqa: F403
 
 __all__ = ["Compression", "distributed", "elastic", "translated_errors"]
 __all__ += _public.__all__
+__all__ += _exceptions.__all__
 __all__ += _functions.__all__
 __all__ += _ops.__all__

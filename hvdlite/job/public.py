@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from hvdlite import exceptions as _exceptions
 from hvdlite.core.process_sets import ProcessSet as ProcessSet
 from hvdlite.core.process_sets import global_process_set as global_process_set
-from hvdlite.exceptions import *  # noqa: F403
 from hvdlite.job import basics as _basics
 from hvdlite.job import built as _built
 from hvdlite.job import observe as _observe
@@ -16,7 +14,6 @@ from hvdlite.job.registration import add_process_set as add_process_set
 from hvdlite.job.registration import remove_process_set as remove_process_set
 
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
-__all__ += _exceptions.__all__
 __all__ += _basics.__all__
 __all__ += _built.__all__
 __all__ += _observe.__all__

@@ -13,10 +13,12 @@ docs/guides/keras.md tells the whole story.
 
 from __future__ import annotations
 
+from hvdlite import exceptions as _exceptions
 from hvdlite.arrays import objects as _objects
 from hvdlite.arrays.objects import *  # noqa: F403
 from hvdlite.base import ops as _ops
 from hvdlite.base.ops import *  # noqa: F403
+from hvdlite.exceptions import *  # noqa: F403
 from hvdlite.job import public as _public
 from hvdlite.job.public import *  # noqa: F403
 from hvdlite.keras import callbacks as callbacks
@@ -33,6 +35,7 @@ __all__ = [
     "load_model",
 ]  # fmt: skip
 __all__ += _public.__all__
+__all__ += _exceptions.__all__
 __all__ += _objects.__all__
 __all__ += _ops.__all__
 __all__ += _values.__all__

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import sys as _sys
 
+from hvdlite import exceptions as _exceptions
+from hvdlite.exceptions import *  # noqa: F403
 from hvdlite.job import public as _public
 from hvdlite.job.horovod_basics import HorovodBasics as _HorovodBasics
 from hvdlite.job.public import *  # noqa: F403
@@ -37,6 +39,7 @@ __all__ = [
     "mpi_ops",
 ]
 __all__ += _public.__all__
+__all__ += _exceptions.__all__
 __all__ += _functions.__all__
 __all__ += _memory.__all__
 __all__ += _ops.__all__
