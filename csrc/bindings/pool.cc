@@ -1,4 +1,5 @@
-// Gradients and tensors in shared memory, for hvdlite/adapter/pool.py and core/shared_memory.py.
+// Gradients and tensors in shared memory, for hvdlite/adapter/pool.py, and for arrays/memory.py and
+// torch/memory.py.
 #include <memory>
 #include <string>
 #include <tuple>

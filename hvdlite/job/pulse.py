@@ -70,9 +70,10 @@ class _Pulse:
             with StoreClient(self._store, self._secret) as client:
                 while not self._stopped.wait(self._seconds):
                     client.set(self._key, json.dumps(self._report()).encode())
+                last = self._report()
                 # After shutdown() there are no counters any more.
-                last = self._report() if observe.metrics() else {}
-                client.set(self._key, json.dumps({"left": True} | last).encode())
+                told = last if last["counters"] else {}
+                client.set(self._key, json.dumps({"left": True} | told).encode())
         except (ConnectionError, ValueError):
             return  # without a launcher it has no reader
 

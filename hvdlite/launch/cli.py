@@ -123,7 +123,7 @@ def understand(
         before = environment.get(knob.environment[0])
         names = ",".join([*([before] if before else []), *arguments.interfaces])
         environment |= dict.fromkeys(knob.environment, names)
-    if arguments.monitor or arguments.metrics_port is not None or arguments.metrics_file:
+    if arguments.monitor or _outlets(arguments):
         for name in knobs.by_field("monitor_seconds").environment:
             environment[name] = environ.get(name) or "1"
     if arguments.tcp:
@@ -251,6 +251,10 @@ def _main(argv: Sequence[str] | None) -> int:
     return direct.run(slots, request.command, environment, chosen)
 
 
+def _outlets(arguments: argparse.Namespace) -> Outlets:
+    return Outlets(arguments.metrics_port, arguments.metrics_address, arguments.metrics_file)
+
+
 def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) -> job.Options:
     """Returns the options of the job itself. `values`: the values of all knobs."""
     from hvdlite.launch import job
@@ -262,7 +266,7 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
         timestamps=arguments.timestamps,
         verbose=arguments.verbose,
         monitor=arguments.monitor,
-        outlets=Outlets(arguments.metrics_port, arguments.metrics_address, arguments.metrics_file),
+        outlets=_outlets(arguments),
         collapse=arguments.collapse,
         torch_env=arguments.torch_env,
         bind=arguments.bind,

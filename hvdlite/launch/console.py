@@ -11,8 +11,6 @@ from hvdlite.launch.monitor.outlets import Outlets
 from hvdlite.launch.monitor.screen import Screen
 from hvdlite.launch.watch import JobObserver
 
-_NONE = Outlets()
-
 
 class Console:
     """The targets of output: the launcher's own stdout and stderr, or replacements for them."""
@@ -76,7 +74,7 @@ def _reason(error: Exception) -> str:
 
 
 def of_the_command_line(
-    hosts: Mapping[int, str], phases: bool, ranks: bool, timestamps: bool, outlets: Outlets = _NONE
+    hosts: Mapping[int, str], phases: bool, ranks: bool, timestamps: bool, outlets: Outlets
 ) -> tuple[Console, JobObserver]:
     """Returns the launcher's stdout and stderr, with the display of ranks. `hosts`: the host of
     each rank.

@@ -82,6 +82,22 @@ def _nft(namespace: str, *words: str, check: bool = True) -> subprocess.Complete
     return _ip("netns", "exec", namespace, "nft", *words, check=check)
 
 
+# Of 4 ranks that have called hvd.init().
+COLLECTIVES = """
+for n in (1, 1000, 300_000):
+    x = np.arange(n, dtype=np.float32) + RANK
+    assert (hvd.allreduce(x, op=hvd.Sum) == 4 * np.arange(n) + 6).all()
+    assert (hvd.broadcast(x, 2) == np.arange(n) + 2).all()
+    assert (hvd.allgather(x) == np.concatenate([np.arange(n) + r for r in range(4)])).all()
+rows = np.full((8, 3), RANK)
+assert (hvd.alltoall(rows)[:, 0] == np.repeat(np.arange(4), 2)).all()
+assert (hvd.reducescatter(rows, op=hvd.Sum) == 6).all()
+pair = hvd.add_process_set([1, 2])
+if pair.included(): assert hvd.allreduce(RANK, op=hvd.Sum, process_set=pair) == 3
+hvd.barrier()
+"""
+
+
 class Network:
     """Hosts 0, 1, ... on one switch; use as a context manager."""
 

@@ -89,17 +89,17 @@ class Communicator::Allreduce final : public Sequence {
     int64_t at = 0;
     for (size_t i = 0; i < batch.pieces.size(); ++i) {
       const Piece& piece = batch.pieces[i];
-      void* share = owner_.share_.data() + static_cast<size_t>(at) * size;
-      if (loan_ && loan_->Shares(i)) {
-        const auto begin = std::accumulate(counts[i].begin(),
-                                           counts[i].begin() + owner_.region_->me(), int64_t{0});
-        // What is one piece between the hosts may stay where it is.
-        if (batch.pieces.size() == 1 && !half_)
-          share = my_share_ = static_cast<char*>(piece.output) + static_cast<size_t>(begin) * size;
-        void* const sum = half_ ? static_cast<void*>(owner_.sums_.data() + at) : share;
+      const bool is_shared = loan_ && loan_->Shares(i);
+      const auto begin =
+          std::accumulate(counts[i].begin(), counts[i].begin() + owner_.region_->me(), int64_t{0});
+      // What is one piece between the hosts may stay where it is.
+      if (is_shared && batch.pieces.size() == 1 && !half_)
+        my_share_ = static_cast<char*>(piece.output) + static_cast<size_t>(begin) * size;
+      void* const share = my_share_ + static_cast<size_t>(at) * size;
+      void* const sum = half_ ? static_cast<void*>(owner_.sums_.data() + at) : share;
+      if (is_shared) {
         in_place_.parts.push_back({i, begin, counts[i][local], sum, share});
       } else {
-        void* const sum = half_ ? static_cast<void*>(owner_.sums_.data() + at) : share;
         scatter_.pieces.push_back({piece.input, sum, 0, counts[i]});
         gather_.pieces.push_back({share, piece.output, 0, counts[i]});
       }
@@ -108,7 +108,6 @@ class Communicator::Allreduce final : public Sequence {
 
     if (loan_ && loan_->any()) {
       in_place_.loan = &*loan_;
-      in_place_.members = mates;
       in_place_.reduce = scatter_.reduce;
       in_place_.to_float = half_;
       Then([this] { return StartReduce(in_place_); });

@@ -6,9 +6,6 @@
 namespace hvdlite::comm::hierarchical {
 namespace {
 
-// Of each member's tensor, for one call of Advance().
-constexpr int64_t kBytesAtOnce = 256 << 10;
-
 // Goes through the parts, a bounded number of elements in each call.
 class Pass : public Work {
  public:
@@ -19,7 +16,7 @@ class Pass : public Work {
     if (part_ == in_place_.parts.size()) return End();
     const Part& part = in_place_.parts[part_];
     const int64_t count =
-        std::min(part.count - done_, kBytesAtOnce / static_cast<int64_t>(size_of_));
+        std::min(part.count - done_, static_cast<int64_t>(shm::Loan::kBytesAtOnce / size_of_));
     if (count > 0) Do(part, done_, count);
     done_ += count;
     if (done_ == part.count) {
@@ -51,11 +48,11 @@ class Pass : public Work {
 class Reduce final : public Pass {
  public:
   explicit Reduce(const InPlace& in_place)
-      : Pass(in_place), sources_(static_cast<size_t>(in_place.members)) {}
+      : Pass(in_place), sources_(static_cast<size_t>(in_place.loan->members())) {}
 
  private:
   void Do(const Part& part, int64_t at, int64_t count) override {
-    const int members = in_place().members;
+    const int members = in_place().loan->members();
     for (int m = 0; m < members; ++m) sources_[static_cast<size_t>(m)] = TensorOf(m, part, at);
     if (in_place().to_float) {
       kernels::ReduceToFloat(in_place().reduce, static_cast<float*>(part.sum) + at, sources_.data(),
@@ -79,7 +76,7 @@ class Spread final : public Pass {
   void Do(const Part& part, int64_t at, int64_t count) override {
     const char* const result =
         static_cast<const char*>(part.result) + static_cast<size_t>(at) * size_of();
-    for (int m = 0; m < in_place().members; ++m) {
+    for (int m = 0; m < in_place().loan->members(); ++m) {
       char* const tensor = TensorOf(m, part, at);
       if (tensor != result) memcpy(tensor, result, static_cast<size_t>(count) * size_of());
     }

@@ -28,7 +28,6 @@ struct Part {
 
 struct InPlace {
   shm::Loan* loan = nullptr;
-  int members = 0;
   kernels::ReduceSpec reduce;
   bool to_float = false;  // sums of 16-bit floats are float32
   std::vector<Part> parts;

@@ -10,8 +10,6 @@
 namespace hvdlite::comm::shm {
 namespace {
 
-// Of each member's tensor, for one call of Advance().
-constexpr size_t kPassBytes = 256 << 10;
 // What is copied to further members while it is in the nearest cache.
 constexpr size_t kHotBytes = 8 << 10;
 
@@ -88,8 +86,8 @@ class InPlace final : public Work {
     const size_t begin = edge(region_->me()) + done_;
     const size_t end = edge(region_->me() + 1);
     if (begin >= end) return NextPiece();
-    const size_t stop = std::min(end, begin + kPassBytes);
-    const size_t hot = Members() > 2 ? kHotBytes : kPassBytes;
+    const size_t stop = std::min(end, begin + Loan::kBytesAtOnce);
+    const size_t hot = Members() > 2 ? kHotBytes : Loan::kBytesAtOnce;
     for (size_t at = begin; at < stop; at += hot) ReduceAt(at, std::min(hot, stop - at));
     done_ += stop - begin;
     return Progress::kSome;

@@ -31,6 +31,9 @@ struct SharedTensors {
 
 class Loan {
  public:
+  // Of each member's tensor, for one call of Advance(): an abort is noticed between two calls.
+  static constexpr size_t kBytesAtOnce = 256 << 10;
+
   // Borrows everything.
   Loan(Region* region, const SharedTensors& shared, const Batch& batch);
   ~Loan();
@@ -41,9 +44,11 @@ class Loan {
   Progress Ask();
   const Status& status() const { return status_; }
 
-  // Whether all members share this tensor; any().
+  // Whether all members share this tensor.
   bool Shares(size_t piece) const;
+  // Whether they share any.
   bool any() const { return any_; }
+  int members() const { return region_->members(); }
   char* Tensor(size_t member, size_t piece) const;
 
   void Return() { region_->Post(Flag::kMid, step_ + 1); }

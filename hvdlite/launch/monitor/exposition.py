@@ -23,17 +23,17 @@ class Family:
 
     name: str
     help: str
-    counter: str = ""  # the name in hvd.metrics(); empty: a gauge
+    counter: str = ""  # its name in hvd.metrics(), if it has one of its own there
 
     @property
     def type(self) -> str:
-        return "counter" if self.counter else "gauge"
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 _UP = Family("hvdlite_up", "Whether the rank has reported within the last 5 seconds.")
 _RANKS = Family("hvdlite_ranks", "Ranks of the job.")
 _CHANGES = Family(
-    "hvdlite_world_changes_total", "How often the ranks of an elastic job have changed.", "-"
+    "hvdlite_world_changes_total", "How often the ranks of an elastic job have changed."
 )
 _STEPS = Family("hvdlite_steps_per_second", "How often the names of tensors return.")
 _WAITING = Family(
@@ -59,7 +59,6 @@ _INTERFACES = Family(
 _REQUESTS = Family(
     "hvdlite_requests_total",
     "Requests that were sent in full, and by their number in the cache.",
-    "requests_in_full",
 )
 _COUNTERS = (
     Family("hvdlite_operations_total", "Operations that have succeeded.", "operations"),

@@ -9,22 +9,18 @@
 #include <vector>
 
 #include "comm/link_checks.h"
+#include "testing/byte_stream.h"
 #include "testing/fault_transport.h"
 #include "testing/loopback.h"
 
 namespace hvdlite::transport {
 namespace {
 
+using testing::ExpectToArrive;
 using testing::Faults;
 using testing::FaultTransport;
+using testing::Letters;
 using testing::Loopback;
-
-std::string Letters(size_t bytes, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::string text(bytes, '\0');
-  for (char& c : text) c = static_cast<char>(random());
-  return text;
-}
 
 // What the wire carries when these are sent one after another.
 std::string OnTheWire(const std::vector<std::string>& payloads) {
@@ -67,19 +63,7 @@ TEST(Checked, carries_bytes_in_order_however_they_are_offered_asked_for_and_cut)
     Checked receiver(std::make_unique<FaultTransport>(
         std::move(b), Faults{.seed = seed + 99, .stall = 0.2, .most = most}));
     const std::string sent = Letters(1 + random() % (20 * most), seed);
-    std::string got(sent.size(), '\0');
-    size_t out = 0, in = 0, offered = 0, asked = 0;
-    for (int turn = 0; in < sent.size(); ++turn) {
-      ASSERT_LT(turn, 10000000);
-      if (out == offered) offered = std::min(sent.size(), out + 1 + random() % most);
-      if (in == asked) asked = std::min(sent.size(), in + 1 + random() % most);
-      size_t moved = 0;
-      ASSERT_TRUE(sender.TrySend(sent.data() + out, offered - out, &moved).ok());
-      out += moved;
-      ASSERT_TRUE(receiver.TryReceive(got.data() + in, asked - in, &moved).ok());
-      in += moved;
-    }
-    ASSERT_EQ(got, sent);
+    ASSERT_NO_FATAL_FAILURE(ExpectToArrive(sent, most, &random, &sender, &receiver));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "testing/byte_stream.h"
 #include "testing/fault_transport.h"
 #include "testing/loopback.h"
 #include "transport/checked.h"
@@ -20,16 +21,11 @@
 namespace hvdlite::transport::striped_testing {
 namespace {
 
+using testing::ExpectToArrive;
 using testing::Faults;
 using testing::FaultTransport;
+using testing::Letters;
 using testing::Loopback;
-
-std::string Letters(size_t bytes, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::string text(bytes, '\0');
-  for (char& c : text) c = static_cast<char>(random());
-  return text;
-}
 
 // One end: the lanes and what goes over them.
 class End {
@@ -120,19 +116,8 @@ TEST(Striped, carries_bytes_in_order_however_they_are_offered_asked_for_and_cut)
     }
     End sender(std::move(left)), receiver(std::move(right));
     const std::string sent = Letters(1 + random() % (20 * most), seed);
-    std::string got(sent.size(), '\0');
-    size_t out = 0, in = 0, offered = 0, asked = 0;
-    for (int turn = 0; in < sent.size(); ++turn) {
-      ASSERT_LT(turn, 10000000);
-      if (out == offered) offered = std::min(sent.size(), out + 1 + random() % most);
-      if (in == asked) asked = std::min(sent.size(), in + 1 + random() % most);
-      size_t moved = 0;
-      ASSERT_TRUE(sender->TrySend(sent.data() + out, offered - out, &moved).ok());
-      out += moved;
-      ASSERT_TRUE(receiver->TryReceive(got.data() + in, asked - in, &moved).ok());
-      in += moved;
-    }
-    ASSERT_EQ(got, sent);
+    ASSERT_NO_FATAL_FAILURE(
+        ExpectToArrive(sent, most, &random, sender.operator->(), receiver.operator->()));
     uint64_t sum_sent = 0, sum_received = 0;
     for (size_t i = 0; i < count; ++i) {
       sum_sent += sender.sent(i);
