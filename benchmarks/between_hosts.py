@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from statistics import median
 
+import machine
+
 BACKENDS = ("hvdlite", "one cable", "gloo")
 
 
@@ -141,6 +143,7 @@ def main() -> None:
     if given.rank:
         rank(given.rank, given)
         return
+    machine.take_turns()
     rows: dict[tuple[str, int], list[dict]] = {}
     with Cables(given.mbit) as cables:
         for turn in range(given.rounds):

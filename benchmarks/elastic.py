@@ -129,6 +129,7 @@ def main() -> None:
     parser.add_argument("--fifo", action="store_true", help="as SCHED_FIFO")
     given = parser.parse_args()
     end_in_order()
+    machine.take_turns()
     results = measure(given, Runner(given.fifo))
     publish(results, given.output, given.jobs)
 

@@ -113,6 +113,7 @@ def main() -> None:
     parser = training_options.parser(__doc__)
     parser.add_argument("--frameworks", nargs="+", default=list(FRAMEWORKS), choices=FRAMEWORKS)
     given = parser.parse_args()
+    machine.take_turns()
     packages = (
         "hvdlite",
         "tensorflow_cpu",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import platform
 import resource
+import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from importlib import metadata
@@ -95,6 +98,21 @@ def wait_for_quiet(patience: float) -> None:
         running = int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
         quiet = quiet + 1 if running <= 1 else 0  # the one is this process
         time.sleep(0.002)
+
+
+def take_turns() -> None:
+    """Waits until no other benchmark of this user measures on this machine.
+
+    Each would measure the other, and two whose ranks spin as SCHED_FIFO can stop each other for
+    ever. The lock is this process's until it ends.
+    """
+    path = Path(tempfile.gettempdir()) / f"hvdlite-benchmarks-{os.getuid()}.lock"
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("another benchmark runs on this machine: waiting for its end", file=sys.stderr)
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def go_first(fifo: bool) -> None:

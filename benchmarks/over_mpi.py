@@ -13,6 +13,7 @@ from pathlib import Path
 
 import collectives
 import launch
+import machine
 import over_mpi_report
 import workloads
 from record import Record, end_in_order
@@ -83,6 +84,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     end_in_order()
     given = arguments()
+    machine.take_turns()
     record = Record(given.output, "over-mpi.json")
     runs = record.results.setdefault("runs", {})
     for mpi in given.mpis:

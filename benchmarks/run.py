@@ -24,6 +24,7 @@ import collectives
 import growth
 import launch
 import lifecycle
+import machine
 import plot
 import report
 import workloads
@@ -111,6 +112,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     end_in_order()
     given = arguments()
+    if not given.quick:
+        machine.take_turns()
     record = Record(given.output, "results.json")
     for section in given.sections or SECTIONS:
         _SECTIONS[section](given, record)

@@ -177,6 +177,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="a folder for the page and its figures")
     given = parser.parse_args()
     end_in_order()
+    machine.take_turns()
     publish(many(given) if given.many else shaped_networks(given), given.output)
 
 

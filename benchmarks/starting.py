@@ -132,6 +132,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="write the Markdown here as well")
     parser.add_argument("--json", type=Path, help="write all times here")
     given = parser.parse_args()
+    machine.take_turns()
     times = measure(given.rounds, given.many)
     text = markdown(times, time.strftime("%d %B %Y"))
     print(text)

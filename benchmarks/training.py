@@ -118,6 +118,7 @@ def main() -> None:
     parser = training_options.parser(__doc__)
     parser.add_argument("--workloads", nargs="+", default=list(STEPS), choices=list(STEPS))
     given = parser.parse_args()
+    machine.take_turns()
     record = Record(given.output, "torch.json")
     record.results |= measure(
         given.ranks, given.rounds, given.quiet, given.workloads, given.scheduling

@@ -158,6 +158,9 @@ int main(int argc, char** argv) {
   const size_t ranks = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 2;
   oversubscribed = static_cast<long>(ranks) > sysconf(_SC_NPROCESSORS_ONLN);
   setpriority(PRIO_PROCESS, 0, -18);
+  // A rank that spins as SCHED_FIFO for this long waits for a thread that has no core.
+  const rlimit ten_seconds{10'000'000, 10'000'000};
+  setrlimit(RLIMIT_RTTIME, &ten_seconds);
   members = std::vector<Member>(ranks);
   for (Member& member : members) {
     member.slots = static_cast<char*>(Memory(kSlots * kChunk, MAP_SHARED));
