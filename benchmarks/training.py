@@ -34,6 +34,7 @@ WAYS = (
         launch.KEEP_MEMORY,
     ),
     Backend("hvdlite", "hvdlite", "hvd.DistributedOptimizer", _HVDLITE, launch.KEEP_MEMORY),
+    Backend("lock step", "lockstep", "a barrier in each step", _HVDLITE, launch.KEEP_MEMORY),
     Backend(
         "copies",
         "hvdlite",

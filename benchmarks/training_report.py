@@ -136,6 +136,11 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         "In each round the columns take turns, so compare within a row.\n"
         "*none*: each rank trains for itself, which is the bound.\n"
         "*ddp*: DistributedDataParallel over gloo with `gradient_as_bucket_view=True`.\n"
+        + (
+            "*lock step*: the ranks meet at a barrier in each step and communicate nothing.\n"
+            if "lock step" in ways
+            else ""
+        )
         + ("*copies*: hvdlite with `HVDLITE_GRADIENT_POOL=0`.\n" if "copies" in ways else "")
         + "All keep freed memory in the process, as `hvd.DistributedOptimizer` does by default.\n"
         "Blocks during which other programs had more than a quarter of the machine are left out\n"

@@ -56,7 +56,23 @@ class _Hvdlite(_Way):
         return model, optimizer, lambda optimizer: optimizer.synchronize()
 
 
-WAYS: dict[str, type[_Way]] = {"none": _Way, "ddp": _Ddp, "hvdlite": _Hvdlite}
+class _LockStep(_Hvdlite):
+    """All ranks reach each optimizer's step together, and nothing is communicated."""
+
+    def wrap(self, model: torch.nn.Module) -> tuple[Any, Any, Callable[[Any], None]]:
+        import hvdlite.torch as hvd
+
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        optimizer.register_step_pre_hook(lambda *_: hvd.barrier())
+        return model, optimizer, lambda optimizer: hvd.barrier()
+
+
+WAYS: dict[str, type[_Way]] = {
+    "none": _Way,
+    "ddp": _Ddp,
+    "hvdlite": _Hvdlite,
+    "lockstep": _LockStep,
+}
 
 
 class Trainer:

@@ -292,8 +292,8 @@ def _say_where_hosts_differ(
     if _incarnation > 1 or here[0] != 0:
         return  # hvdlite has warned already, or the first rank of this host has
     _log.warning(
-        "%s says that rank %d is local rank %d of %d, but it shares its host with %d ranks of the "
-        "job in all, and hvd.local_rank() is %d. Are several agents of the launcher on this host, "
+        "%s says that rank %d is local rank %d of %d. hvdlite counts %d of the job's ranks on this "
+        "host, and hvd.local_rank() is %d. Are several agents of the launcher on this host, "
         "or ranks of one host in containers? HVDLITE_HOST_ID, a different text for each, tells "
         "hosts apart.",
         identity.launcher, identity.rank, identity.local_rank, identity.local_size, here[1],

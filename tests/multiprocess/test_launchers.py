@@ -190,15 +190,15 @@ def test_a_launcher_that_sees_other_hosts_than_there_are_is_told(job: Job) -> No
     output = end_well(*ranks(job, 2, script, variables))
     expect_places(job, on_one_host(2))
     assert (
-        "torchrun says that rank 0 is local rank 0 of 1, but it shares its host with 2 ranks"
+        "torchrun says that rank 0 is local rank 0 of 1. hvdlite counts 2 of the job's ranks"
         in output
     )
-    assert output.count("shares its host") == 1, output
+    assert output.count("counts") == 1, output
     codes, output = finish(*ranks(job, 2, script, variables, HVDLITE_HOST_ID="x"))
-    assert codes == [0, 0] and "shares its host" not in output, output
+    assert codes == [0, 0] and "counts" not in output, output
     variables |= {"LOCAL_RANK": "{rank}", "LOCAL_WORLD_SIZE": "2"}
     codes, output = finish(*ranks(job, 2, script, variables, HVDLITE_CPU_OPERATIONS="net"))
-    assert codes == [0, 0] and "shares its host" not in output, output
+    assert codes == [0, 0] and "counts" not in output, output
 
 
 def _secret_file(job: Job, name: str, digits: str) -> str:

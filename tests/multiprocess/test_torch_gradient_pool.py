@@ -56,11 +56,15 @@ def transformer():
               nn.Linear(128, 500))
     return net, torch.randint(0, 500, (4, 12))
 class Checkpointed(nn.Module):
-    def __init__(self):
+    def __init__(self, reentrant=False):
         super().__init__()
-        self.layers = linear(128, 4)
+        self.layers, self.reentrant = linear(128, 4), reentrant
     def forward(self, x):
-        return torch.utils.checkpoint.checkpoint(self.layers, x, use_reentrant=False)
+        return torch.utils.checkpoint.checkpoint(self.layers, x, use_reentrant=self.reentrant)
+def compiled():
+    net, x = mlp()
+    net.compile(backend="aot_eager")
+    return net, x
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
@@ -95,6 +99,9 @@ MODELS = {
     "transformer": (transformer, {}),
     "transformer adamw": (transformer, {"make": torch.optim.AdamW, "amp": True}),
     "checkpointed": (lambda: (Checkpointed(), torch.randn(4, 128)), {}),
+    # A backward pass inside a backward pass; it needs an input that requires a gradient.
+    "reentrant": (lambda: (nns(nn.Linear(96, 128), Checkpointed(True)), torch.randn(8, 96)), {}),
+    "compiled": (compiled, {}), "penalty": (mlp, {"penalty": True}),
     "tied": (lambda: (Tied(), torch.randint(0, 300, (4, 6))), {}),
     "lstm": (lambda: (Lstm(), torch.randn(4, 5, 64)), {}),
     "clipped": (mlp, {"clip": True}), "sum": (mlp, {"op": hvd.Sum}),
@@ -109,6 +116,7 @@ def train(name, armed):
     how = dict(how)
     amp, to_none = how.pop("amp", False), how.pop("to_none", True)
     passes, clip = how.pop("passes", 1), how.pop("clip", False)
+    penalty = how.pop("penalty", False)
     how.pop("travels", True)
     torch.manual_seed(1)
     net, x = make_model()
@@ -121,6 +129,9 @@ def train(name, armed):
         for _ in range(passes):
             with torch.autocast("cpu", torch.bfloat16, enabled=amp):
                 loss = net(x).float().square().mean()
+            if penalty:
+                slopes = torch.autograd.grad(loss, list(net.parameters()), create_graph=True)
+                loss = loss + sum(slope.square().sum() for slope in slopes)
             loss.backward()
         optimizer.synchronize()
         where.append(inside(net))
@@ -146,8 +157,8 @@ print("as before", flush=True)
 
 _NAMES = (
     "mlp", "adam", "kept", "accumulated", "autocast", "bfloat16", "conv", "conv channels last",
-    "transformer", "transformer adamw", "checkpointed", "tied", "lstm", "clipped", "sum",
-    "predivided", "hooked", "transposed", "fp16",
+    "transformer", "transformer adamw", "checkpointed", "reentrant", "compiled", "penalty", "tied",
+    "lstm", "clipped", "sum", "predivided", "hooked", "transposed", "fp16",
 )  # fmt: skip
 
 

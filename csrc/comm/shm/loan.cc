@@ -70,7 +70,7 @@ Status Loan::Hear() {
     for (size_t m = 0; m < Members(); ++m) {
       if (Tensor(m, i) != nullptr) continue;
       return Status::Internal("local rank " + std::to_string(shared_.local_ranks[m]) +
-                              " named a gradient outside its shared memory; do all ranks run the "
+                              " named a tensor outside its shared memory; do all ranks run the "
                               "same version of hvdlite?");
     }
   }
