@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
+#include "base/boot.h"
 
 namespace hvdlite::rendezvous {
 
@@ -14,11 +14,9 @@ std::string HostId(const std::string& configured) {
   if (gethostname(name, sizeof(name)) != 0) name[0] = '\0';
   name[HOST_NAME_MAX] = '\0';
   // A file that cannot be read (no /proc in a jail) is left out on every rank of that host alike.
-  std::string boot_id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
   struct stat network{};
   const bool known = stat("/proc/self/ns/net", &network) == 0;
-  return std::string(name) + "#" + boot_id + "#" + (known ? std::to_string(network.st_ino) : "");
+  return std::string(name) + "#" + BootId() + "#" + (known ? std::to_string(network.st_ino) : "");
 }
 
 std::string HostName(const std::string& host_id) {

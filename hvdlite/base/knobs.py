@@ -338,7 +338,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "timeline_ranks", _names("TIMELINE_RANKS", None), "choice", "0",
         "Which ranks write a timeline: rank 0, or all, each to a file of its own.",
-        "Watching", choices=("0", "all"),
+        "Watching", choices=("0", "all"), flag="--timeline-ranks",
     ),
     Knob(
         "recorder_entries", _names("RECORDER_ENTRIES", None), "int", 1024,

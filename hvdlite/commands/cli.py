@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from hvdlite import __version__
 from hvdlite.simulate import options as simulate_options
+from hvdlite.timeline import options as timeline_options
 
 # A command imports its module only when it runs, so `--help` answers at once.
 
@@ -34,6 +35,12 @@ def _leave(arguments: argparse.Namespace) -> int:
 
 def _simulate(arguments: argparse.Namespace) -> int:
     from hvdlite.simulate import cli
+
+    return cli.run(arguments)
+
+
+def _timeline(arguments: argparse.Namespace) -> int:
+    from hvdlite.timeline import cli
 
     return cli.run(arguments)
 
@@ -127,6 +134,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     simulate_options.add(simulate)
     simulate.set_defaults(run=_simulate)
+
+    merging = commands.add_parser("timeline", help="merge the timelines of all ranks into one")
+    timeline_options.add(merging)
+    merging.set_defaults(run=_timeline)
     return parser
 
 

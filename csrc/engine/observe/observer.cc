@@ -165,7 +165,8 @@ void Observer::ShowEnd(const ProcessSet& set, const Running& running, Nanos now)
     timeline_.End(name, now, how);
     timeline_.End(name, now,
                   "{\"dtype\": \"" + std::string(Name(request.dtype)) + "\", \"shape\": \"" +
-                      ToString(request.shape) + "\"}");
+                      ToString(request.shape) + "\", \"set\": " + std::to_string(set.id) +
+                      ", \"decision\": " + std::to_string(set.epoch) + "}");
     timeline_.Close(name, now);
   }
 }

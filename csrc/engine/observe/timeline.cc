@@ -2,7 +2,9 @@
 
 #include <cerrno>
 #include <chrono>
+#include <limits>
 
+#include "base/boot.h"
 #include "base/thread.h"
 
 namespace hvdlite::engine {
@@ -34,6 +36,28 @@ std::string Microseconds(Nanos span) {
   return text;
 }
 
+struct Beginning {
+  Nanos monotonic = 0;
+  int64_t epoch_micros = 0;
+};
+
+// One moment by both clocks: the closest of some readings, because this thread may lose its
+// processor between two.
+Beginning Now() {
+  Beginning closest;
+  Nanos least = std::numeric_limits<Nanos>::max();
+  for (int i = 0; i < 5; ++i) {
+    const Nanos before = MonotonicNow();
+    const auto epoch = std::chrono::system_clock::now().time_since_epoch();
+    const Nanos took = MonotonicNow() - before;
+    if (took >= least) continue;
+    least = took;
+    closest = {before + took / 2,
+               std::chrono::duration_cast<std::chrono::microseconds>(epoch).count()};
+  }
+  return closest;
+}
+
 }  // namespace
 
 Status Timeline::Start(const std::string& path, bool mark_cycles, int rank) {
@@ -45,7 +69,8 @@ Status Timeline::Start(const std::string& path, bool mark_cycles, int rank) {
   file_ = fopen(path.c_str(), "w");
   if (file_ == nullptr)
     return Status::FromErrno("cannot write the timeline to '" + path + "'", errno);
-  started_ = MonotonicNow();
+  const Beginning beginning = Now();
+  started_ = beginning.monotonic;
   rank_ = rank;
   open_.clear();
   free_lanes_.clear();
@@ -54,11 +79,11 @@ Status Timeline::Start(const std::string& path, bool mark_cycles, int rank) {
   pending_.clear();
   first_ = true;
   stopping_ = false;
-  const auto epoch = std::chrono::duration_cast<std::chrono::microseconds>(
-      std::chrono::system_clock::now().time_since_epoch());
   Describe("process_name", rank, 0,
            "\"name\": \"rank " + std::to_string(rank) +
-               "\", \"start_time_since_epoch_in_micros\": " + std::to_string(epoch.count()));
+               "\", \"start_time_since_epoch_in_micros\": " +
+               std::to_string(beginning.epoch_micros) + ", \"boot\": " + Quote(BootId()) +
+               ", \"monotonic_nanoseconds\": " + std::to_string(started_));
   Describe("process_sort_index", rank, 0, "\"sort_index\": " + std::to_string(rank));
   named_.emplace(rank, 0);
   mark_cycles_ = mark_cycles;

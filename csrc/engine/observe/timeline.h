@@ -10,7 +10,9 @@
 // Each rank is a "process" of the trace. Operations that overlap are on different threads of it
 // ("lanes"), and an operation has the same lane on all ranks. Only the root of the negotiation
 // knows of other ranks. The file is a complete JSON array after every flush, so a job that dies
-// leaves a readable one.
+// leaves a readable one. `hvdlite timeline merge` (hvdlite/timeline) reads the files of all ranks:
+// the name of a rank's process comes with its clock, and the end of an operation with the number of
+// the decision, which is the same on all ranks.
 //
 // Thread-safety: Start, Stop and the events from any thread. The caller formats events; a separate
 // thread writes them, so that a slow disk never holds up a collective.

@@ -1,0 +1,1 @@
+"""`hvdlite timeline merge`: the timelines of all ranks, and profilers' traces, as one trace."""

@@ -1,0 +1,129 @@
+"""A rank's timeline (HVDLITE_TIMELINE, csrc/engine/observe/timeline.h). Pure: text in, trace out.
+
+Times are in microseconds since the rank's timeline began.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Event = dict[str, Any]
+# What all ranks call an operation: its process set, the number of the decision, and its name.
+Key = tuple[int, int, str]
+
+_NEGOTIATES = "NEGOTIATE_"
+_WIDTH = re.compile(r"(\d+)$")
+
+
+@dataclass
+class Operation:
+    name: str
+    lane: int
+    opened: float
+    asked: float | None = None  # none: the rank had joined
+    began: float | None = None  # the ranks had agreed
+    ended: float | None = None
+    kind: str = ""  # ALLREDUCE, BROADCAST, ...
+    bytes: int = 0
+    key: Key | None = None  # none: the operation was not completed
+
+
+@dataclass(frozen=True)
+class Clock:
+    """When the timeline began. Ranks with the same `boot` share the monotonic clock."""
+
+    epoch: float  # microseconds, by the wall clock
+    boot: str = ""
+    monotonic: float = 0.0  # microseconds
+
+
+@dataclass(frozen=True)
+class Trace:
+    rank: int
+    clock: Clock
+    events: list[Event]  # of this rank itself
+    operations: list[Operation] = field(default_factory=list)
+
+
+def read(text: str) -> Trace:
+    """Raises ValueError if the text is not a rank's timeline."""
+    events = events_of(text)
+    rank, clock = _origin(events)
+    mine = [event for event in events if event.get("pid") == rank]
+    return Trace(rank, clock, mine, _operations(mine, rank))
+
+
+def events_of(text: str) -> list[Event]:
+    """The events of a Chrome trace. A job that was killed may have left half an event at the
+    end."""
+    for candidate in (text, text[: text.rfind("},\n") + 1] + "]"):
+        try:
+            found = json.loads(candidate)
+        except json.JSONDecodeError:
+            continue
+        events = found.get("traceEvents") if isinstance(found, dict) else found
+        if isinstance(events, list) and all(isinstance(event, dict) for event in events):
+            return events
+        break
+    raise ValueError("this is not a timeline: it is not a list of events in JSON")
+
+
+def _origin(events: Sequence[Event]) -> tuple[int, Clock]:
+    for event in events:
+        args = event.get("args", {})
+        if event.get("name") == "process_name" and "monotonic_nanoseconds" in args:
+            clock = Clock(
+                float(args["start_time_since_epoch_in_micros"]),
+                args.get("boot", ""),
+                args["monotonic_nanoseconds"] / 1e3,
+            )
+            return event["pid"], clock
+    raise ValueError(
+        "this is not a timeline of this version of hvdlite: no rank's clock is in it. Record it "
+        "again with HVDLITE_TIMELINE_RANKS=all"
+    )
+
+
+def _operations(events: Sequence[Event], rank: int) -> list[Operation]:
+    open_: dict[int, tuple[Operation, int]] = {}  # by lane, with the depth of its phases
+    found = []
+    for event in events:
+        phase, lane = event.get("ph"), event.get("tid", 0)
+        if phase == "B":
+            operation, depth = open_.get(lane, (None, 0))
+            if operation is None:
+                operation = Operation(event["name"], lane, event["ts"])
+                found.append(operation)
+            elif depth == 1 and not event["name"].startswith(_NEGOTIATES):
+                operation.began, operation.kind = event["ts"], event["name"]
+            open_[lane] = (operation, depth + 1)
+        elif lane not in open_:
+            continue
+        elif phase == "X" and event["name"] == str(rank):
+            open_[lane][0].asked = event["ts"]
+        elif phase == "E":
+            operation, depth = open_[lane]
+            _learn(operation, event.get("args", {}))
+            open_[lane] = (operation, depth - 1)
+            if depth == 1:
+                operation.ended = event["ts"]
+                del open_[lane]
+    return found
+
+
+def _learn(operation: Operation, args: Mapping[str, Any]) -> None:
+    if "decision" not in args:
+        return
+    operation.key = (args["set"], args["decision"], operation.name)
+    operation.bytes = _bytes(args["dtype"], args["shape"])
+
+
+def _bytes(dtype: str, shape: str) -> int:
+    width = _WIDTH.search(dtype)
+    size = int(width[1]) // 8 if width else 1
+    return size * math.prod(int(n) for n in re.findall(r"\d+", shape))
