@@ -33,6 +33,8 @@ DEATHS = {
     "membership.Member.arrive = dies\n",
     "entered": "from hvdlite.job import membership\n"
     "if MEMBER == 2: membership.Member.entered = lambda *_: die()\n",
+    "first sync": "def prepare(state):\n"
+    "    if MEMBER == 2: state._receive = lambda *_: die()\n",
     "sync": "def prepare(state):\n"
     "    if MEMBER == 4: state._receive = lambda *_: die()\n"
     "def happens(step):\n"
@@ -103,10 +105,14 @@ def test_a_rank_that_is_frozen_for_a_moment_changes_nothing(job: Job) -> None:  
         "def happens(step):\n"
         "    if (MEMBER, step) == (2, 5): os.kill(os.getpid(), signal.SIGSTOP)\n"
     )
-    process = job.start("-np", "3", "--min-np", "1", PYTHON, program(job, freezes))
+    warns = ("--stall-check-warning-time-seconds", "3")
+    process = job.start("-np", "3", "--min-np", "1", *warns, PYTHON, program(job, freezes))
     job.wait_for_files(["trains.1.3.2"])
     frozen = pid(job, "trains.1.3.2")
     wait_until(lambda: _state(frozen) == "T")
+    assert process.stderr is not None
+    lines = iter(process.stderr.readline, b"")
+    assert any(b"Operations have waited for more than 3 s" in line for line in lines)
     os.kill(frozen, signal.SIGCONT)
     out, _ = ended(process)
     assert out.count(b"of 3, step 12") == 3

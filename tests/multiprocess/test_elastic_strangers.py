@@ -34,6 +34,9 @@ def misbehave():
     mine = encode_report(dataclasses.replace(honest, member=2, generation=0), token)
     write(f"report/{generation}/2", mine)                              # of another generation
     write(f"report/{generation}/9", encode_report(dataclasses.replace(honest, member=9), token))
+    first = store.get("elastic/report/0/1")  # as member 1 has written it
+    write("report/0/1", first)
+    write(f"report/{generation}/1", first)
     for key in ("report/x/1", "in/1", "else", "report/1/1/1", "done/7", "\\x1b[2J"):
         write(key, os.urandom(100))
     for _ in range(100):
