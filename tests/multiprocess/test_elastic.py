@@ -171,18 +171,6 @@ def test_changes_beyond_the_limit_end_the_job_with_horovods_sentence(job: Job, l
     assert job.pids() == []
 
 
-def test_a_job_that_stays_below_its_minimum_ends(job: Job) -> None:  # 27
-    program = _program(job, _dies("(2,)", KILL))
-    cooldown = ("--blacklist-cooldown-range", "100", "100")
-    done = job.run(
-        "-np", "2", "--min-np", "2", "--elastic-timeout", "0.5", *cooldown, PYTHON, program
-    )
-    assert done.returncode == 1, done.stderr.decode()
-    said = "for 0.5 s there were only 1 of the 2 processes that the job needs; its hosts have 2 slots"
-    assert said in last_line(done.stderr)
-    assert job.pids() == []
-
-
 def test_ranks_that_ask_for_different_things_are_not_tried_again(job: Job) -> None:  # 30
     happens = (
         "def happens(step):\n    if step == 5: hvd.allreduce(np.ones(3 + hvd.rank()), "
