@@ -64,9 +64,7 @@ def test_a_script_that_fails_later_is_told_once_and_its_last_answer_stays(
     job: Job, mode: str
 ) -> None:
     limit = "scout.LIMIT_SECONDS = 2.0" if mode == "hangs" else ""
-    script = program(
-        job, done="hvd.size() == 3 and hvd.elastic.generation() > 1", launcher=limit
-    )
+    script = program(job, done="hvd.size() == 3 and hvd.elastic.generation() > 1", launcher=limit)
     (job.directory / "discover").write_text(SCRIPT)
     (job.directory / "mode").write_text("")
     runs = job.directory / "runs"

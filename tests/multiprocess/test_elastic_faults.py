@@ -33,8 +33,7 @@ DEATHS = {
     "membership.Member.arrive = dies\n",
     "entered": "from hvdlite.job import membership\n"
     "if MEMBER == 2: membership.Member.entered = lambda *_: die()\n",
-    "first sync": "def prepare(state):\n"
-    "    if MEMBER == 2: state._receive = lambda *_: die()\n",
+    "first sync": "def prepare(state):\n    if MEMBER == 2: state._receive = lambda *_: die()\n",
     "sync": "def prepare(state):\n"
     "    if MEMBER == 4: state._receive = lambda *_: die()\n"
     "def happens(step):\n"
