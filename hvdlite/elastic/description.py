@@ -14,12 +14,15 @@ from hvdlite.rendezvous.likeness import Pairs, fitting
 
 SAMPLE = 64  # elements of a tensor
 _MOST_TENSORS = 2000
+_PARTS = "the list of the state's parts"
 
 
 def alike(handlers: Mapping[str, StateHandler]) -> Pairs:
-    """What has to be equal on all members: settings of the engine, tensors and their shapes."""
+    """What has to be equal on all members: settings of the engine, the parts of the state in the
+    order in which they are moved, tensors and their shapes."""
     values = knobs.resolve(os.environ)
     found = [(knob.environment[0], str(values[knob.field])) for knob in knobs.KNOBS if knob.alike]
+    found.append((_PARTS, ", ".join(handlers) or "none"))
     for name, handler in handlers.items():
         found += [(f"{name}.{part}", form) for part, form in handler.form().items()]
     return fitting(found)

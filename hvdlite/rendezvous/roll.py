@@ -220,8 +220,10 @@ def decode_report(data: bytes, token: bytes, member: int, generation: int) -> Re
         release=fields.text("release"),
     )
     _check_seal(_report_fields(report), fields.text("seal"), token, member)
-    if (report.member, report.generation) != (member, generation):
+    if report.member != member:
         raise Refused(f"a report of member {report.member} lies where member {member}'s belongs")
+    if report.generation != generation:
+        raise Refused(f"it is a report of another generation, {report.generation}")
     return report
 
 

@@ -40,13 +40,16 @@ state = hvd.elastic.TorchState(model, optimizer, cursor=cursor, position=0, loss
 
 
 def at(place: str) -> None:
-    """The end of this process, if the plan has it here. Each is done once."""
+    """The end of this process, if the plan has it here. Each is done once, when there is the file
+    that the plan names."""
     for position, where, ranks in PLAN["kills"]:
         if (position, where) == (state.position, place) and hvd.rank() in ranks:
             try:
                 Path(f"kill.{position}.{hvd.rank()}").touch(exist_ok=False)
             except FileExistsError:
                 continue
+            while not os.path.exists(PLAN.get("dies_behind", "plan.json")):
+                time.sleep(0.001)  # poll
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -109,6 +112,9 @@ def train(state: Any) -> None:
                 break
 
 
+MEMBER = hvd.elastic.member()
+Path(f"pid.new.{MEMBER}").write_text(str(os.getpid()))
+os.replace(f"pid.new.{MEMBER}", f"pid.{MEMBER}")
 train(state)
 weights = [value.double().reshape(-1) for value in model.state_dict().values()]
 moments = [

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import tier
 from elastic_history import LAUNCHER, PROGRAM, account, random_schedule, surviving
-from launched import PATIENT, Job
+from launched import PATIENT, Job, ended
+from stillness import wait_until_still
 
 PYTHON = sys.executable
 TORCH = str(Path(__file__).with_name("elastic_torch_program.py"))
@@ -84,6 +85,27 @@ def test_a_job_that_keeps_its_size_has_the_same_bits(
     for what in ("losses", "weights", "moments"):
         assert ends[0][what] == undisturbed["same size"][what], what
     _killed_at(job, DEATHS[deaths])
+
+
+@pytest.mark.parametrize("rank", tier.one_of([0, 2], "a death with a spare"))
+def test_a_job_with_a_spare_has_the_same_bits(
+    job: Job, undisturbed: dict[str, Plan], rank: int
+) -> None:
+    plan = {**SAME_SIZE, "kills": [(9, "backward", (rank,))], "dies_behind": "warm"}
+    (job.directory / "plan.json").write_text(json.dumps(plan))
+    process = job.start("-np", "3", "--min-np", "1", "--spares", "1", PYTHON, TORCH)
+    job.wait_for_files([f"kill.9.{rank}", "pid.4"])
+    wait_until_still(int((job.directory / "pid.4").read_text()))  # in run, as a spare
+    (job.directory / "warm").touch()
+    ended(process)
+    ends = [json.loads(path.read_text()) for path in job.directory.glob("end.*")]
+    assert len(ends) == 3
+    for end in ends:
+        for what in ("losses", "weights", "moments"):
+            assert end[what] == undisturbed["same size"][what], what
+    generations = {path.read_text() for path in job.directory.glob("generations.*")}
+    assert generations == {"2"}, "no step was made by two ranks"
+    assert job.pids() == []
 
 
 def test_jobs_of_other_sizes_train_alike_with_a_global_batch(

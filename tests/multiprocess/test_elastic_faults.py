@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tier
 from elastic_faults import PYTHON, QUICKLY, generations, pid, program
-from launched import Job, ended
+from launched import Job, ended, last_line
 from waiting import wait_until
 
 AGAIN_THREE = "hvd.size() == 3 and hvd.elastic.generation() > 1"
@@ -33,6 +33,7 @@ DEATHS = {
     "membership.Member.arrive = dies\n",
     "entered": "from hvdlite.job import membership\n"
     "if MEMBER == 2: membership.Member.entered = lambda *_: die()\n",
+    "first sync": "def prepare(state):\n    if MEMBER == 2: state._receive = lambda *_: die()\n",
     "sync": "def prepare(state):\n"
     "    if MEMBER == 4: state._receive = lambda *_: die()\n"
     "def happens(step):\n"
@@ -103,14 +104,44 @@ def test_a_rank_that_is_frozen_for_a_moment_changes_nothing(job: Job) -> None:  
         "def happens(step):\n"
         "    if (MEMBER, step) == (2, 5): os.kill(os.getpid(), signal.SIGSTOP)\n"
     )
-    process = job.start("-np", "3", "--min-np", "1", PYTHON, program(job, freezes))
+    warns = ("--stall-check-warning-time-seconds", "3")
+    process = job.start("-np", "3", "--min-np", "1", *warns, PYTHON, program(job, freezes))
     job.wait_for_files(["trains.1.3.2"])
     frozen = pid(job, "trains.1.3.2")
     wait_until(lambda: _state(frozen) == "T")
+    assert process.stderr is not None
+    lines = iter(process.stderr.readline, b"")
+    assert any(b"Operations have waited for more than 3 s" in line for line in lines)
     os.kill(frozen, signal.SIGCONT)
     out, _ = ended(process)
     assert out.count(b"of 3, step 12") == 3
     assert [generations(job, member) for member in (1, 2, 3)] == [[(1, 3)]] * 3
+
+
+# The time that is counted begins when the survivor has reported.
+SHORT = """
+import dataclasses
+due = membership.Membership.due
+def is_due(self):
+    if self.generation and self._short_since is not None:
+        self.policy = dataclasses.replace(self.policy, elastic_timeout=0.5)
+    return due(self)
+membership.Membership.due = is_due
+"""
+
+
+def test_a_job_that_stays_below_its_minimum_ends(job: Job) -> None:  # 27
+    dies = "def happens(step):\n    if (MEMBER, step) == (2, 5): die()\n"
+    script = program(job, dies, done="False", launcher=SHORT)
+    cooldown = ("--blacklist-cooldown-range", "100", "100")
+    done = job.run("-np", "2", "--min-np", "2", *cooldown, PYTHON, script)
+    assert done.returncode == 1, done.stderr.decode()
+    assert last_line(done.stderr).startswith(
+        "hvdliterun: for 0.5 s there were only 1 of the 2 processes that the job needs; its hosts "
+        "have 2 slots."
+    )
+    assert generations(job, 1) == generations(job, 2) == [(1, 2)]
+    assert job.pids() == []
 
 
 CRASHES = """

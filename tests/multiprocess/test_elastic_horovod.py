@@ -376,6 +376,7 @@ def train(state):
             assert ones.item() == hvd.size()
             state.step += 1
             state.commit()
+        hvd.barrier()  # rank 0 serves the others until all have met
     except RuntimeError as error:  # of torch, which hears of the death in its own way
         hvd.barrier()
         raise hvd.HorovodInternalError(str(error)) from error

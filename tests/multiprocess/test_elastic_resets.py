@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -13,6 +14,71 @@ from launched import MARK, PATIENT, Job, ended, last_line
 from waiting import wait_until
 
 AGAIN_THREE = "hvd.size() == 3 and hvd.elastic.generation() > 1"
+# Member 1 hears of the death in generation 1 from its engine, and of the news when generation 2
+# is up.
+HEARS_LATE = """
+from hvdlite.elastic import news
+hear = news.Reader._hear
+def hears(self, heard):
+    late = MEMBER == 1 and heard.broken and heard.generation == 1
+    if late: wait_for("trains.2.2.1", "trains.2.2.3")
+    hear(self, heard)
+    if late: flag("hears")
+news.Reader._hear = hears
+def happens(step):
+    if (MEMBER, step) == (2, 5): die()
+"""
+
+
+def test_news_of_a_generation_that_is_over_end_no_other_one(job: Job) -> None:  # race 1
+    script = program(job, HEARS_LATE, done=f"{AGAIN_THREE} and os.path.exists('hears.1')")
+    done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
+    assert done.stdout.count(b" of 3, step ") == 3
+    assert generations(job, 1) == generations(job, 3) == [(1, 3), (2, 2), (3, 3)]
+    assert job.pids() == []
+
+
+# Member 2 dies, and then member 3: where in generation 2.
+SECOND_DEATHS = {
+    "forming": "from hvdlite.job import membership\n"
+    "arrive = membership.Member.arrive\n"
+    "def arrives(self):\n"
+    "    found = arrive(self)\n"
+    "    return die() if MEMBER == 3 and self.generation == 2 else found\n"
+    "membership.Member.arrive = arrives\n",
+    "up": "from hvdlite.job import membership\n"
+    "entered = membership.Member.entered\n"
+    "def enters(self, *rest):\n"
+    "    return die() if MEMBER == 3 and self.generation == 2 else entered(self, *rest)\n"
+    "membership.Member.entered = enters\n",
+    "settling": "def prepare(state):\n"
+    "    settle = state._settle\n"
+    "    def settles(*what):\n"
+    "        return die() if MEMBER == 3 and hvd.elastic.generation() == 2 else settle(*what)\n"
+    "    state._settle = settles\n",
+    "training": "",
+}
+
+
+@pytest.mark.parametrize("phase", tier.one_of(list(SECOND_DEATHS), "a second death"))
+def test_a_second_death_in_the_next_generation_leads_to_one_more(job: Job, phase: str) -> None:
+    """Race 2, in "forming": no member waits for the start timeout."""
+    happens = (
+        "def prepare(state): pass\n"
+        "def happens(step):\n"
+        "    generation = hvd.elastic.generation()\n"
+        "    if (MEMBER, step) == (2, 5) or (MEMBER, generation) == (3, 2): die()\n"
+    )
+    done_when = "hvd.size() == 3 and hvd.elastic.generation() > 2"
+    script = program(job, happens + SECOND_DEATHS[phase], "prepare(state)", done_when)
+    flags = ("-np", "3", "--min-np", "1", "--start-timeout", "600", *QUICKLY)
+    done = job.end_well(*flags, PYTHON, script)
+    trained = set(re.findall(r"member (\d+) is rank \d of 3", done.stdout.decode()))
+    assert len(trained) == 3 and "1" in trained and not {"2", "3"} & trained
+    assert generations(job, 3) == [(1, 3)] + [(2, 2)] * (phase == "training")
+    assert job.pids() == []
+
+
 # Each report leaves a file; member 1 is in code of its own while the others report.
 GATHERS = """
 from hvdlite.job import membership

@@ -36,6 +36,9 @@ def misbehave():
     write(f"report/{generation}/9", encode_report(dataclasses.replace(honest, member=9), token))
     for key in ("report/x/1", "in/1", "else", "report/1/1/1", "done/7", "\\x1b[2J"):
         write(key, os.urandom(100))
+    first = store.get("elastic/report/0/1")  # as member 1 has written it
+    write("report/0/1", first)
+    write(f"report/{generation}/1", first)
     for _ in range(100):
         write(f"report/{generation}/1", os.urandom(100))
     store.delete(f"elastic/report/{generation}")
@@ -75,7 +78,7 @@ def test_what_members_may_not_write_is_refused_with_a_line_and_the_job_is_undist
     assert len(trained) == 3, done.stdout.decode()  # in the first generation, with all ranks
     for key, why in (
         ("report/2/1", "not sealed with its token"),
-        ("report/2/2", "lies where member 2's belongs"),
+        ("report/2/2", "it is a report of another generation, 0"),
         ("report/2/9", "there is no member 9"),
         ("report/x/1", "it is no key of a member"),
     ):

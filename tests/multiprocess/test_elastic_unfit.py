@@ -13,6 +13,7 @@ PROGRAM = """
 import os, signal
 MEMBER = int(os.environ["HVDLITE_MEMBER"])
 unfit = MEMBER == 4
+width, parts = 3, {{}}
 import hvdlite
 {unfit}
 import torch
@@ -22,7 +23,7 @@ torch.manual_seed(MEMBER)
 model = torch.nn.Linear(4, width)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
-state = hvd.elastic.TorchState(model, optimizer, steps=0)
+state = hvd.elastic.TorchState(model, optimizer, steps=0, **parts)
 
 @hvd.elastic.run
 def train(state):
@@ -44,14 +45,18 @@ print("trained:", MEMBER, os.getpid(), train(state), flush=True)
 @pytest.mark.parametrize(
     ("unfit", "why"),
     [
-        ("width = 5 if unfit else 3", "model.weight is float32[5, 4] there, and float32[3, 4] in"),
-        ("width = 3\nif unfit: hvdlite.__version__ = '9.9'", "it runs hvdlite 9.9, and hvdliterun"),
+        ("if unfit: width = 5", "model.weight is float32[5, 4] there, and float32[3, 4] in"),
+        ("if unfit: hvdlite.__version__ = '9.9'", "it runs hvdlite 9.9, and hvdliterun"),
         (
-            "width = 3\nif unfit: os.environ['HVDLITE_SHM_CHUNK_BYTES'] = '8192'",
+            "import hvdlite.elastic\nif unfit: parts['data'] = hvdlite.elastic.Cursor(10, 1)",
+            "the list of the state's parts is model, optimizer, data there, and model, optimizer",
+        ),
+        (
+            "if unfit: os.environ['HVDLITE_SHM_CHUNK_BYTES'] = '8192'",
             "HVDLITE_SHM_CHUNK_BYTES is 8192 there, and ",
         ),
     ],
-    ids=["shapes", "release", "settings"],
+    ids=["shapes", "release", "program", "settings"],
 )
 def test_a_newcomer_that_does_not_fit_is_refused_and_the_next_one_comes(
     job: Job, unfit: str, why: str

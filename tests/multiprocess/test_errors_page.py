@@ -68,6 +68,10 @@ NOT_PROVOKED = {
     "this job is not elastic, and ends with its first rank that fails: …": "see "
     "test_elastic_horovods_names",
     "the next generation waits for ….": "see test_elastic_horovods_names",
+    "member … on … is refused: …": "see test_elastic_unfit",
+    "… in the job's store is refused: …": "see test_elastic_strangers",
+    "the host discovery script has failed: …": "see test_elastic_discovery",
+    "there is no copy of member …'s …: cannot write to …": "see test_scarcity",
     "hvdliterun: …. No member is left that has the state of the training.": "see test_elastic",
     "hvdliterun: …. That is the program's fault, or its data's: … members in a row have ended so "
     "at one position.": "see test_elastic",

@@ -10,6 +10,7 @@ import sys
 
 import network
 import pytest
+from elastic_faults import QUICKLY, generations, program
 from launched import Job
 
 SUMS = """
@@ -125,3 +126,24 @@ def test_few_file_descriptors_are_enough_or_named(job: Job, limit: int) -> None:
         assert "open files" in done.stderr, done.stderr
     else:
         assert done.stdout.count("fine 4") == 4
+
+
+# What members print fills the disk. The fourth one comes when there is no room for a folder.
+FILLS = """
+print("x" * 100_000, flush=True)
+def happens(step):
+    if (MEMBER, step) == (2, 5): die()
+"""
+FULL = 'mkdir logs && mount -t tmpfs -o size=64k,nr_inodes=10 none logs && exec "$@"'
+
+
+@needs_mounts
+def test_a_full_disk_ends_copies_of_output_and_no_elastic_job(job: Job) -> None:
+    script = program(job, FILLS, done="hvd.size() == 3 and hvd.elastic.generation() > 1")
+    job.prefix = ("unshare", "-m", "sh", "-c", FULL, "sh")
+    flags = ("-np", "3", "--min-np", "1", *QUICKLY, "--output-filename", "logs")
+    done = job.end_well(*flags, sys.executable, script)
+    assert b"'s stdout ends here: No space left on device" in done.stdout
+    said = "there is no copy of member 4's stdout: cannot write to logs/rank.4: No space left on"
+    assert said in done.stderr.decode()
+    assert generations(job, 1) == [(1, 3), (2, 2), (3, 3)]

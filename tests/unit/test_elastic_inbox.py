@@ -104,7 +104,7 @@ def test_a_report_for_another_member_is_refused() -> None:
 
 def test_a_report_of_an_earlier_generation_is_refused_in_a_later_one() -> None:
     job = Job()
-    job.refuses("report/6/3", encode_report(REPORT, job.tokens[3]), "lies where")
+    job.refuses("report/6/3", encode_report(REPORT, job.tokens[3]), "another generation, 5")
 
 
 def test_a_report_of_a_member_that_was_never_started_is_refused() -> None:

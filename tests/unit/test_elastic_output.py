@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from elastic_job import Job, running
 from written import Kept
 
@@ -39,6 +40,23 @@ def test_files_are_by_member(tmp_path: Path) -> None:
     streams.close(5)
     assert (tmp_path / "rank.5" / "stdout").read_text() == "said\n"
     assert [each.name for each in tmp_path.iterdir()] == ["rank.5"]
+
+
+def test_a_newcomer_starts_without_a_copy_where_none_can_be_written(tmp_path: Path) -> None:
+    err = Kept()
+    streams = Streams(Console(Kept(), err, timestamps=False), str(tmp_path), collapse=False)
+    (tmp_path / "rank.5").touch()  # no folder can have this name
+    with pytest.raises(FileExistsError):
+        streams.open(5, 1)
+    streams.renumber({})
+    for stream in streams.open(5, 1).values():
+        stream.feed(b"said\n", 0.0)
+        stream.end()
+    assert [line.partition(": cannot write to ")[0] for line in err.data.decode().splitlines()] == [
+        "hvdliterun: there is no copy of member 5's stdout",
+        "hvdliterun: there is no copy of member 5's stderr",
+        "[1]<stderr>:said",
+    ]
 
 
 def test_lines_wait_for_the_ranks_of_the_present_generation_only() -> None:

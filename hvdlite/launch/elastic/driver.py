@@ -302,7 +302,7 @@ class Driver(Watch):
         try:
             streams = around.streams.open(member, place.rank)
         except OSError as error:
-            reason = f"cannot start a process: {error.strerror or error}"
+            reason = f"cannot write to {error.filename}: {error.strerror}"
             return self._handle([events.StartFailed(member, reason)])
         self.log(f"member {member} starts in slot {action.slot} of {action.host}")
         self._processes[member] = action.host

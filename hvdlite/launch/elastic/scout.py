@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from hvdlite.base.mailbox import Mailbox
@@ -21,6 +23,7 @@ from hvdlite.launch.hosts import Host, parse_hostfile
 # Read each time, so that a test may shorten it. The name is that of horovod.runner.elastic.driver.
 DISCOVER_HOSTS_FREQUENCY_SECS = 1.0
 LIMIT_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
 
 
 class Lookout(Mailbox[Answer]):
@@ -67,7 +70,6 @@ class Scout(Lookout):
         self._kill(self._running)
 
     def _run_script(self) -> Answer:
-        late = threading.Event()
         with subprocess.Popen(
             self._script,
             shell=True,
@@ -76,22 +78,40 @@ class Scout(Lookout):
             start_new_session=True,
         ) as process:
             self._running = process
-            alarm = threading.Timer(LIMIT_SECONDS, self._out_of_time, (process, late))
-            alarm.start()
-            assert process.stdout is not None
-            output = process.stdout.read(MOST_BYTES + 1)
-            if len(output) > MOST_BYTES:
+            if self._closing.is_set():
+                self._kill(process)
+            output = self._read(process)
+            too_much = output is not None and len(output) > MOST_BYTES
+            if output is None or too_much:
                 self._kill(process)
             status = process.wait()
-            alarm.cancel()
             self._running = None
-        if late.is_set():
+        if output is None:
             return self._answers.hangs(LIMIT_SECONDS)
-        return self._answers.ended(0 if len(output) > MOST_BYTES else status, output)
+        return self._answers.ended(0 if too_much else status, output)
 
-    def _out_of_time(self, process: subprocess.Popen[bytes], late: threading.Event) -> None:
-        late.set()
-        self._kill(process)
+    def _read(self, process: subprocess.Popen[bytes]) -> bytes | None:
+        """What the script prints until it ends; None: it runs for too long.
+
+        The end of its output would not do: a process that it leaves behind may have it open.
+        """
+        assert process.stdout is not None
+        end = time.monotonic() + LIMIT_SECONDS
+        output = select.poll()
+        output.register(process.stdout, select.POLLIN)
+        found, is_open = b"", True
+        while len(found) <= MOST_BYTES:
+            has_ended = process.poll() is not None  # nothing comes behind what is read now
+            if is_open and output.poll(0 if has_ended else _LOOK_SECONDS * 1000):
+                data = os.read(process.stdout.fileno(), MOST_BYTES)
+                found, is_open = found + data, bool(data)
+            elif has_ended:
+                return found
+            elif not is_open:
+                self._closing.wait(_LOOK_SECONDS)
+            if time.monotonic() > end:
+                return None
+        return found
 
     @staticmethod
     def _kill(process: subprocess.Popen[bytes] | None) -> None:

@@ -14,9 +14,11 @@ NAMES = ("stdout", "stderr")
 
 class Streams:
     """`directory`: for --output-filename. `collapse`: prints a line once that several members
-    print."""
+    print. A directory to which nothing can be written is an error until there is a generation;
+    later members train without a copy of their output."""
 
     def __init__(self, console: Console, directory: str | None, collapse: bool) -> None:
+        self._say = console.say
         self._sinks = {"stdout": console.stdout, "stderr": console.stderr}
         self._directory = directory
         self._together = {name: Collapse(name, [], self._sinks[name]) for name in NAMES if collapse}
@@ -24,7 +26,8 @@ class Streams:
         self._begun = False  # there has been a generation
 
     def open(self, member: int, rank: int) -> Mapping[str, output.Stream]:
-        """Of a process that is about to start. `rank`: the one that it is told."""
+        """Of a process that is about to start. `rank`: the one that it is told. May raise OSError:
+        a copy cannot be written."""
         found = {
             name: output.Stream(
                 rank, name, self._sinks[name], self._copy(member, name), self._together.get(name),
@@ -51,4 +54,15 @@ class Streams:
             together.renumber(ranks)
 
     def _copy(self, member: int, name: str) -> int | None:
-        return output.open_copy(self._directory, member, 1, name) if self._directory else None
+        if not self._directory:
+            return None
+        try:
+            return output.open_copy(self._directory, member, 1, name)
+        except OSError as error:
+            if not self._begun:
+                raise
+            self._say(
+                f"there is no copy of member {member}'s {name}: cannot write to {error.filename}: "
+                f"{error.strerror}."
+            )
+            return None
