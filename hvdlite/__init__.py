@@ -37,6 +37,8 @@ _HOMES = {
     "hvdlite.arrays.memory": ["empty", "in_shared_memory"],
     "hvdlite.core.handles": ["poll", "synchronize"],
     "hvdlite.job.observe": ["start_timeline", "stop_timeline", "metrics", "recent_operations"],
+    "hvdlite.job.progress": ["progress"],
+    "hvdlite.job.scalars": ["metric_scalars"],
     "hvdlite.arrays.objects": ["broadcast_object", "allgather_object"],
     "hvdlite.process_sets": [
         "ProcessSet",
@@ -100,5 +102,7 @@ if TYPE_CHECKING:
     from hvdlite.exceptions import *  # noqa: F403
     from hvdlite.job.basics import *  # noqa: F403
     from hvdlite.job.observe import *  # noqa: F403
+    from hvdlite.job.progress import *  # noqa: F403
+    from hvdlite.job.scalars import *  # noqa: F403
     from hvdlite.launch.function import *  # noqa: F403
     from hvdlite.process_sets import *  # noqa: F403

@@ -347,8 +347,8 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "monitor_seconds", _names("MONITOR", None), "float", 0.0,
-        "How often each rank reports to the launcher; 0 means never. `hvdliterun --monitor` "
-        "sets it.",
+        "How often each rank reports to the launcher; 0 means while `hvdlite top` is attached. "
+        "`hvdliterun --monitor` sets it.",
         "Watching", unit="seconds", minimum=0, maximum=3600, core=False,
     ),
     # --- Testing

@@ -45,11 +45,17 @@ def _timeline(arguments: argparse.Namespace) -> int:
     return cli.run(arguments)
 
 
+def _top(arguments: argparse.Namespace) -> int:
+    from hvdlite.commands import top
+
+    return top.run(arguments)
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hvdlite",
-        description="Commands for programs written for Horovod, for elastic jobs and for jobs that "
-        "are planned. hvdliterun starts jobs.",
+        description="Commands for jobs that run, for programs written for Horovod, for elastic "
+        "jobs and for jobs that are planned. hvdliterun starts jobs.",
         allow_abbrev=False,
     )
     parser.add_argument("-v", "--version", action="version", version=__version__)
@@ -138,6 +144,29 @@ def build_parser() -> argparse.ArgumentParser:
     merging = commands.add_parser("timeline", help="merge the timelines of all ranks into one")
     timeline_options.add(merging)
     merging.set_defaults(run=_timeline)
+
+    top = commands.add_parser(
+        "top",
+        help="show what the ranks of a running job do",
+        description="Show a table of the ranks of a job that hvdliterun runs on this host for this "
+        "user: step time, waiting, stragglers, data, CPU and memory. Keys: s sorts by the next "
+        "column, r reverses, p pauses, q quits. The job does not notice. Exit code: 0, or 1 if "
+        "there is no such job.",
+    )
+    top.add_argument(
+        "pid", nargs="?", type=int, help="the process of hvdliterun, if several jobs run here"
+    )
+    top.add_argument("--once", action="store_true", help="print one table and end, for scripts")
+    top.add_argument(
+        "--json", action="store_true", help="print a line of JSON each second, or one with --once"
+    )
+    top.add_argument(
+        "--sort",
+        choices=("rank", "step", "waiting", "late", "data", "cpu", "memory"),
+        default="rank",
+        help="what the ranks are sorted by at first (default: rank)",
+    )
+    top.set_defaults(run=_top)
     return parser
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hvdlite
 from hvdlite import _core
@@ -27,6 +27,7 @@ from hvdlite.rendezvous.addresses import join_address
 
 if TYPE_CHECKING:
     from hvdlite.job.membership import Member
+    from hvdlite.launch.environment.identity import Identity
     from hvdlite.rendezvous.roll import Place
 
 __all__ = [
@@ -38,6 +39,7 @@ _log = logging.getLogger("hvdlite")
 _lock = threading.Lock()
 _incarnation = 0  # how often this process has joined a job
 _met_over_mpi = False
+_meeting: Meeting | None = None
 _told: Place | None = None  # in an elastic job: this process' numbers as the driver says them
 _hooks_installed = False
 
@@ -70,7 +72,7 @@ def init(
     address of rank 0's host with a free port. `secret`, 64 hex digits or 32 bytes, is known to the
     ranks of this job only.
     """
-    global _incarnation, _met_over_mpi
+    global _incarnation, _met_over_mpi, _meeting
     sets: list[ProcessSet] = []
     if process_sets is not None and not isinstance(process_sets, str):
         sets = [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in process_sets]
@@ -96,6 +98,7 @@ def init(
             all_are_here()
             _met_over_mpi = environment.meets_over_mpi(identity, str(values["cpu_operations"]))
             _incarnation += 1
+            _meeting = None if place is None else Meeting(place, arrived.prefix)
             communicators.begin(arrived.communicator, identity.part)
             _begin_with_mpi()
             where.start()
@@ -103,9 +106,7 @@ def init(
             if _incarnation == 1 and _core.uses_mpi():
                 warn_of_few_threads(arrived, values)
             if not warms_up():  # a newcomer has no rank of its own yet
-                _start_pulse(
-                    identity.started_as, place or identity.place, float(values["monitor_seconds"])
-                )
+                _start_pulse(identity, place, float(values["monitor_seconds"]))
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
     if joins:
@@ -169,9 +170,10 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
     """Leaves the job. Operations that all ranks have submitted are still carried out. Then the
     engines of all ranks end, and other operations raise an error. The program may call init()
     again."""
-    global _told
+    global _told, _meeting
     with _lock:
         _stop_pulse()
+        _meeting = None
         _tell_mpi(_core.shutdown(timeout))
         where.stop()
         handles.forget_all()
@@ -191,6 +193,18 @@ def warms_up() -> bool:
 def incarnation() -> int:
     """Returns how often this process has joined a job."""
     return _incarnation
+
+
+class Meeting(NamedTuple):
+    """The job's store: its address with the secret, and the prefix of this job's keys."""
+
+    store: tuple[tuple[str, int], bytes]
+    prefix: str
+
+
+def meeting() -> Meeting | None:
+    """Returns where the ranks of this job have met; None if it has one rank."""
+    return _meeting
 
 
 def met_over_mpi() -> bool:
@@ -263,11 +277,15 @@ def _tell_mpi(failure: str) -> None:
         mpi_end.note(mpi_library.loaded, failure)
 
 
-def _start_pulse(rank: int, place: tuple[tuple[str, int], bytes] | None, seconds: float) -> None:
-    if seconds > 0 and place is not None:
+def _start_pulse(
+    identity: Identity, place: tuple[tuple[str, int], bytes] | None, seconds: float
+) -> None:
+    """A launcher's store has a reader, which may want reports later."""
+    place = place or identity.place
+    if place is not None and (seconds > 0 or identity.at_launchers_store):
         from hvdlite.job import pulse
 
-        pulse.start(rank, *place, seconds)
+        pulse.start(identity.started_as, *place, seconds)
 
 
 def _stop_pulse() -> None:

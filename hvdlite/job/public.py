@@ -7,13 +7,19 @@ from hvdlite.core.process_sets import global_process_set as global_process_set
 from hvdlite.job import basics as _basics
 from hvdlite.job import built as _built
 from hvdlite.job import observe as _observe
+from hvdlite.job import progress as _progress
+from hvdlite.job import scalars as _scalars
 from hvdlite.job.basics import *  # noqa: F403
 from hvdlite.job.built import *  # noqa: F403
 from hvdlite.job.observe import *  # noqa: F403
+from hvdlite.job.progress import *  # noqa: F403
 from hvdlite.job.registration import add_process_set as add_process_set
 from hvdlite.job.registration import remove_process_set as remove_process_set
+from hvdlite.job.scalars import *  # noqa: F403
 
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
 __all__ += _basics.__all__
 __all__ += _built.__all__
 __all__ += _observe.__all__
+__all__ += _progress.__all__
+__all__ += _scalars.__all__

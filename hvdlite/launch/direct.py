@@ -89,7 +89,7 @@ def supervise(this: job.Job) -> None:
             if isinstance(group, ssh.Remote):
                 group.start()
         this.watch(groups, opened.streams, signals)
-        this.verdict.met = options.torch_env or not opened.store.is_empty()
+        this.verdict.met = options.torch_env or job.ranks_have_met(opened.store)
 
 
 def order(

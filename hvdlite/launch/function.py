@@ -177,7 +177,14 @@ def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[An
     far = job.elsewhere(slot.host for slot in slots)
     with _console(options) as console:
         this = job.Job(
-            slots, request.command, request.environment, options, far, console, verdict, results
+            slots,
+            request.command,
+            request.environment,
+            options,
+            far,
+            console,
+            verdict,
+            job.watchable(results, request.command, verdict, console, options),
         )
         direct.supervise(this)
     return results.results
@@ -195,7 +202,14 @@ def _call_elastic(
     far = job.elsewhere(host.name for host in wish.hosts)
     with _console(options) as console:
         this = job.Job(
-            [], request.command, request.environment, options, far, console, verdict, results
+            [],
+            request.command,
+            request.environment,
+            options,
+            far,
+            console,
+            verdict,
+            job.watchable(results, request.command, verdict, console, options),
         )
         elastic.supervise(this, wish, verdict)
     return results.results

@@ -20,7 +20,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch import console, output, plan, secret, watch
+from hvdlite.launch.attach.attachable import Attachable
+from hvdlite.launch.monitor.board import WANTED
 from hvdlite.launch.monitor.outlets import Outlets
+from hvdlite.launch.observers import Observers
 from hvdlite.launch.spawn import guardian, ssh
 from hvdlite.launch.spawn.events import Group
 from hvdlite.launch.verdict import Verdict
@@ -102,7 +105,8 @@ class Job:
             store = StoreServer.reached(key, everywhere or bool(self.far))
             watched = store.watch(prefix) if prefix else None
             stack.enter_context(store)
-            self.verdict.hearing = lambda: not store.is_empty()
+            self.verdict.hearing = lambda: ranks_have_met(store)
+            stack.callback(self.observer.close)
             self.observer.begin(store, key)
             yield Opened(streams, key, store, watched)
 
@@ -138,7 +142,15 @@ class Job:
     ) -> None:
         """Watches until all ranks have ended. `signals` have been caught since before the first
         rank was started."""
-        watch.watch(groups, streams, self.verdict, self.log, self.observer.tick, signals)
+        watch.watch(
+            groups,
+            streams,
+            self.verdict,
+            self.log,
+            self.observer.tick,
+            signals,
+            self.observer.calls(),
+        )
         self.observer.end()
 
     def conclude(self, supervise: Callable[[], None]) -> int:
@@ -198,7 +210,25 @@ def of_the_command_line(
     screen, shown = console.of_the_command_line(
         verdict.hosts, bool(far), options.monitor, options.timestamps, options.outlets
     )
-    return Job(slots, command, knobs, options, far, screen, verdict, shown, lasting=[])
+    observer = watchable(shown, command, verdict, screen, options)
+    return Job(slots, command, knobs, options, far, screen, verdict, observer, lasting=[])
+
+
+def watchable(
+    observer: JobObserver,
+    command: Sequence[str],
+    verdict: Verdict,
+    screen: console.Console,
+    options: Options,
+) -> JobObserver:
+    """Returns the observer with one that `hvdlite top` reaches."""
+    log = screen.say if options.verbose else lambda text: None
+    return Observers(observer, Attachable(command, verdict.hosts, log))
+
+
+def ranks_have_met(store: StoreServer) -> bool:
+    """Whether a rank has set a key. The launcher sets one itself for `hvdlite top`."""
+    return not store.is_empty(besides=WANTED)
 
 
 def elsewhere(hosts: Iterable[str]) -> list[str]:

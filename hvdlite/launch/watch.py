@@ -41,10 +41,12 @@ _GLANCE_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Situation:
-    """Of an elastic job: the ranks of the moment with their hosts, and a line about the job."""
+    """Of an elastic job: the ranks of the moment with their hosts, a line about the job, and how
+    often its ranks have changed."""
 
     hosts: Mapping[int, str]
     line: str
+    changes: int = 0
 
 
 class JobObserver:
@@ -57,6 +59,10 @@ class JobObserver:
     def ask(self, situation: Callable[[], Situation]) -> None:
         """Of an elastic job: says who the ranks are at present."""
 
+    def calls(self) -> Mapping[int, Callable[[], None]]:
+        """Descriptors, and what to call when one is readable, from begin() to the end."""
+        return {}
+
     def tick(self) -> float | None:
         """Called often while the ranks run. Returns the maximum seconds until the next call, if
         that matters."""
@@ -65,6 +71,9 @@ class JobObserver:
     def end(self) -> None:
         """All ranks have ended, and the store still exists. Not called if an exception has ended
         the job."""
+
+    def close(self) -> None:
+        """The store is about to close, whatever has ended the job."""
 
 
 class Signals:
@@ -119,18 +128,20 @@ def watch(
     log: Callable[[str], None] = lambda text: None,
     chore: Callable[[], float | None] = lambda: None,
     signals: Signals | None = None,
+    calls: Mapping[int, Callable[[], None]] | None = None,
 ) -> None:
     """Pumps output and judges deaths until nothing is left. `groups` by host; `streams` by rank and
     name.
 
     `chore()` runs in every turn and returns the maximum seconds until its next run. `signals` is
     closed at the end. Outside the main thread no signal ends the job, but an exception that is sent
-    to the thread does.
+    to the thread does. `calls`: what else is watched.
     """
     with (
         contextlib.closing(signals or Signals()) as received,
         contextlib.closing(Watch(groups, streams, verdict, log, chore)) as watching,
     ):
+        watching.call_all(calls or {})
         watching.loop(received.wake, received.caught)
 
 
@@ -184,6 +195,10 @@ class Watch:
         """Whenever this is readable."""
         self.calls[descriptor] = answer
         self.selector.register(descriptor, selectors.EVENT_READ)
+
+    def call_all(self, calls: Mapping[int, Callable[[], None]]) -> None:
+        for descriptor, answer in calls.items():
+            self.call(descriptor, answer)
 
     def goes_on(self) -> bool:
         return bool(self.groups)

@@ -130,9 +130,10 @@ class StoreServer:
         with contextlib.suppress(OSError):
             self._wake_writer.send(b"o")
 
-    def is_empty(self) -> bool:
-        """Whether no stored value is left. May be called from any thread."""
-        return self._loop is None or self._loop.is_empty()
+    def is_empty(self, besides: str = "") -> bool:
+        """Whether no stored value is left, or only that of one key. May be called from any
+        thread."""
+        return self._loop is None or self._loop.is_empty(besides)
 
     def abandon(self) -> None:
         """Called in a forked child. Closes the descriptors that would hide the end of the parent

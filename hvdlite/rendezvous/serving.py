@@ -69,8 +69,8 @@ class Loop:
     def peek(self, key: str) -> bytes | None:
         return self._table.peek(key)
 
-    def is_empty(self) -> bool:
-        return self._table.is_empty()
+    def is_empty(self, besides: str) -> bool:
+        return self._table.is_empty(besides)
 
     def put(self, key: str, value: bytes) -> None:
         self._table.submit(

@@ -95,8 +95,8 @@ class Table:
         is_empty()."""
         return self._values.get(key)
 
-    def is_empty(self) -> bool:
-        return not self._values
+    def is_empty(self, besides: str = "") -> bool:
+        return len(self._values) <= (besides in self._values)
 
     def cancel(self, waiter: Waiter) -> None:
         """The answer is no longer needed."""

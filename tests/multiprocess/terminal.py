@@ -58,17 +58,24 @@ class Terminal:
 
 
 class Watched:
-    """hvdliterun on a terminal of its own."""
+    """hvdliterun on a terminal of its own. `keys`: it reads what press() sends."""
 
-    def __init__(self, job: Job, *arguments: str, stdout: int | None = None, **extra: str) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *arguments: str,
+        stdout: int | None = None,
+        keys: bool = False,
+        **extra: str,
+    ) -> None:
         self.master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
         environment = {
-            k: v for k, v in job.environment(TERM="xterm", **extra).items() if k != "NO_COLOR"
+            k: v for k, v in job.environment(**{"TERM": "xterm"} | extra).items() if k != "NO_COLOR"
         }
         self.process = subprocess.Popen(
             [*job.prefix, sys.executable, *job.launcher, *arguments],
-            stdin=subprocess.DEVNULL,
+            stdin=slave if keys else subprocess.DEVNULL,
             stdout=slave if stdout is None else stdout,
             stderr=slave,
             cwd=job.directory,
@@ -89,6 +96,9 @@ class Watched:
             f"no {pattern!r} within {within(seconds):g} s:\n{self.seen()}"
         )
         return self.seen()
+
+    def press(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
 
     def watch_for(self, seconds: float) -> None:
         """What comes in this time."""

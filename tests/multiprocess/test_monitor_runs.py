@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -245,12 +246,14 @@ def test_a_line_now_and_then_in_a_log(job: Job) -> None:
     ended(process)
 
 
-def test_without_the_flag_nobody_reports(job: Job) -> None:
+def test_without_a_launcher_no_thread_reports(job: Job) -> None:
+    # Under hvdliterun it sleeps: test_top_runs.py.
     script = job.script(
         "import threading, hvdlite as hvd\nhvd.init()\nprint([t.name for t in "
         "threading.enumerate()])"
     )
-    assert b"hvdlite-pulse" not in job.run("-np", "1", sys.executable, script).stdout
+    alone = job.spawn([sys.executable, script], subprocess.PIPE)
+    assert b"hvdlite-pulse" not in ended(alone)[0]
     assert b"hvdlite-pulse" in job.run("-np", "1", "--monitor", sys.executable, script).stdout
 
 

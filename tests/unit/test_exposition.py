@@ -45,7 +45,8 @@ def board_of(*counters: dict[str, Any] | None, host: str = "a") -> Board:
         seen = {"operations": 0, "per_step": 10, "waiting": 0.25, "last": "allreduce.x"}
         before = each | {"operations": each["operations"] - 20, "seconds_waited_for_rank": {}}
         for clock, counted in ((1.0, before), (2.0, each)):
-            report = {"clock": clock, "counters": counted, "seen": seen}
+            process = {"cpu_seconds": 3.5 * clock, "memory": 5e6}
+            report = {"clock": clock, "counters": counted, "seen": seen, "process": process}
             board.take(rank, json.dumps(report).encode(), clock)
     return board
 
@@ -78,6 +79,8 @@ def test_each_counter_of_each_rank_is_on_the_page() -> None:
         assert found[f"hvdlite_moving_seconds_total{{{place}}}"] == 1.5
         assert found[f'hvdlite_requests_total{{{place},form="number"}}'] == 31
         assert found[f"hvdlite_steps_per_second{{{place}}}"] == 2
+        assert found[f"hvdlite_cpu_seconds_total{{{place}}}"] == 7
+        assert found[f"hvdlite_memory_bytes{{{place}}}"] == 5e6
         carried = f'{place},carrier="tcp: ring",operation="broadcast"'
         assert found[f"hvdlite_carried_operations_total{{{carried}}}"] == 10
         sent = f'{place},interface="eth1",direction="sent"'

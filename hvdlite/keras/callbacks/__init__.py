@@ -1,5 +1,5 @@
 """Callbacks for fit(): ranks start equal, show the average of their metrics, and change the
-learning rate together."""
+learning rate together. fit() shows its progress on rank 0."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from hvdlite.keras.callbacks.learning_rate import (
     LearningRateWarmupCallback,
 )
 from hvdlite.keras.callbacks.metrics import MetricAverageCallback
+from hvdlite.keras.callbacks.scalars import MetricsCallback
 
 __all__ = [
     "BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "LearningRateScheduleCallback",
-    "LearningRateWarmupCallback", "MetricAverageCallback",
+    "LearningRateWarmupCallback", "MetricAverageCallback", "MetricsCallback",
 ]  # fmt: skip

@@ -6,12 +6,12 @@ from typing import Any
 
 from hvdlite.adapter.divergence import check_steps
 from hvdlite.arrays.objects import allgather_object
-from hvdlite.keras.flavour import KERAS
+from hvdlite.keras.callbacks.quiet import QuietCallback
 from hvdlite.keras.host import build, is_variable, model_variables, variables_of
 from hvdlite.keras.values import broadcast_variables
 
 
-class BroadcastGlobalVariablesCallback(KERAS.callbacks.Callback):  # type: ignore[misc, name-defined]
+class BroadcastGlobalVariablesCallback(QuietCallback):
     """Gives all ranks the variables of the model and of the optimizer that `root_rank` has.
 
     Before the first step, if all of them exist by then on all ranks; else after it.

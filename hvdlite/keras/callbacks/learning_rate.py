@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from hvdlite.job.basics import rank, size
-from hvdlite.keras.flavour import KERAS
+from hvdlite.keras.callbacks.quiet import QuietCallback
 from hvdlite.keras.host import to_numpy, velocities_of
 
 
-class LearningRateScheduleCallback(KERAS.callbacks.Callback):  # type: ignore[misc, name-defined]
+class LearningRateScheduleCallback(QuietCallback):
     """Multiplies `initial_lr` by multiplier(epoch) in the epochs from `start_epoch` on, up to
     `end_epoch`.
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from hvdlite.adapter.divergence import mean_metrics
 from hvdlite.job.basics import size
-from hvdlite.keras.flavour import KERAS
+from hvdlite.keras.callbacks.quiet import QuietCallback
 
 
-class MetricAverageCallback(KERAS.callbacks.Callback):  # type: ignore[misc, name-defined]
+class MetricAverageCallback(QuietCallback):
     """Averages metrics at the end of each epoch, for all callbacks behind it and for the history.
 
     Put it before those that read metrics (EarlyStopping, ReduceLROnPlateau, ModelCheckpoint): then

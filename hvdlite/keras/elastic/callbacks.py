@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hvdlite.elastic.cursor import Cursor
-from hvdlite.keras.flavour import KERAS
+from hvdlite.keras.callbacks.quiet import QuietCallback
 
 
-class _OfState(KERAS.callbacks.Callback):  # type: ignore[misc, name-defined]
+class _OfState(QuietCallback):
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state

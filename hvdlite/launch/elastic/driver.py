@@ -76,6 +76,7 @@ class Driver(Watch):
         self._busy = False
         self._machine = Membership(policy, time.monotonic(), random.random)
         around.observer.ask(lambda: situation(self._machine, time.monotonic()))
+        self.call_all(around.observer.calls())
         self.call(watched.fileno(), self._read_store)
         self.call(contacts.fileno(), self._read_contacts)
         if source.fileno() >= 0:

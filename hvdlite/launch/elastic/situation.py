@@ -26,7 +26,7 @@ def situation(machine: Membership, now: float) -> Situation:
     ]
     parts += [f"empty after a failure: {', '.join(cooling)}"] if cooling else []
     hosts = {member.rank: f"{member.host}, member {member.number}" for member in ranks}
-    return Situation(hosts, "; ".join(parts))
+    return Situation(hosts, "; ".join(parts), max(0, machine.generation - 1))
 
 
 def _named(what: str, members: Sequence[Member]) -> list[str]:

@@ -107,13 +107,18 @@ class Identity(Numbers):
         return self.meeting.addresses[0] if isinstance(self.meeting, AtStore) else None
 
     @property
+    def at_launchers_store(self) -> bool:
+        """Whether the ranks meet at a store that a launcher serves as long as the job lasts."""
+        return isinstance(self.meeting, AtStore) and not self.meeting.may_open
+
+    @property
     def place(self) -> tuple[Address, bytes] | None:
         """Returns the store's address and the secret, if a launcher has told both and nothing has
         to be found out."""
         known = (
             isinstance(self.meeting, AtStore)
             and len(self.meeting.addresses) == 1
-            and not self.meeting.may_open
+            and self.at_launchers_store
         )
         return (self.rendezvous, self.secret) if known and self.rendezvous and self.secret else None
 

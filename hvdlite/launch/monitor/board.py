@@ -23,6 +23,11 @@ _LATE_SHARE_OF_STEP = 0.05
 _LATE_BEYOND_AVERAGE = 1.5
 
 
+# While this key is in the job's store, ranks report; its value is the seconds between two reports.
+# An elastic job removes the keys below monitor/ when its ranks change.
+WANTED = "reports-wanted"
+
+
 def report_key(rank: int) -> str:
     """Returns the key of a rank's last report in the job's store."""
     return f"monitor/{rank}"
@@ -39,6 +44,8 @@ class Row:
     bytes: float | None = None  # per second
     waiting: float | None = None  # 0 to 1
     late: float | None = None  # seconds per operation
+    cores: float | None = None  # processor time per time
+    memory: float | None = None  # bytes
     last: str = ""  # collective
     note: str = ""
     straggler: bool = False
@@ -80,6 +87,14 @@ class _Rank:
     def span(self) -> float:
         return float(self.reports[-1]["clock"] - self.reports[0]["clock"]) if self.reports else 0.0
 
+    def processor_seconds(self) -> float:
+        """Returns the processor time within the window."""
+        first, last = (
+            report.get("process", {}).get("cpu_seconds", 0.0)
+            for report in (self.reports[0], self.reports[-1])
+        )
+        return float(last - first)
+
     def pending(self) -> int:
         """Returns how many operations this rank has submitted that have not ended."""
         counters = self.reports[-1]["counters"]
@@ -93,10 +108,11 @@ class _Rank:
 
 
 class Board:
-    """The last reports of all ranks."""
+    """The last reports of all ranks. `absent`: the note of a rank without one."""
 
-    def __init__(self, hosts: Mapping[int, str]) -> None:
+    def __init__(self, hosts: Mapping[int, str], absent: str = "not yet in init()") -> None:
         self._hosts = hosts
+        self._absent = absent
         self._ranks = {rank: _Rank() for rank in hosts}
         self.heading = ""  # of an elastic job
         self.changes = 0  # how often its ranks have changed
@@ -110,12 +126,23 @@ class Board:
             self._ranks = {rank: _Rank() for rank in hosts}
 
     @property
+    def heard_all(self) -> bool:
+        """Whether each rank has reported twice, so that all rates are known, or has left."""
+        return all(len(rank.reports) > 1 or rank.left for rank in self._ranks.values())
+
+    @property
     def ranks(self) -> Iterable[int]:
         return self._ranks
 
     def take(self, rank: int, raw: bytes, now: float) -> None:
         """Takes the present value in the store for that rank."""
         self._ranks[rank].take(raw, now)
+
+    def process(self, rank: int) -> Mapping[str, float]:
+        """The processor time and the memory of that rank; empty if it has not reported."""
+        reports = self._ranks[rank].reports
+        process: Mapping[str, float] = reports[-1].get("process", {}) if reports else {}
+        return process
 
     def counters(self, rank: int) -> Mapping[str, Any]:
         """What hvd.metrics() has returned on that rank; empty if it has not reported."""
@@ -136,16 +163,18 @@ class Board:
             row.note = "has left"
         elif not rank.reports:
             # A rank of a generation is in init(), or was.
-            row.note = "" if rank.raw or self.heading else "not yet in init()"
+            row.note = "" if rank.raw or self.heading else self._absent
         elif now - rank.heard > SILENT_SECONDS:
             row.silent = True
             row.note = f"silent for {now - rank.heard:.0f} s"
         else:
             seen = rank.reports[-1]["seen"]
             row.last = str(seen.get("last", ""))
+            row.memory = rank.reports[-1].get("process", {}).get("memory")
             if rank.span > 0:
                 row.operations = rank.growth("operations") / rank.span
                 row.bytes = rank.growth("bytes") / rank.span
+                row.cores = rank.processor_seconds() / rank.span
                 if seen.get("per_step"):
                     row.steps = row.operations / seen["per_step"]
                 if row.operations:

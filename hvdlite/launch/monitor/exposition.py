@@ -56,6 +56,14 @@ _INTERFACES = Family(
     "Bytes of tensors by network interface, if the job uses several.",
     "interfaces",
 )
+_PROCESS = (
+    Family(
+        "hvdlite_cpu_seconds_total",
+        "Processor time of the rank's process since its start.",
+        "cpu_seconds",
+    ),
+    Family("hvdlite_memory_bytes", "Resident memory of the rank's process.", "memory"),
+)
 _REQUESTS = Family(
     "hvdlite_requests_total",
     "Requests that were sent in full, and by their number in the cache.",
@@ -112,6 +120,8 @@ def page(board: Board, now: float) -> str:
     add(_STRAGGLER, [(_of(row), float(row.straggler)) for row in rows])
     for family in _COUNTERS:
         add(family, [(_of(row), counters[row.rank].get(family.counter)) for row in rows])
+    for family in _PROCESS:
+        add(family, [(_of(row), board.process(row.rank).get(family.counter)) for row in rows])
     waited = counters.get(0, {}).get(_WAITED_FOR.counter, {})
     add(_WAITED_FOR, [(_of(row), waited.get(str(row.rank))) for row in rows])
     forms = {"full": "requests_in_full", "number": "requests_by_slot"}
@@ -143,8 +153,10 @@ def line(board: Board, now: float, clock: float) -> str:
             "bytes_per_second": row.bytes,
             "waiting": row.waiting,
             "late_seconds": row.late,
+            "cores": row.cores,
             "straggler": row.straggler,
             "note": row.note,
+            "memory_bytes": row.memory,
             "counters": board.counters(row.rank),
         }
         for row in board.rows(now)

@@ -10,12 +10,13 @@ for any number of ranks. (A table by rich took 7 ms for 4 ranks and 127 ms for 6
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from hvdlite.launch.monitor import board
-from hvdlite.launch.monitor.board import Board, Row
+from hvdlite.launch.monitor.board import Board
 from hvdlite.launch.monitor.screen import Screen
+from hvdlite.launch.monitor.table import render
 from hvdlite.launch.watch import JobObserver, Situation
 from hvdlite.rendezvous.server import StoreServer
 
@@ -23,20 +24,6 @@ _READ_SECONDS = 1.0
 _SHARE_OF_A_CORE = 0.002
 # Printed output removes the table. It is drawn again this soon after the output.
 _REDRAW_SECONDS = 0.1
-_HEADINGS = (
-    "rank",
-    "host",
-    "steps/s",
-    "operations/s",
-    "data/s",
-    "waiting",
-    "late",
-    "",
-    "last collective",
-)
-_LEFT = (False, True, False, False, False, False, False, True, True)
-_LAST = _HEADINGS.index("last collective")
-_BOLD, _YELLOW, _RED, _PLAIN = "\x1b[1m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
 
 
 class Display(Protocol):
@@ -95,48 +82,6 @@ class Table:
 
     def end(self) -> None:
         self._screen.end()
-
-
-def render(rows: Sequence[Row], columns: int, most: int, colours: bool = True) -> list[str]:
-    """Returns the table as lines for a terminal of that width, with at most this many ranks; those
-    with a note come first."""
-    noted = [row for row in rows if row.note]
-    chosen = (noted + [row for row in rows if not row.note])[: max(1, most)]
-    chosen.sort(key=lambda row: row.rank)
-    texts = [_HEADINGS, *(cells(row) for row in chosen)]
-    widths = [max(len(text[column]) for text in texts) for column in range(len(_HEADINGS))]
-    # If the table is too wide, the names of collectives are cut. The end of a name says most.
-    spare = columns - sum(widths) - 2 * (len(widths) - 1)
-    widths[_LAST] = max(len(_HEADINGS[_LAST]), widths[_LAST] + min(0, spare))
-    styles = [_BOLD, *(_RED if row.silent else _YELLOW if row.straggler else "" for row in chosen)]
-    lines = []
-    for text, style in zip(texts, styles, strict=True):
-        line = "  ".join(map(_fitted, text, widths, _LEFT))[:columns].rstrip()
-        lines.append(f"{style}{line}{_PLAIN}" if colours and style else line)
-    if len(chosen) < len(rows):
-        lines.append(f"... and {len(rows) - len(chosen)} more ranks")
-    return lines
-
-
-def _fitted(text: str, width: int, left: bool) -> str:
-    if len(text) > width:
-        text = "…" + text[len(text) - width + 1 :]
-    return text.ljust(width) if left else text.rjust(width)
-
-
-def cells(row: Row) -> tuple[str, ...]:
-    """Returns the texts of a row."""
-    return (
-        str(row.rank),
-        row.host,
-        board.rate(row.steps),
-        board.rate(row.operations),
-        board.size(row.bytes),
-        "-" if row.waiting is None else f"{row.waiting:.0%}",
-        board.milliseconds(row.late),
-        row.note,
-        row.last,
-    )
 
 
 class Monitor(JobObserver):

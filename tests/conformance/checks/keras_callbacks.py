@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shutil
 from typing import Any
@@ -239,3 +241,68 @@ def the_best_model_is_kept_by_one_rank(here: Here) -> None:
     hvd.allgather_object(None)
     if here.rank == 0:
         shutil.rmtree(where)
+
+
+def _behind(epochs: list[dict[str, Any]]) -> Any:
+    """A callback that keeps what it is given at the end of each epoch."""
+    return keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: epochs.append(dict(logs))
+    )
+
+
+@check(seconds=30)
+def the_metrics_callback_adds_hvdlites_numbers_for_those_behind_it(here: Here) -> None:
+    x, y = data(here)
+    epochs: list[dict[str, Any]] = []
+    history = _train(
+        here,
+        model(),
+        hvd.callbacks.MetricsCallback(),
+        _behind(epochs),
+        validation_data=(part(here, x), part(here, y)),
+    )
+    names = {name for name in epochs[0] if name.startswith("hvdlite/")}
+    assert names == {
+        "hvdlite/step_seconds",
+        "hvdlite/waiting_ratio",
+        "hvdlite/moving_ratio",
+        "hvdlite/operations_per_second",
+        "hvdlite/bytes_per_second",
+    }
+    assert len(epochs) > 1
+    for logs in epochs:
+        assert logs["hvdlite/step_seconds"] > 0
+        assert 0 <= logs["hvdlite/waiting_ratio"] <= 1
+        assert logs["hvdlite/bytes_per_second"] > 0, logs
+    assert names <= set(history)
+
+
+@check(min_ranks=2, seconds=30)
+def averages_of_hvdlites_numbers_are_the_same_on_all_ranks(here: Here) -> None:
+    epochs: list[dict[str, Any]] = []
+    _train(
+        here,
+        model(),
+        hvd.callbacks.MetricsCallback(),
+        hvd.callbacks.MetricAverageCallback(),
+        _behind(epochs),
+        epochs=1,
+    )
+    values = [value for _, value in sorted(epochs[0].items())]
+    equal_everywhere(here, [np.array(values)])
+
+
+@check(min_ranks=2, seconds=30)
+def the_progress_bar_is_rank_0s_unless_the_program_says_otherwise(here: Here) -> None:
+    def shown(**more: Any) -> str:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            _train(here, model(), _first_broadcast(), **more)
+        return printed.getvalue()
+
+    by_default = shown(verbose="auto")
+    if keras.__version__.startswith("2."):  # it has replaced "auto" before callbacks see it
+        assert "Epoch 1" in by_default
+    else:
+        assert ("Epoch 1" in by_default) == (here.rank == 0), by_default
+    assert "Epoch 1" in shown(verbose=2)
+    assert ("Epoch 1" in shown(verbose=2 if here.rank == 1 else 0)) == (here.rank == 1)

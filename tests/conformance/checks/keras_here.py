@@ -115,7 +115,7 @@ def fit(
     if y is not None:
         more = {"batch_size": EACH, **more, "y": y}
     return net.fit(
-        x, epochs=epochs, shuffle=False, verbose=0, callbacks=list(callbacks), **more
+        x, epochs=epochs, shuffle=False, callbacks=list(callbacks), **{"verbose": 0} | more
     ).history
 
 

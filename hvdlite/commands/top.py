@@ -1,0 +1,208 @@
+"""`hvdlite top`: what the ranks of a job do, from another terminal."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+from hvdlite.commands import top_view
+from hvdlite.commands.top_view import Choice
+from hvdlite.launch.attach.client import Connection, Found, Message, jobs_here
+from hvdlite.launch.monitor.screen import Screen
+
+# With --once: ranks that have not reported by then are shown without numbers.
+_ONCE_SECONDS = 4.0
+_GLANCE_SECONDS = 1.0
+
+
+class NotPossible(Exception):
+    """The text says why."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command and returns the exit status."""
+    try:
+        if not (arguments.once or arguments.json):
+            _check_terminal(os.environ)
+        job = choose(jobs_here(os.environ), arguments.pid)
+        with _connected(job) as connection:
+            if arguments.once:
+                _once(connection, job, arguments.json, Choice(arguments.sort))
+            elif arguments.json:
+                _lines(connection)
+            else:
+                _watch(connection, job, Choice(arguments.sort))
+    except NotPossible as why:
+        print(f"hvdlite top: {why}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return 0
+
+
+def choose(jobs: Sequence[Found], pid: int | None) -> Found:
+    """The job that is meant: that of the command line, or the only one. Pure."""
+    if not jobs:
+        raise NotPossible("no job of this user runs on this host.")
+    chosen = [job for job in jobs if pid in (None, job.pid)]
+    if chosen and (len(chosen) == 1 or pid is not None):
+        return chosen[0]
+    lines = "\n".join(top_view.listing([(job.pid, job.about) for job in jobs]))
+    if not chosen:
+        raise NotPossible(f"process {pid} is no hvdliterun of this user. There are:\n{lines}")
+    raise NotPossible(
+        f"several jobs run here. `hvdlite top {chosen[0].pid}` shows the first.\n{lines}"
+    )
+
+
+def _check_terminal(environ: Mapping[str, str]) -> None:
+    why = ""
+    if not os.isatty(1):
+        why = "stdout is no terminal"
+    elif environ.get("TERM", "") in ("", "dumb"):
+        why = f"the terminal cannot move its cursor (TERM={environ.get('TERM', '')})"
+    if why:
+        raise NotPossible(f"{why}: --once prints one table, and --json prints lines.")
+
+
+@contextlib.contextmanager
+def _connected(job: Found) -> Iterator[Connection]:
+    if job.about is None:
+        raise NotPossible(
+            f"hvdliterun (process {job.pid}) does not answer: it is stopped, or it still reaches "
+            "its hosts."
+        )
+    gone = f"the job has ended, or hvdliterun ({job.pid}) was killed."
+    try:
+        connection = Connection(job.path)
+        connection.ask("ranks")
+    except OSError:
+        raise NotPossible(gone) from None
+    with connection:
+        try:
+            yield connection
+        except EOFError:
+            raise NotPossible(gone) from None
+
+
+def _frames(connection: Connection) -> Iterator[Message]:
+    """What the launcher sends until the job has ended."""
+    while True:
+        for message in connection.receive(_GLANCE_SECONDS):
+            if message.get("ended"):
+                return
+            if "rows" in message:
+                yield message
+
+
+def _once(connection: Connection, job: Found, as_json: bool, choice: Choice) -> None:
+    assert job.about is not None
+    shown: Message | None = None
+    deadline = time.monotonic() + _ONCE_SECONDS
+    for frame in _frames(connection):
+        shown = frame
+        if frame["complete"] or time.monotonic() > deadline:
+            break
+    if shown is None:
+        raise NotPossible("the job has ended.")
+    if as_json:
+        print(json.dumps({**job.about, **shown}))
+        return
+    lines = top_view.title(job.about, shown, time.time())
+    width = os.get_terminal_size(1).columns if os.isatty(1) else 1000
+    print("\n".join([*lines, *top_view.ranks(shown, choice, width, 1 << 30, _colours())]))
+
+
+def _lines(connection: Connection) -> None:
+    for frame in _frames(connection):
+        print(json.dumps(frame), flush=True)
+
+
+def _colours() -> bool:
+    return os.isatty(1) and "NO_COLOR" not in os.environ
+
+
+def _watch(connection: Connection, job: Found, choice: Choice) -> None:
+    screen = Screen(1)
+    try:
+        with _keys(0) as keyboard:
+            ended = _draw(connection, job, choice, screen, keyboard)
+        screen.end()
+        if ended:
+            screen.put(b"hvdlite top: the job has ended.\n")
+    finally:
+        screen.end()
+        screen.wait_flushed(1.0)
+        screen.close()
+
+
+def _draw(
+    connection: Connection, job: Found, choice: Choice, screen: Screen, keyboard: list[int]
+) -> bool:
+    """Draws until a key or the end of the job. Returns whether the job has ended."""
+    assert job.about is not None
+    frame: dict[str, Any] | None = None
+    heard = time.monotonic()
+    while not choice.over and screen.failure is None:
+        launcher = connection.fileno()
+        ready, _, _ = select.select([launcher, *keyboard], [], [], _GLANCE_SECONDS)
+        if launcher in ready:
+            for message in connection.receive(0):
+                heard = time.monotonic()
+                if message.get("ended"):
+                    return True
+                if "rows" in message and not (choice.paused and frame):
+                    frame = dict(message)
+        for descriptor in (each for each in keyboard if each in ready):
+            pressed = _read(descriptor)
+            if not pressed:  # the terminal has gone
+                return False
+            for key in pressed:
+                choice = choice.press(key)
+        if frame is not None:
+            silent = time.monotonic() - heard
+            size = screen.size()
+            screen.show(
+                top_view.screen(job.about, frame, choice, size, time.time(), silent, _colours())
+            )
+    return False
+
+
+def _read(descriptor: int) -> str:
+    try:
+        return os.read(descriptor, 64).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def _keys(descriptor: int) -> Iterator[list[int]]:
+    """Reads keys without Return and without an echo, if stdin is a terminal. It is restored in the
+    end, also after SIGTERM."""
+    if not os.isatty(descriptor):
+        yield []
+        return
+    before = termios.tcgetattr(descriptor)
+    handler = signal.signal(signal.SIGTERM, _end)
+    try:
+        tty.setcbreak(descriptor)
+        yield [descriptor]
+    finally:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGTERM, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)

@@ -1,0 +1,126 @@
+"""What `hvdlite top` shows: the lines of a terminal, from what the launcher has sent. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hvdlite.launch.monitor import table
+from hvdlite.launch.monitor.board import Row
+
+_COLUMNS = (
+    table.RANK, table.HOST, table.STEP_TIME, table.WAITING, table.LATE, table.DATA, table.CPU,
+    table.MEMORY, table.NOTE, table.LAST,
+)  # fmt: skip
+
+
+def _most_first(value: Callable[[Row], float | None]) -> Callable[[Row], float]:
+    """Ranks without a number come last."""
+
+    def key(row: Row) -> float:
+        number = value(row)
+        return float("inf") if number is None else -number
+
+    return key
+
+
+#: By what ranks can be sorted: the largest first, except for their own number.
+ORDERS: Mapping[str, Callable[[Row], float]] = {
+    "rank": lambda row: row.rank,
+    "step": _most_first(lambda row: 1 / row.steps if row.steps else None),
+    "waiting": _most_first(lambda row: row.waiting),
+    "late": _most_first(lambda row: row.late),
+    "data": _most_first(lambda row: row.bytes),
+    "cpu": _most_first(lambda row: row.cores),
+    "memory": _most_first(lambda row: row.memory),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the keys have chosen."""
+
+    order: str = "rank"
+    reverse: bool = False
+    paused: bool = False
+    over: bool = False
+
+    def press(self, key: str) -> Choice:
+        """Returns the choice after a key; keys without a meaning change nothing."""
+        if key == "s":
+            names = list(ORDERS)
+            return replace(self, order=names[(names.index(self.order) + 1) % len(names)])
+        if key == "r":
+            return replace(self, reverse=not self.reverse)
+        if key == "p":
+            return replace(self, paused=not self.paused)
+        return replace(self, over=True) if key == "q" else self
+
+
+def rows_of(frame: Mapping[str, Any]) -> list[Row]:
+    return [Row(**row) for row in frame["rows"]]
+
+
+def ranks(
+    frame: Mapping[str, Any], choice: Choice, width: int, most: int, colours: bool
+) -> list[str]:
+    """Returns the table, with at most so many ranks."""
+    order = ORDERS[choice.order]
+    sign = -1 if choice.reverse else 1
+    return table.render(
+        rows_of(frame), width, most, colours, _COLUMNS, lambda row: sign * order(row)
+    )
+
+
+def title(about: Mapping[str, Any], frame: Mapping[str, Any], now: float) -> list[str]:
+    """Returns what job this is. `now`: the time of day."""
+    count = len(frame["rows"])
+    minutes, seconds = divmod(int(max(0.0, now - about["began"])), 60)
+    parts = [
+        f"hvdliterun {about['pid']}",
+        f"{count} rank{'' if count == 1 else 's'}",
+        f"since {minutes // 60}:{minutes % 60:02}:{seconds:02}",
+    ]
+    changes = frame["world_changes"]
+    if changes:
+        parts.append(f"{changes} change{'' if changes == 1 else 's'} of the ranks")
+    # A terminal cuts the command, which may be long.
+    first = f"{', '.join(parts)}: {about['command']}"
+    return [first, *([frame["heading"]] if frame["heading"] else [])]
+
+
+def screen(
+    about: Mapping[str, Any],
+    frame: Mapping[str, Any],
+    choice: Choice,
+    size: tuple[int, int],
+    now: float,
+    silent: float,
+    colours: bool,
+) -> list[str]:
+    """Returns all lines for a terminal with so many columns and rows. `silent`: for how many
+    seconds the launcher has sent nothing."""
+    width, height = size[0] - 1, size[1]
+    head = title(about, frame, now)
+    order = f"sorted by {choice.order}{', reversed' if choice.reverse else ''}"
+    state = "PAUSED, " if choice.paused else ""
+    if silent >= 5 and not choice.paused:
+        state = f"hvdliterun has said nothing for {silent:.0f} s, "
+    foot = f"{state}{order}.  s: sort  r: reverse  p: pause  q: quit"
+    # The screen keeps two lines for itself, and the table may need one to count what is left out.
+    most = max(1, height - len(head) - 5)
+    lines = [*(line[:width] for line in head), *ranks(frame, choice, width, most, colours)]
+    return [*lines, foot[:width]]
+
+
+def listing(jobs: Sequence[tuple[int, Mapping[str, Any] | None]]) -> list[str]:
+    """Returns a line for each job."""
+    lines = []
+    for pid, about in jobs:
+        if about is None:
+            lines.append(f"{pid:>8}  does not answer")
+        else:
+            hosts = ", ".join(about["hosts"])
+            lines.append(f"{pid:>8}  {about['ranks']:>4} ranks on {hosts}  {about['command']}")
+    return lines
