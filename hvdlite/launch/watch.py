@@ -30,7 +30,7 @@ from hvdlite.launch.spawn.events import (
 )
 from hvdlite.launch.spawn.guardian import ASKING, FORWARDED
 from hvdlite.launch.spawn.patience import Patience
-from hvdlite.launch.verdict import Verdict
+from hvdlite.launch.verdict import Verdict, is_consequence
 from hvdlite.rendezvous.server import StoreServer
 
 _READ_BYTES = 1 << 16
@@ -303,7 +303,9 @@ class Watch:
             self.verdict.start_failure = event
         elif isinstance(event, Ended):
             self.log(f"rank {event.rank} ended with status {event.status}")
-            words = self.stderr[event.rank].last_words.with_place()
+            words = self.stderr[event.rank].last_words.found()[0]
+            if not is_consequence(words):  # where such a rank waited explains nothing
+                words = self.stderr[event.rank].last_words.with_place()
             self.verdict.ended(event, words, time.monotonic())
         elif isinstance(event, Lost):
             self.verdict.lost_host(host, event.reason)

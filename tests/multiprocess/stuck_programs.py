@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from machine import within
+
 PRELUDE = """\
 import ctypes, os, queue, signal, sys, threading, time
 import numpy as np
@@ -26,8 +28,12 @@ for _ in range(3):
 # What holds a rank up until the job ends.
 _LONG = 600
 
-# A stall is told after this long, and ends the job after a second stall's time.
-LIMITS = {"HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5", "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": "1"}
+# A stall is told soon. It ends the job when even a busy machine has brought all ranks to where they
+# get stuck.
+LIMITS = {
+    "HVDLITE_STALL_CHECK_TIME_SECONDS": "0.5",
+    "HVDLITE_STALL_SHUTDOWN_TIME_SECONDS": f"{within(1):g}",
+}
 
 
 @dataclass(frozen=True)
