@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import threading
 import traceback
 from collections.abc import Iterator
@@ -15,11 +14,7 @@ from types import FrameType, TracebackType
 from hvdlite.base.bundle import Stack
 
 _HVDLITE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_STANDARD = tuple(
-    dict.fromkeys(
-        os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
-    )
-)
+_STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
 
@@ -35,7 +30,7 @@ class Place:
 
 def is_library(path: str) -> bool:
     """Whether the file belongs to hvdlite, to an installed package or to Python itself."""
-    return path.startswith(("<frozen", _HVDLITE, *_STANDARD)) or _is_package(path)
+    return path.startswith(("<frozen", _HVDLITE, _STANDARD)) or _is_package(path)
 
 
 def _is_package(path: str) -> bool:
@@ -136,7 +131,7 @@ def _shown(path: str) -> str:
     for part in _PACKAGES:
         if part in path:
             return path.rpartition(part)[2]
-    for folder in (*_STANDARD, _folder()):
+    for folder in (_STANDARD, _folder()):
         if path.startswith(folder):
             return path[len(folder) :]
     return path if path.startswith("<") else os.path.basename(path)
