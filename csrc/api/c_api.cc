@@ -318,10 +318,8 @@ int32_t hvdlite_wait_question(double timeout_seconds) {
     case Asked::kReport: return HVDLITE_ASKED_REPORT;
     case Asked::kClosed: break;
   }
-  Status failure = engine->life().failure();
-  if (failure.ok()) return HVDLITE_JOB_ENDED;
-  Report(std::move(failure));
-  return HVDLITE_JOB_FAILED;
+  Report(engine->life().end());
+  return engine->life().failure().ok() ? HVDLITE_JOB_ENDED : HVDLITE_JOB_FAILED;
 }
 
 void hvdlite_wish_report(void) {

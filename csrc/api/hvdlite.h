@@ -339,7 +339,7 @@ HVDLITE_API int64_t hvdlite_describe(const char* what, char* text, int64_t capac
 /* What the engine asks and tells about a job that is stuck or has ended. */
 enum {
   HVDLITE_JOB_FAILED = -2, /* hvdlite_last_error() says why */
-  HVDLITE_JOB_ENDED = -1,
+  HVDLITE_JOB_ENDED = -1,  /* in good order, or because operations stalled: the same */
   HVDLITE_ASKED_NOTHING = 0,
   HVDLITE_ASKED_WHERE = 1,  /* hvdlite_answer has to say where the user's program is */
   HVDLITE_TOLD_VERDICT = 2, /* hvdlite_describe("verdict") is new */

@@ -78,9 +78,9 @@ void BindObservation(py::module_& module) {
           const Unlocked unlocked;
           asked = hvdlite_wait_question(timeout);
         }
-        return py::make_tuple(asked, asked == HVDLITE_JOB_FAILED ? hvdlite_last_error() : "");
+        return py::make_tuple(asked, asked < 0 ? hvdlite_last_error() : "");
       },
-      "What is asked or told (HVDLITE_ASKED_... of hvdlite.h), and why the job has failed.");
+      "What is asked or told (HVDLITE_ASKED_... of hvdlite.h), and why the job has ended.");
   module.def("obey_sigquit", &ObeySigquit);
   module.def("answer", [](const std::string& place, bool in_wait) {
     hvdlite_answer(place.c_str(), in_wait ? 1 : 0);

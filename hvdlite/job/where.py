@@ -40,7 +40,7 @@ def _answer_questions(writer: bundle.Writer | None) -> None:
             seen = None
         elif asked == _REPORT:
             _report(writer)
-        elif asked == _FAILED and writer is not None and _STALLED in why and seen is not None:
+        elif asked < 0 and writer is not None and _STALLED in why and seen is not None:
             # The news of the end has come before that of the verdict.
             writer.write("stall", why.partition(_STALLED)[2], seen)
         elif asked == _FAILED and writer is not None:

@@ -83,6 +83,16 @@ def test_a_stall_leaves_a_bundle_that_explain_turns_into_the_same_verdict(job: J
 
 
 @pytest.mark.full
+def test_a_stall_that_ends_the_job_at_once_leaves_a_bundle(job: Job) -> None:
+    at_once = {"HVDLITE_STALL_CHECK_TIME_SECONDS": f"{within(0.4):g}"}
+    at_once["HVDLITE_STALL_SHUTDOWN_TIME_SECONDS"] = f"{within(0.4):g}"
+    _run(job, _SLEEPS.write(job.directory), 3, **at_once)
+    folder = _folder(job)
+    assert (folder / "stall.rank0.json").exists()
+    assert _explain(job, folder).splitlines()[1].startswith("rank 1 has not asked for allreduce")
+
+
+@pytest.mark.full
 def test_a_failure_leaves_a_bundle_of_every_rank(job: Job) -> None:
     _run(job, _EXCEPTION.write(job.directory), 2)
     folder = _folder(job)
