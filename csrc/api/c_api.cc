@@ -280,8 +280,10 @@ int64_t hvdlite_describe(const char* what, char* text, int64_t capacity) {
   Status ignored;
   const auto engine = Runtime::Get().engine(&ignored);
   if (engine == nullptr) return 0;
-  return Give(strcmp(what, "recent") == 0 ? engine->observer().Recent() : engine->Metrics(), text,
-              capacity);
+  hvdlite::engine::Observer& observer = engine->observer();
+  if (strcmp(what, "recent") == 0) return Give(observer.Recent(), text, capacity);
+  if (strcmp(what, "verdict") == 0) return Give(observer.question().verdict(), text, capacity);
+  return Give(engine->Metrics(), text, capacity);
 }
 
 const char* hvdlite_mpi_handle_name(int32_t i) {
@@ -305,17 +307,29 @@ int32_t hvdlite_uses_mpi(void) {
 int32_t hvdlite_wait_question(double timeout_seconds) {
   Status ignored;
   const auto engine = Runtime::Get().engine(&ignored);
-  if (engine == nullptr) return -1;
+  if (engine == nullptr) return HVDLITE_JOB_ENDED;
   using Asked = hvdlite::engine::Question::Asked;
   const Asked asked =
       engine->observer().question().Wait(static_cast<hvdlite::Nanos>(timeout_seconds * 1e9));
-  return asked == Asked::kClosed ? -1 : asked == Asked::kYes ? 1 : 0;
+  switch (asked) {
+    case Asked::kNothing: return HVDLITE_ASKED_NOTHING;
+    case Asked::kWhere: return HVDLITE_ASKED_WHERE;
+    case Asked::kVerdict: return HVDLITE_TOLD_VERDICT;
+    case Asked::kReport: return HVDLITE_ASKED_REPORT;
+    case Asked::kClosed: break;
+  }
+  Report(engine->life().end());
+  return engine->life().failure().ok() ? HVDLITE_JOB_ENDED : HVDLITE_JOB_FAILED;
 }
 
-void hvdlite_answer(const char* place) {
+void hvdlite_wish_report(void) {
+  Runtime::Get().Wish();
+}
+
+void hvdlite_answer(const char* place, int32_t in_wait) {
   Status ignored;
   const auto engine = Runtime::Get().engine(&ignored);
-  if (engine != nullptr) engine->observer().question().Answer(place);
+  if (engine != nullptr) engine->observer().question().Answer(place, in_wait != 0);
 }
 
 int32_t hvdlite_process_set_ranks(int32_t process_set, int32_t* ranks, int32_t capacity) {

@@ -332,15 +332,27 @@ HVDLITE_API void hvdlite_pool_stats(hvdlite_pool_counters* counters);
 /* Starts this rank's timeline: on rank 0, or on all ranks if the knob timeline_ranks says so. */
 HVDLITE_API hvdlite_code hvdlite_start_timeline(const char* path, int32_t mark_cycles);
 HVDLITE_API hvdlite_code hvdlite_stop_timeline(void);
-/* Writes JSON: for "metrics" an object of counters, for "recent" the last operations. Writes at
- * most `capacity` bytes with a final NUL. Returns the length of the whole text; 0 if there is no
- * job. */
+/* Writes JSON: for "metrics" an object of counters, for "recent" the last operations. For "verdict"
+ * it writes the verdict on the last stall, as plain text. Writes at most `capacity` bytes with a
+ * final NUL. Returns the length of the whole text; 0 if there is no job. */
 HVDLITE_API int64_t hvdlite_describe(const char* what, char* text, int64_t capacity);
-/* Waits until the engine asks where the user's program is, which it does when operations stall.
- * Returns 1 if asked, 0 after `timeout_seconds`, -1 if the job has ended. A thread of the
- * binding calls this in a loop. */
+/* What the engine asks and tells about a job that is stuck or has ended. */
+enum {
+  HVDLITE_JOB_FAILED = -2, /* hvdlite_last_error() says why */
+  HVDLITE_JOB_ENDED = -1,  /* in good order, or because operations stalled: the same */
+  HVDLITE_ASKED_NOTHING = 0,
+  HVDLITE_ASKED_WHERE = 1,  /* hvdlite_answer has to say where the user's program is */
+  HVDLITE_TOLD_VERDICT = 2, /* hvdlite_describe("verdict") is new */
+  HVDLITE_ASKED_REPORT = 3, /* by hvdlite_wish_report */
+};
+/* Waits for one of them. Returns HVDLITE_ASKED_NOTHING after `timeout_seconds`. A thread of the
+ * binding calls this in a loop until the job has ended. */
 HVDLITE_API int32_t hvdlite_wait_question(double timeout_seconds);
-HVDLITE_API void hvdlite_answer(const char* place);
+/* Makes hvdlite_wait_question return HVDLITE_ASKED_REPORT within a few tenths of a second, if there
+ * is a job. A signal handler may call it once hvdlite_init has been called. */
+HVDLITE_API void hvdlite_wish_report(void);
+/* `in_wait`: the program is in a call of hvdlite. */
+HVDLITE_API void hvdlite_answer(const char* place, int32_t in_wait);
 
 /* ---- Process sets --------------------------------------------------------------------------- */
 

@@ -109,6 +109,8 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   if (initialized()) return Status::Ok();
   EngineOptions engine_options;
   HVDLITE_RETURN_IF_ERROR(ReadOptions(options, &engine_options));
+  wishes_ = 0;  // those of a job before
+  engine_options.wishes = &wishes_;
   if (engine_options.config.gradient_pool && options.size > 1) {
     // A rank without a segment takes part in the job all the same: hvdlite_pool_patch says why.
     (void)pool::Pool::Process().Open(static_cast<size_t>(engine_options.config.gradient_pool_bytes),

@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -25,6 +27,18 @@ std::string Text(const std::function<int64_t(char*, int64_t)>& ask) {
   }
 }
 
+// Lets SIGQUIT ask what the program does, instead of ending it. Returns false, and changes nothing,
+// if the program or its launcher has a wish of its own about the signal.
+//
+// This is no handler of Python's: the main thread would have to run it, and may be held up.
+bool ObeySigquit() {
+  struct sigaction action{};
+  if (sigaction(SIGQUIT, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return false;
+  action.sa_handler = [](int) { hvdlite_wish_report(); };
+  action.sa_flags = SA_RESTART;
+  return sigaction(SIGQUIT, &action, nullptr) == 0;
+}
+
 }  // namespace
 
 void BindObservation(py::module_& module) {
@@ -46,7 +60,7 @@ void BindObservation(py::module_& module) {
           return hvdlite_describe(what.c_str(), text, capacity);
         });
       },
-      "JSON: 'metrics' or 'recent'. Empty without a job.");
+      "JSON: 'metrics' or 'recent'. Text: 'verdict'. Empty without a job.");
   module.def(
       "explain",
       [](int32_t process_set) {
@@ -56,11 +70,21 @@ void BindObservation(py::module_& module) {
       },
       "The reason for the process set's communicator.");
   module.def("uses_mpi", [] { return hvdlite_uses_mpi() != 0; });
-  module.def("wait_question", [](double timeout) {
-    const Unlocked unlocked;
-    return hvdlite_wait_question(timeout);
+  module.def(
+      "wait_question",
+      [](double timeout) {
+        int32_t asked;
+        {
+          const Unlocked unlocked;
+          asked = hvdlite_wait_question(timeout);
+        }
+        return py::make_tuple(asked, asked < 0 ? hvdlite_last_error() : "");
+      },
+      "What is asked or told (HVDLITE_ASKED_... of hvdlite.h), and why the job has ended.");
+  module.def("obey_sigquit", &ObeySigquit);
+  module.def("answer", [](const std::string& place, bool in_wait) {
+    hvdlite_answer(place.c_str(), in_wait ? 1 : 0);
   });
-  module.def("answer", [](const std::string& place) { hvdlite_answer(place.c_str()); });
 }
 
 }  // namespace hvdlite::bindings

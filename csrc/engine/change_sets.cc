@@ -32,6 +32,7 @@ Status Engine::AddSet(std::vector<int> ranks, int id, const Until& until) {
     agreement.fuse.threshold =
         tuning_ != nullptr ? tuning_->fusion_threshold() : options_.config.fusion_threshold;
     agreement.fuse.groups_alone = options_.config.disable_group_fusion;
+    agreement.steps = [raw = set.get()] { return raw->Steps(); };
     set->agreement = std::make_unique<Agreement>(place, set->ranks, agreement);
     log_.Debug("process set " + std::to_string(id) + ": " + set->group->why);
   }

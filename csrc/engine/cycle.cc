@@ -84,7 +84,10 @@ bool Engine::CycleSet(ProcessSet* set, Nanos now) {
     } else if (decision.kind == Down::kShutdown) {
       life_.Agree(decision.status);
     } else if (decision.kind == Down::kWhere) {
-      observer_.question().Ask();  // at once, because the stalled operation may be the running one
+      // at once, because the stalled operation may be the running one
+      observer_.question().Ask(now);
+    } else if (decision.kind == Down::kVerdict) {
+      observer_.question().Tell(decision.names[0]);
     } else {
       set->decided.push_back(std::move(decision));
     }

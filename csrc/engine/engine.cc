@@ -57,7 +57,8 @@ Engine::Engine(const EngineOptions& options)
                 options.rank, options.config.timeline_ranks == "all"),
       meetings_(&turn_, &sets_, &life_, &observer_, &jitter_),
       vigil_(Turn::kTickEvery),
-      stalls_(StallLimits(options.config), &log_) {}
+      stalls_(StallLimits(options.config), &log_,
+              [this](int rank) { return Vigil::WhyItRests(*world_, rank); }) {}
 
 Status Engine::Start(const EngineOptions& options, rendezvous::Store* store,
                      std::unique_ptr<Engine>* out) {

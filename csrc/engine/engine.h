@@ -9,6 +9,7 @@
 // (or Shutdown) before destruction; handles outlive the engine.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +43,8 @@ struct EngineOptions {
   std::string release;                 // of hvdlite; equal on all ranks
   comm::mpi::Access mpi;               // this rank's MPI, if the user asked for it
   pool::Segment* gradients = nullptr;  // of this process, borrowed; null: none
+  // How often a user has asked what this process does; borrowed. Null: no user can ask.
+  const std::atomic<uint32_t>* wishes = nullptr;
   // Process sets that exist from the start, with ids 1, 2, ... Equal on all ranks.
   std::vector<std::vector<int>> process_sets;
 };

@@ -72,6 +72,7 @@ bool Meetings::PerformIn(ProcessSet* set, const Familiar& asked, Nanos now) {
   const Nanos done = MonotonicNow();
   turn_.SubmittedAndDone(done);
   world_->CountMeeting(before->mine.kind);
+  ++before->rounds;
   observer_.Met(*set, before->mine, asked.bytes, now, done);
   return true;
 }

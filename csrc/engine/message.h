@@ -61,7 +61,7 @@ enum class Up : uint8_t {
   kAbort = 4,            // status: the job has failed
   kAlive = 5,            // a sign of life without content
   kCachedBySubtree = 6,  // slot number: every member below the sender has announced it
-  kHere = 7,             // where this rank's program is, and how long it has submitted nothing
+  kHere = 7,             // Whereabouts: where this rank's program is
   kUncached = 8,         // slot number: the sender asks in full; its slot does not count this time
 };
 
@@ -73,8 +73,9 @@ enum class Down : uint8_t {
   kShutdown = 3,  // status: the job ends
   kAbort = 4,
   kAlive = 5,
-  kWhere = 6,  // operations are stalled: each rank is asked where it is
-  kTune = 7,   // the setting that all ranks use from here on, as a number
+  kWhere = 6,    // operations are stalled: each rank is asked where it is
+  kTune = 7,     // the setting that all ranks use from here on, as a number
+  kVerdict = 8,  // a text: which rank holds up stalled operations, and where it is
 };
 
 constexpr uint64_t kNoSlot = 0;

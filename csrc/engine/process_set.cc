@@ -1,5 +1,7 @@
 #include "engine/process_set.h"
 
+#include <algorithm>
+
 namespace hvdlite::engine {
 
 uint64_t ProcessSet::SlotOf(const Request& request, bool* same) const {
@@ -24,6 +26,7 @@ bool ProcessSet::Remember(Response* response) {
     const auto known = slots.find(response->slot);
     if (known == slots.end()) return false;
     response->agreed = known->second.agreed;
+    ++known->second.rounds;
     return true;
   }
   if (response->slot == kNoSlot) return true;
@@ -31,12 +34,24 @@ bool ProcessSet::Remember(Response* response) {
   Entry* const entry = inbox.Find(name);
   Remembered& remembered = slots[response->slot];
   remembered.agreed = response->agreed;
+  ++remembered.rounds;
   // A joined rank asked for nothing. It sends a later request in full.
   remembered.asked = entry != nullptr;
   remembered.mine = entry != nullptr ? entry->request : Request();
   remembered.mine.name = name;
   slot_of[name] = response->slot;
   return true;
+}
+
+uint64_t ProcessSet::Rounds(std::string_view name) const {
+  const auto known = slot_of.find(name);
+  return known == slot_of.end() ? 0 : slots.at(known->second).rounds;
+}
+
+uint64_t ProcessSet::Steps() const {
+  uint64_t most = 0;
+  for (const auto& [slot, remembered] : slots) most = std::max(most, remembered.rounds);
+  return most;
 }
 
 void ProcessSet::Announced(Entry* entry) {

@@ -26,6 +26,7 @@ struct Remembered {
   AgreedPtr agreed;
   bool asked = false;  // false: this rank had joined
   Request mine;        // this rank's request; if it asks for the same again, the slot says it
+  mutable uint64_t rounds = 0;  // how often all members have performed it
 };
 
 // Slots by name. Looking a name up makes no copy of it.
@@ -61,6 +62,10 @@ struct ProcessSet {
   bool Remember(Response* response);
   // What this rank has asked for under the name before; null if never. Sets *slot.
   const Remembered* Recall(std::string_view name, uint64_t* slot) const;
+  // How often all members have performed operations of this name; 0 if it is not remembered.
+  uint64_t Rounds(std::string_view name) const;
+  // How often all members have performed what they have performed most often.
+  uint64_t Steps() const;
   // This rank negotiates the entry from now on, or no longer; other members see it (see
   // comm::shm::Meeting). `entry` may be null.
   void Announced(Entry* entry);

@@ -11,6 +11,7 @@ void Engine::Tick(Nanos now) {
   transport::shm::HostSegment& segment = world_->segment();
   segment.line(world_->place().local_rank).heartbeat.fetch_add(1, std::memory_order_seq_cst);
   if (ended()) return;
+  if (options_.wishes != nullptr) observer_.question().AskForReport(options_.wishes->load());
   // Check this before the sockets: a neighbour that has left because of a failure has recorded it
   // here.
   if (segment.aborted()) return FailNow(segment.abort_status());
@@ -29,8 +30,9 @@ void Engine::Tick(Nanos now) {
     if (!alive.ok()) return FailNow(alive);
   }
   if (config.stall_check_disable) return;
-  const Status stalls =
-      stalls_.Look(now, observer_.question().TakeAnswer(), turn_.SinceSubmission(now), sets_);
+  std::optional<Whereabouts> here = observer_.question().TakeAnswer(now);
+  if (here) here->idle = turn_.SinceSubmission(now);
+  const Status stalls = stalls_.Look(now, here, sets_);
   if (!stalls.ok()) FailNow(stalls);
 }
 

@@ -1,11 +1,12 @@
 """What a knob is: its names, its type, and how its text is read.
 
-The build reads this file before anything is installed, so it imports nothing.
+The build reads this file before anything is installed, so it imports the standard library only.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 Value = bool | int | float | str
@@ -60,6 +61,16 @@ class Knob:
         elif self.maximum is not None:
             kind += f" of at most {self.maximum}"
         return kind + (f" ({self.unit})" if self.unit else "")
+
+    def lookup(self, environ: Mapping[str, str]) -> tuple[str, str] | None:
+        """Returns the variable that sets it, and its text."""
+        # An empty text is a value only for a text knob. For others, `HVDLITE_X= command` means not
+        # set.
+        for name in self.environment:
+            text = environ.get(name)
+            if text is not None and (text.strip() or self.type == "str"):
+                return name, text
+        return None
 
     def parse(self, text: str, source: str) -> Value:
         """Returns the typed value of `text`. The error names `source`, a variable or a flag."""

@@ -280,6 +280,13 @@ KNOBS: tuple[Knob, ...] = (
         "Stalls and dead peers", flag="--no-stall-check", flag_off="--stall-check",
         yaml="not stall_check.enabled",
     ),
+    Knob(
+        "stall_dump", _names("STALL_DUMP", None), "str", "",
+        "A folder for bundles. If operations stall, the job fails or hvdliterun is sent SIGQUIT, "
+        "each rank writes its stacks, last operations, counters and settings there; `hvdlite "
+        "explain` shows them.",
+        "Stalls and dead peers", flag="--stall-dump", core=False,
+    ),
     # --- Training
     Knob(
         "parameter_check", _names("PARAMETER_CHECK", None), "choice", "warn",
@@ -376,18 +383,9 @@ def by_field(field: str) -> Knob:
     raise KeyError(field)
 
 
-def _lookup(knob: Knob, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    # An empty text is a value only for a text knob. For others, `HVDLITE_X= command` means not set.
-    for name in knob.environment:
-        text = environ.get(name)
-        if text is not None and (text.strip() or knob.type == "str"):
-            return name, text
-    return None
-
-
 def is_set(field: str, environ: Mapping[str, str]) -> bool:
     """Whether the user has given this knob a value."""
-    return any(_lookup(knob, environ) for knob in KNOBS if knob.field == field)
+    return any(knob.lookup(environ) for knob in KNOBS if knob.field == field)
 
 
 def resolve(environ: Mapping[str, str]) -> dict[str, Value]:
@@ -395,6 +393,6 @@ def resolve(environ: Mapping[str, str]) -> dict[str, Value]:
     what is allowed."""
     values: dict[str, Value] = {}
     for knob in KNOBS:
-        found = _lookup(knob, environ)
+        found = knob.lookup(environ)
         values[knob.field] = knob.default if found is None else knob.parse(found[1], found[0])
     return values

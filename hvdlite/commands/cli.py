@@ -27,6 +27,12 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return doctor.run(arguments.path, arguments.json, arguments.fix)
 
 
+def _explain(arguments: argparse.Namespace) -> int:
+    from hvdlite.commands import explain
+
+    return explain.run(arguments)
+
+
 def _leave(arguments: argparse.Namespace) -> int:
     from hvdlite.commands import leave
 
@@ -96,6 +102,19 @@ def build_parser() -> argparse.ArgumentParser:
         "Python files",
     )
     doctor.set_defaults(run=_doctor)
+
+    explain = commands.add_parser(
+        "explain",
+        help="say what a bundle shows that a stuck or failed job has written",
+        description="Read a bundle, which the ranks of a job write if HVDLITE_STALL_DUMP names a "
+        "folder and operations stall, the job fails or hvdliterun is sent SIGQUIT. Print the "
+        "verdict, where each rank was, and the stacks of its main thread. Exit code: 0 if there "
+        "is a bundle, 1 if there is none.",
+    )
+    explain.add_argument("directory", help="a bundle, or the folder of HVDLITE_STALL_DUMP: its "
+                         "newest bundle")  # fmt: skip
+    explain.add_argument("--stacks", action="store_true", help="print the stacks of all threads")
+    explain.set_defaults(run=_explain)
 
     leave = commands.add_parser(
         "leave",

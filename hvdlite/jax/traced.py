@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from hvdlite.adapter import interrupts, xla
 from hvdlite.core.operations import Call
 from hvdlite.jax import primitive, trace
-from hvdlite.job.where import place_of
+from hvdlite.job.frames import name_of_line
 
 Array = Any
 
@@ -59,7 +59,7 @@ def after(token: Array) -> Iterator[None]:
 def place() -> str:
     """A name for a call that has none: the line of the program that makes it, which all ranks have
     in common."""
-    return place_of(sys._getframe(1))
+    return name_of_line(sys._getframe(1))
 
 
 def emit(call: Call, tensors: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:

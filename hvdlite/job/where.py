@@ -1,55 +1,79 @@
-"""Finds out where the user's program is. A thread answers when operations stall, for the stall
-report.
+"""Tells where the user's program is when operations stall. A thread answers for the verdict, hears
+it, and writes this rank's part of the bundle if there is to be one.
 
 The thread sleeps in the native core without the GIL. It costs nothing until it is asked.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import sys
 import threading
-from types import FrameType
+from typing import TYPE_CHECKING
 
 from hvdlite import _core
+from hvdlite.job import frames
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+if TYPE_CHECKING:
+    from hvdlite.job import bundle
+
+# HVDLITE_ASKED_... of hvdlite.h
+_FAILED, _WHERE, _VERDICT, _REPORT = -2, 1, 2, 3
+
+# The end of a stalled job (csrc/engine/observe/stall_watch.cc), before the verdict.
+_STALLED = "because operations stalled: "
+
 _thread: threading.Thread | None = None
 
 
-def place_of(frame: FrameType | None) -> str:
-    """Returns `evaluate() train.py:88`: the innermost frame of the user's own code, or else the
-    innermost of all."""
-    innermost = frame
-    while frame is not None:
-        path = os.path.abspath(frame.f_code.co_filename)
-        if (
-            not path.startswith(_PACKAGE)
-            and "site-packages" not in path
-            and not path.startswith(sys.prefix + os.sep)
-        ):
-            break
-        frame = frame.f_back
-    shown = frame or innermost
-    if shown is None:
-        return "no Python code"
-    code = shown.f_code
-    function = "" if code.co_name == "<module>" else f"{code.co_name}() "
-    return f"{function}{os.path.basename(code.co_filename)}:{shown.f_lineno}"
+def _answer_questions(writer: bundle.Writer | None) -> None:
+    seen: bundle.Seen | None = None
+    asked, why = 0, ""
+    while asked >= 0:
+        asked, why = _core.wait_question(60.0)
+        if asked == _WHERE:
+            place = frames.of_main_thread()
+            _core.answer(place.text, place.in_hvdlite)
+            seen = None if writer is None else _look()
+        elif asked == _VERDICT and writer is not None and seen is not None:
+            writer.write("stall", _core.describe("verdict"), seen)
+            seen = None
+        elif asked == _REPORT:
+            _report(writer)
+        elif asked < 0 and writer is not None and _STALLED in why and seen is not None:
+            # The news of the end has come before that of the verdict.
+            writer.write("stall", why.partition(_STALLED)[2], seen)
+        elif asked == _FAILED and writer is not None:
+            writer.write("failure", why, _look())
 
 
-def _answer_questions() -> None:
-    while (asked := _core.wait_question(60.0)) >= 0:
-        if asked:
-            frames = sys._current_frames()
-            _core.answer(place_of(frames.get(threading.main_thread().ident or 0)))
+def _look() -> bundle.Seen:
+    from hvdlite.job import bundle
+
+    return bundle.look()
 
 
-def start() -> None:
+def _report(writer: bundle.Writer | None) -> None:
+    """A user has sent SIGQUIT."""
+    if writer is not None:
+        writer.write("asked", "", _look())
+        return
+    text = "".join(
+        f"Thread {stack.name}:\n" + "".join(f"{line}\n" for line in stack.lines)
+        for stack in frames.stacks()
+    )
+    with contextlib.suppress(OSError, ValueError):  # stderr is closed
+        os.write(2, text.encode(errors="backslashreplace"))
+
+
+def start(writer: bundle.Writer | None = None) -> None:
     """Called by init()."""
     global _thread
     stop()
-    _thread = threading.Thread(target=_answer_questions, name="hvdlite-where", daemon=True)
+    _core.obey_sigquit()
+    _thread = threading.Thread(
+        target=_answer_questions, args=(writer,), name="hvdlite-where", daemon=True
+    )
     _thread.start()
 
 

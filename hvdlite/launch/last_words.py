@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
 from collections.abc import Sequence
 
 from hvdlite.launch.one_line import NAMES_AN_ERROR, printable
+from hvdlite.launch.traces import raised_at
 
-_MOST = 300  # bytes of a line that are kept
+_MOST = 600  # bytes of a line that are kept
 _LINES = 400  # lines that are kept
 
 _NAMES_AN_ERROR = re.compile(NAMES_AN_ERROR.pattern.encode())
@@ -47,6 +49,13 @@ class LastWords:
             if its_weight >= weight:
                 words, weight = said, its_weight
         return words if len(words) <= _MOST else words[:_MOST] + b" ...", weight == 3
+
+    def with_place(self) -> bytes:
+        """Returns the words, and where in the user's code the exception was raised that they
+        name."""
+        words, names_an_exception = self.found()
+        place = raised_at(self._lines, os.getcwd()) if names_an_exception else b""
+        return words + b" at " + place if place else words
 
 
 def shown(words: bytes) -> str:

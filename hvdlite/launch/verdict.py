@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ SETTLE_SECONDS = 0.5
 # `finally`, and to end.
 SURVIVOR_SECONDS = 1.0
 _CONSEQUENCES = (b"PeerLostError", b"ShutDownError")
+# A link whose bytes nothing acknowledges (csrc/engine/observe/vigil.cc).
+_SILENT_LINK = re.compile(rb"rank (\d+) \([^)]*\) with rank (\d+) \([^)]*\) is interrupted: ")
 # ssh's exit status when the connection fails.
 _CONNECTION_LOST = 255
 
@@ -57,6 +60,7 @@ class Verdict:
     # Whether ranks have met, so the others hear of a loss.
     hearing: Callable[[], bool] = lambda: False
     hurried: bool = False  # a signal has come after the decision
+    told: set[int] = field(default_factory=set)  # ranks of whose end their host has told
     _first_failure: float = 0.0
     _decided_at: float = 0.0
     _asked: bool = False  # decide() has returned True
@@ -65,6 +69,8 @@ class Verdict:
         # The launcher ended what ends after the decision; the agent killed what ends on a lost
         # host.
         lost = self.lost is not None and self.hosts[ended.rank] == self.lost[0]
+        if not lost:
+            self.told.add(ended.rank)
         if ended.status and not self.decided and not lost:
             if not self.failures:
                 self._first_failure = now
@@ -179,8 +185,22 @@ class Verdict:
         else:
             how = f"exited with code {ended.code}"
             if failure.last_words:
-                how += f": {shown(failure.last_words)}"
+                how += f": {shown(failure.last_words)}{self._silent_network(failure)}"
         return f"rank {rank} on {self.hosts[rank]} {how.removesuffix('.')}.{others}"
+
+    def _silent_network(self, failure: Failure) -> str:
+        """A part of a sentence if two hosts do not hear each other and the launcher hears both."""
+        found = _SILENT_LINK.search(failure.last_words)
+        if found is None:
+            return ""
+        ends = {int(found[1]), int(found[2])}
+        hosts = sorted({self.hosts[rank] for rank in ends if rank in self.hosts})
+        if not ends <= self.told or len(hosts) < 2:
+            return ""
+        return (
+            f". Both hosts are alive and answer hvdliterun: the network between {hosts[0]} and "
+            f"{hosts[1]} is silent"
+        )
 
     def _who_never_met(self, command: Sequence[str]) -> str:
         """Returns a sentence if the ranks never met: a training program that does not know the

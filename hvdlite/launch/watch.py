@@ -28,13 +28,15 @@ from hvdlite.launch.spawn.events import (
     StartFailed,
     Unanswered,
 )
+from hvdlite.launch.spawn.guardian import ASKING, FORWARDED
 from hvdlite.launch.spawn.patience import Patience
-from hvdlite.launch.verdict import Verdict
+from hvdlite.launch.verdict import Verdict, is_consequence
 from hvdlite.rendezvous.server import StoreServer
 
 _READ_BYTES = 1 << 16
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
+# Signals that the launcher passes on to the ranks.
+PASSED_ON = (*FORWARDED, *ASKING)
 # If no signal can end a wait, the thread checks this often whether it was sent an exception.
 _GLANCE_SECONDS = 0.5
 
@@ -91,7 +93,7 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             return
         self._before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        for number in (*_ENDING, *_FORWARDED):
+        for number in (*_ENDING, *PASSED_ON):
             if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
                 self._handlers[number] = signal.signal(number, self._catch)
 
@@ -316,9 +318,10 @@ class Watch:
             self.verdict.start_failure = event
         elif isinstance(event, Ended):
             self.log(f"rank {event.rank} ended with status {event.status}")
-            self.verdict.ended(
-                event, self.stderr[event.rank].last_words.found()[0], time.monotonic()
-            )
+            words = self.stderr[event.rank].last_words.found()[0]
+            if not is_consequence(words):  # where such a rank waited explains nothing
+                words = self.stderr[event.rank].last_words.with_place()
+            self.verdict.ended(event, words, time.monotonic())
         elif isinstance(event, Lost):
             self.verdict.lost_host(host, event.reason)
         elif isinstance(event, Unanswered):
@@ -353,7 +356,7 @@ class Watch:
     def signalled(self, caught: list[int]) -> None:
         while caught:
             number = caught.pop(0)
-            if number in _FORWARDED:
+            if number in PASSED_ON:
                 for _, group in self.groups.values():
                     group.forward(number)
             elif self.asked or self.verdict.interrupted:

@@ -203,7 +203,7 @@ def test_a_failure_is_the_last_that_is_to_be_seen(job: Job) -> None:
     end = shown.watch()
     assert shown.process.returncode == 1
     assert end.splitlines()[-1].startswith(
-        "hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad."
+        "hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad at "
     )
     assert "steps/s" not in end
 

@@ -233,16 +233,17 @@ def test_a_stall_gets_one_verdict_that_says_who_is_where(job: Job) -> None:
     assert process.stderr is not None
     for text in process.stderr:
         said += text.decode()
-        if "ranks 0 and 2 wait in" in said:
+        if "; ranks 0 and 2 wait in" in said:
             (job.directory / "told").touch()
     process.communicate()
     assert process.returncode == 0, said
     assert "Missing ranks" in said and "1: [allreduce.conv1.weight]" in said
-    place = rf"rank 1 is in evaluate\(\) train\.py:{line} and has submitted nothing for ([0-9.]+) s"
+    place = rf"it is in train\.py:{line} \(evaluate\) and has submitted nothing for ([0-9.]+) s"
     silent = re.search(place, said)
     # it has never submitted anything
     assert silent and float(silent[1]) < time.monotonic() - began, said
-    assert "ranks 0 and 2 wait in allreduce 'conv1.weight'" in said
+    assert "rank 1 has not asked for allreduce 'conv1.weight' for " in said
+    assert re.search(r"; ranks 0 and 2 wait in train\.py:\d+$", said, re.M), said
 
 
 def test_a_stall_beyond_the_limit_ends_the_job_if_asked_to(job: Job) -> None:
@@ -298,8 +299,8 @@ def test_the_last_line_names_the_rank_and_the_cause_of_an_exception_of_several_l
     )
     done = job.run("-np", "3", "python", script)
     assert last_line(done.stderr) == (
-        "hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad sample 200. All other "
-        "ranks have ended, too."
+        "hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad sample 200 at "
+        "x29.py:29 (f). All other ranks have ended, too."
     )
     told = [line for line in prefixed(done.stderr, 0, "stderr") if "PeerLostError" in line]
     assert (

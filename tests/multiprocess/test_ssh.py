@@ -248,8 +248,8 @@ def test_the_first_failing_rank_gives_status_and_last_line(far: FarJob) -> None:
     done = far.run("-H", "a:2,b:2", PYTHON, script)
     assert done.returncode == 1
     assert last_line(done.stderr) == (
-        "hvdliterun: rank 3 on b exited with code 1: ValueError: bad luck. All other ranks have "
-        "ended, too."
+        "hvdliterun: rank 3 on b exited with code 1: ValueError: bad luck at script.py:3. All "
+        "other ranks have ended, too."
     )
     assert far.job.wait_until_gone(3) == []
 

@@ -16,7 +16,7 @@ PROGRAM = """
 def count():
     # The thread in which init() has waited is gone for Python before it is gone for the kernel.
     end = time.monotonic() + within(5)
-    while len(os.listdir("/proc/self/task")) > before + 2 and time.monotonic() < end:
+    while len(os.listdir("/proc/self/task")) > before + 3 and time.monotonic() < end:
         time.sleep(0.002)  # poll
     tasks = os.listdir("/proc/self/task")
     names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in tasks]
@@ -70,8 +70,8 @@ class CountingListener(socket.socket):
 @pytest.mark.parametrize(
     ("hosts", "keys", "sockets"),
     [
-        ((), {"member": 2, "host": 1}, 1),  # the two ends of the host's meeting
-        (("a", "b"), {"member": 2, "door": 2}, 3),  # a listener, and links for both purposes
+        ((), {"member": 2, "host": 1}, 2),  # that of the pulse, and an end of the host's meeting
+        (("a", "b"), {"member": 2, "door": 2}, 4),  # and a listener, and links for both purposes
     ],
 )
 def test_a_job_that_is_not_elastic_has_no_thread_key_or_connection_of_it(
@@ -97,11 +97,12 @@ def test_a_job_that_is_not_elastic_has_no_thread_key_or_connection_of_it(
             found[what] = found.get(what, 0) + 1
         assert found == keys
         listener = servers[0]._listener
-        assert isinstance(listener, CountingListener) and listener.accepted == 2, "one per rank"
+        assert isinstance(listener, CountingListener)
+        assert listener.accepted == 2 + 2, "each rank meets, and its pulse waits for `hvdlite top`"
         for rank in (0, 1):
             told = {name: value for line in ranks.told(rank) for name, value in line.items()}
             at_init, inside = told["at_init"], told["inside"]
             assert told["end"] == 0
-            assert at_init["python"] == ["MainThread", "hvdlite-where"]
-            assert at_init["tasks"] == told["before"] + 2, "its own, and the engine's"
+            assert at_init["python"] == ["MainThread", "hvdlite-pulse", "hvdlite-where"]
+            assert at_init["tasks"] == told["before"] + 3, "Python's two, and the engine's"
             assert at_init["sockets"] == sockets and at_init == inside, (at_init, inside)

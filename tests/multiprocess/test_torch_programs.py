@@ -161,8 +161,8 @@ def test_the_last_line_quotes_what_a_worker_of_the_dataloader_has_raised(job: Jo
     done = job.run("-np", "2", "python", script)
     assert done.returncode == 1
     assert last_line(done.stderr) == (
-        "hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad sample 2. All other "
-        "ranks have ended, too."
+        "hvdliterun: rank 1 on localhost exited with code 1: ValueError: bad sample 2 at "
+        "script.py:9 (__getitem__). All other ranks have ended, too."
     )
 
 

@@ -12,6 +12,7 @@ LISTS = (
     "comm",
     "engine",
     "meetings",
+    "verdicts",
     "transport",
     "launch",
     "leaving",

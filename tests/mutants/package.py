@@ -53,8 +53,8 @@ MUTANTS = (
     ),
     Mutant(
         "P6",
-        "hvdlite/base/knobs.py",
-        'if text is not None and (text.strip() or knob.type == "str"):',
+        "hvdlite/base/knob.py",
+        'if text is not None and (text.strip() or self.type == "str"):',
         "if text is not None:",
         "`HVDLITE_X= command` is an error instead of not set",
         (

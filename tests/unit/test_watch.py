@@ -107,6 +107,33 @@ def test_a_lost_peer_is_the_cause_when_no_other_comes() -> None:
     assert verdict.status() == 1
 
 
+SILENT = (
+    b"PeerLostError: the connection of rank 0 (10.0.0.2) with rank 2 (10.0.0.4) is interrupted: "
+    b"bytes are sent, but nothing has been acknowledged for 21 s"
+)
+
+
+def test_a_network_is_silent_if_the_launcher_hears_both_hosts() -> None:
+    verdict = _verdict()
+    verdict.ended(Ended(0, code=1), SILENT, 0)
+    assert verdict.decide(SETTLE_SECONDS)
+    assert "Both hosts" not in verdict.sentence(COMMAND)
+    verdict.ended(Ended(2, code=1), SILENT, 1)
+    assert (
+        "acknowledged for 21 s. Both hosts are alive and answer hvdliterun: the network between "
+        "host0 and host2 is silent. All other ranks"
+    ) in verdict.sentence(COMMAND)
+
+
+def test_a_lost_host_is_no_silent_network() -> None:
+    verdict = _verdict()
+    verdict.lost_host("host2", "ssh has ended")
+    verdict.ended(Ended(0, code=1), SILENT, 0)
+    verdict.ended(Ended(2, signal=signal.SIGKILL), b"", 1)
+    assert verdict.decide(2)
+    assert "Both hosts" not in verdict.sentence(COMMAND)
+
+
 def _dead(verdict: Verdict) -> None:
     verdict.ended(Ended(1, signal=signal.SIGKILL), b"", 5)
 

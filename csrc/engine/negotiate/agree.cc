@@ -93,27 +93,29 @@ void Agreement::SpreadAbort(const Status& status) {
   Flush();
 }
 
-void Agreement::Tell(Down kind, uint64_t number, std::vector<Decision>* decisions) {
+void Agreement::Tell(Down kind, uint64_t number, std::vector<Decision>* decisions,
+                     const std::string& text) {
   if (kind == Down::kWhere) answers_.clear();
   Writer out;
   out.U8(static_cast<uint8_t>(kind));
   if (kind == Down::kTune) out.Varint(number);
+  if (kind == Down::kVerdict) out.Text(text);
   Broadcast(out.bytes());
   Decision mine;
   mine.kind = kind;
   mine.slot = number;
+  if (!text.empty()) mine.names.push_back(text);
   decisions->push_back(std::move(mine));
 }
 
-void Agreement::AnswerWhere(const std::string& place, Nanos idle) {
+void Agreement::AnswerWhere(int member, const Whereabouts& here) {
   if (is_root()) {
-    answers_[ranks_[me_]] = {place, idle};
+    answers_[ranks_[static_cast<size_t>(member)]] = here;
     return;
   }
-  Writer& out = UpFor(me_);
+  Writer& out = UpFor(member);
   out.U8(static_cast<uint8_t>(Up::kHere));
-  out.Text(place);
-  out.Signed(idle);
+  Encode(here, &out);
 }
 
 void Agreement::WatchArrivals(bool on) {
@@ -198,18 +200,9 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now,
         break;
       }
       case Up::kHere: {
-        Answer answer;
-        answer.place = in.Text();
-        answer.idle = in.Signed();
-        if (!in.ok()) return Nonsense(sender);
-        if (is_root()) {
-          answers_[ranks_[member]] = std::move(answer);
-        } else {
-          Writer& out = UpFor(member);
-          out.U8(static_cast<uint8_t>(Up::kHere));
-          out.Text(answer.place);
-          out.Signed(answer.idle);
-        }
+        Whereabouts here;
+        if (!Decode(&in, &here)) return Nonsense(sender);
+        AnswerWhere(member, here);
         break;
       }
       case Up::kAlive: break;
@@ -257,6 +250,7 @@ Status Agreement::HandleDown(std::string_view frame, std::vector<Decision>* deci
         break;
       case Down::kAlive: continue;
       case Down::kWhere: break;
+      case Down::kVerdict: decision.names.push_back(in.Text()); break;
       case Down::kTune: {
         Setting setting;
         decision.slot = in.Varint();

@@ -17,6 +17,7 @@
 
 #include <poll.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +29,7 @@
 #include "engine/fuse/plan.h"
 #include "engine/message.h"
 #include "engine/negotiate/ledger.h"
+#include "engine/observe/whereabouts.h"
 #include "transport/frames.h"
 
 namespace hvdlite::engine {
@@ -46,13 +48,15 @@ struct TreePlace {
 struct AgreementOptions {
   size_t cache_capacity = 65536;
   FuseOptions fuse;
+  // How many steps the members have made together. For messages; null: unknown.
+  std::function<uint64_t()> steps;
 };
 
 // A decision that all members carry out next, in order.
 struct Decision {
   Down kind = Down::kExecute;
   std::vector<Response> batch;     // kExecute
-  std::vector<std::string> names;  // kError
+  std::vector<std::string> names;  // kError; kVerdict: its text
   Status status;                   // kError, kShutdown, kAbort
   uint64_t slot = kNoSlot;         // kEvict; kTune: the setting, packed
 };
@@ -75,18 +79,16 @@ class Agreement {
   void SpreadAbort(const Status& status);
   // Root only: a decision that is not about an operation. All members get it at the same place
   // among the others. kWhere: asks all members where their programs are; their answers arrive
-  // during the next exchanges. kTune: they change to the setting `number`.
-  void Tell(Down kind, uint64_t number, std::vector<Decision>* decisions);
+  // during the next exchanges. kVerdict: tells them `text`. kTune: they change to the setting
+  // `number`.
+  void Tell(Down kind, uint64_t number, std::vector<Decision>* decisions,
+            const std::string& text = "");
   // Matters at the root only.
   void FuseUpTo(int64_t threshold) { options_.fuse.threshold = threshold; }
-  // Where this member's program is. `idle` is the time since it last submitted anything.
-  void AnswerWhere(const std::string& place, Nanos idle);
-  struct Answer {
-    std::string place;
-    Nanos idle = 0;
-  };
+  // Where the program of a member is: of this one, or of one below it.
+  void AnswerWhere(int member, const Whereabouts& here);
   // Root only: the answers since they were asked, by global rank.
-  const std::map<int, Answer>& answers() const { return answers_; }
+  const std::map<int, Whereabouts>& answers() const { return answers_; }
   // Makes the arrival of each member's request visible to the timeline. A relay then passes on at
   // once what it would bundle, and the root keeps the arrivals for TakeArrivals. May change at any
   // time.
@@ -171,7 +173,7 @@ class Agreement {
   bool watching_ = false;
   // Some member below has joined and announces nothing, so no subtree becomes complete.
   bool joined_below_ = false;
-  std::map<int, Answer> answers_;
+  std::map<int, Whereabouts> answers_;
   // kept until the earlier messages of the children are read, because the order of joins matters
   std::optional<Request> joining_;
   std::vector<int> leaving_;

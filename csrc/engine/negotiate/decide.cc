@@ -5,6 +5,7 @@
 
 #include "engine/negotiate/agree.h"
 #include "engine/negotiate/validate.h"
+#include "engine/observe/stall.h"
 #include "engine/shapes.h"
 
 namespace hvdlite::engine {
@@ -123,15 +124,9 @@ void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
         });
     if (!promised || leaving_.size() == ranks_.size() || now - leaving_since_ > kAnnouncedGrace) {
       shutdown_decided_ = true;
-      std::vector<int> who;
-      for (int m : leaving_) who.push_back(ranks_[m]);
       out.U8(static_cast<uint8_t>(Down::kShutdown));
-      Encode(Status::ShutDown(
-                 "Horovod has been shut down (hvdlite): " + RankList(who) +
-                 " called hvd.shutdown() or reached the end of its program. If this rank still had "
-                 "work "
-                 "to do, the ranks did not run the same number of steps: see hvd.join()."),
-             &out);
+      const uint64_t steps = options_.steps ? options_.steps() : 0;
+      Encode(Status::ShutDown(WhyItEnds(leaving_, ledger_.pending(), ranks_, steps)), &out);
     }
   }
   if (out.empty()) return;

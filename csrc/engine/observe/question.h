@@ -1,40 +1,79 @@
-// Question: asks where the program is. The engine asks; a thread that may run Python answers.
+// Question: what the engine has to ask and to tell the thread that may run Python.
 //
 // The engine never takes the GIL, so it cannot look at a Python stack. A thread of the binding
 // waits here instead. Thread-safety: any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/mutex.h"
+#include "engine/observe/whereabouts.h"
 
 namespace hvdlite::engine {
 
 class Question {
  public:
-  enum class Asked : uint8_t { kNo, kYes, kClosed };
+  enum class Asked : uint8_t {
+    kNothing,
+    kWhere,    // the engine waits for Answer
+    kVerdict,  // verdict() has a new one
+    kReport,   // a user wants to know what the program does
+    kClosed,   // there will be nothing more
+  };
 
-  void Ask() EXCLUDES(mutex_) {
+  // Python that has not answered for this long is held up: C code has the interpreter lock.
+  static constexpr Nanos kPatience = kSecond / 2;
+
+  void Ask(Nanos now) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
+    if (unanswered_since_ == 0) unanswered_since_ = now;
+    asked_at_ = now;
     asked_ = true;
     changed_.NotifyAll();
   }
-  // For the answering thread. kClosed: there will be no more questions.
+  // Tells the verdict on a stall.
+  void Tell(std::string verdict) EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    verdict_ = std::move(verdict);
+    told_ = true;
+    changed_.NotifyAll();
+  }
+  // A user asks. `wishes` counts how often; only a new number is a new question.
+  void AskForReport(uint32_t wishes) EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    if (std::exchange(wishes_, wishes) == wishes) return;
+    report_ = true;
+    changed_.NotifyAll();
+  }
+  // For the answering thread. A question comes before its verdict, and the end comes last.
   Asked Wait(Nanos span) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    if (!asked_ && !closed_) changed_.WaitFor(mutex_, span);
-    if (closed_) return Asked::kClosed;
-    return std::exchange(asked_, false) ? Asked::kYes : Asked::kNo;
+    if (!asked_ && !told_ && !report_ && !closed_) changed_.WaitFor(mutex_, span);
+    if (std::exchange(asked_, false)) return Asked::kWhere;
+    if (std::exchange(told_, false)) return Asked::kVerdict;
+    if (std::exchange(report_, false)) return Asked::kReport;
+    return closed_ ? Asked::kClosed : Asked::kNothing;
   }
-  void Answer(std::string text) EXCLUDES(mutex_) {
+  void Answer(std::string place, bool in_wait) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    answer_ = std::move(text);
+    answer_ = Whereabouts{std::move(place), in_wait};
+    unanswered_since_ = asked_at_ = 0;
   }
-  // The answer, or an empty text while there is none.
-  std::string TakeAnswer() EXCLUDES(mutex_) {
+  // What is new since the last call: the answer, or that there has been none for kPatience.
+  std::optional<Whereabouts> TakeAnswer(Nanos now) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    return std::exchange(answer_, {});
+    if (answer_) return std::exchange(answer_, std::nullopt);
+    if (asked_at_ == 0 || now - asked_at_ < kPatience) return std::nullopt;
+    asked_at_ = 0;
+    Whereabouts silence;
+    silence.unanswered = now - unanswered_since_;
+    return silence;
+  }
+  std::string verdict() const EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return verdict_;
   }
   void Close() EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
@@ -43,11 +82,17 @@ class Question {
   }
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   bool asked_ GUARDED_BY(mutex_) = false;
+  bool told_ GUARDED_BY(mutex_) = false;
+  bool report_ GUARDED_BY(mutex_) = false;
+  uint32_t wishes_ GUARDED_BY(mutex_) = 0;
   bool closed_ GUARDED_BY(mutex_) = false;
-  std::string answer_ GUARDED_BY(mutex_);
+  Nanos asked_at_ GUARDED_BY(mutex_) = 0;          // 0: answered, or reported as unanswered
+  Nanos unanswered_since_ GUARDED_BY(mutex_) = 0;  // the first question without an answer
+  std::optional<Whereabouts> answer_ GUARDED_BY(mutex_);
+  std::string verdict_ GUARDED_BY(mutex_);
 };
 
 }  // namespace hvdlite::engine

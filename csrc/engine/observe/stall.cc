@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "engine/negotiate/validate.h"
+#include "engine/observe/verdict.h"
 
 namespace hvdlite::engine {
 namespace {
 
 constexpr size_t kNamesPerRank = 6;
+constexpr size_t kOperations = 1000;
 
 std::string WholeSeconds(Nanos span) {
   return std::to_string(span / kSecond);
@@ -51,6 +54,35 @@ std::string DifferentKinds(const std::vector<Tally*>& pending, const std::vector
   return "";
 }
 
+StalledOperation Describe(const Tally& tally, const std::vector<int>& ranks, Nanos now) {
+  StalledOperation operation;
+  operation.shown = Shown(tally.said());
+  operation.name = tally.said().name;
+  operation.plain = PlainName(tally.said());
+  operation.age = now - tally.since;
+  operation.asked = RanksThatAsked(tally, ranks);
+  for (size_t m = 0; m < ranks.size(); ++m) {
+    if (tally.presence[m] == Presence::kMissing) operation.missing.push_back(ranks[m]);
+  }
+  return operation;
+}
+
+// Those that have waited too long come first, and of these the one that most ranks have asked for:
+// the odd ranks are the cause. Among equals the oldest comes first.
+std::vector<StalledOperation> Ordered(std::vector<Tally*> pending, const std::vector<int>& ranks,
+                                      Nanos now, Nanos warn_after) {
+  const auto key = [&](const Tally* tally) {
+    const bool stalled = now - tally->since >= warn_after;
+    return std::make_tuple(!stalled, stalled ? -tally->present : 0, tally->since);
+  };
+  std::sort(pending.begin(), pending.end(),
+            [&](const Tally* a, const Tally* b) { return key(a) < key(b); });
+  if (pending.size() > kOperations) pending.resize(kOperations);
+  std::vector<StalledOperation> operations;
+  for (const Tally* tally : pending) operations.push_back(Describe(*tally, ranks, now));
+  return operations;
+}
+
 }  // namespace
 
 StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<int>& ranks,
@@ -68,19 +100,16 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
   }
   if (oldest == nullptr) return report;
 
-  report.waiting = RanksThatAsked(*oldest, ranks);
-  report.oldest = Shown(oldest->said());
-  report.oldest_age = now - oldest->since;
+  report.operations = Ordered(pending, ranks, now, options.warn_after);
   const bool limit_counts =
       options.shut_down_after > 0 && options.shut_down_after >= options.warn_after;
-  report.shut_down = limit_counts && report.oldest_age >= options.shut_down_after;
+  report.shut_down = limit_counts && now - oldest->since >= options.shut_down_after;
 
   std::string text =
       "Operations have waited for more than " + WholeSeconds(options.warn_after) +
       " s for ranks that have not submitted them. Either the ranks submit different operations, or "
       "some are busy elsewhere or have stopped early.\nMissing ranks:";
   for (auto& [rank, tallies] : missing_by_rank) {
-    report.missing.push_back(rank);
     std::sort(tallies.begin(), tallies.end(),
               [](const Tally* a, const Tally* b) { return a->since < b->since; });
     text += "\n" + std::to_string(rank) + (report.shut_down ? "!" : "") + ": [";
@@ -95,6 +124,20 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
   }
   report.warning = std::move(text);
   return report;
+}
+
+std::string WhyItEnds(const std::vector<int>& leaving, const std::vector<Tally*>& pending,
+                      const std::vector<int>& ranks, uint64_t steps) {
+  std::vector<int> leaving_ranks;
+  for (const int m : leaving) leaving_ranks.push_back(ranks[static_cast<size_t>(m)]);
+  const auto oldest =
+      std::min_element(pending.begin(), pending.end(),
+                       [](const Tally* a, const Tally* b) { return a->since < b->since; });
+  const bool some_wait = oldest != pending.end();
+  return "Horovod has been shut down (hvdlite): " +
+         DecideEnd(leaving_ranks, steps,
+                   some_wait ? RanksThatAsked(**oldest, ranks) : std::vector<int>(),
+                   some_wait ? Shown((*oldest)->said()) : "");
 }
 
 }  // namespace hvdlite::engine

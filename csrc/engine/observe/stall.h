@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "engine/negotiate/tally.h"
+#include "engine/observe/stalled.h"
 
 namespace hvdlite::engine {
 
@@ -21,16 +22,18 @@ struct StallOptions {
 struct StallReport {
   // Empty: nothing is stalled.
   std::string warning;
-  // The missing ranks, lowest first. The verdict names them, and they are asked where they are.
-  std::vector<int> missing;
-  std::vector<int> waiting;  // the ranks that wait in the oldest operation
-  std::string oldest;        // that operation's name in the program
-  Nanos oldest_age = 0;
+  // First those that are stalled, of these first the one that most ranks have asked for; then those
+  // that have waited for less long.
+  std::vector<StalledOperation> operations;
   bool shut_down = false;  // the last limit has passed
 };
 
 // `ranks`: the members' global ranks.
 StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<int>& ranks,
                           Nanos now, const StallOptions& options);
+
+// Why a job ends because of members that leave it, after so many steps of all; see DecideEnd.
+std::string WhyItEnds(const std::vector<int>& leaving, const std::vector<Tally*>& pending,
+                      const std::vector<int>& ranks, uint64_t steps);
 
 }  // namespace hvdlite::engine

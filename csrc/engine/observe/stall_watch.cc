@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/negotiate/validate.h"
+#include "engine/observe/verdict.h"
 
 namespace hvdlite::engine {
 
-Status StallWatch::Look(Nanos now, const std::string& answer, Nanos idle, const Sets& sets) {
+Status StallWatch::Look(Nanos now, const std::optional<Whereabouts>& mine, const Sets& sets) {
   for (const ProcessSetPtr& set : sets.mine()) {
-    if (!answer.empty()) set->agreement->AnswerWhere(answer, idle);
+    if (mine) set->agreement->AnswerWhere(set->group->me, *mine);
     if (set->agreement->is_root()) HVDLITE_RETURN_IF_ERROR(LookAt(set.get(), now));
   }
   return Status::Ok();
@@ -18,9 +18,10 @@ Status StallWatch::Look(Nanos now, const std::string& answer, Nanos idle, const 
 Status StallWatch::LookAt(ProcessSet* set, Nanos now) {
   Watched& watched = watched_[set->id];
   if (watched.speak_at > 0) {
-    if (now < watched.speak_at) return Status::Ok();
+    if (now < watched.speak_at && set->agreement->answers().size() < set->ranks.size())
+      return Status::Ok();
     watched.speak_at = 0;
-    return Speak(std::exchange(watched.report, {}), set->agreement->answers());
+    return Speak(set, std::exchange(watched.report, {}));
   }
   if (now < watched.next_check) return Status::Ok();
   watched.next_check = now + std::min(options_.warn_after, kSecond);
@@ -32,28 +33,15 @@ Status StallWatch::LookAt(ProcessSet* set, Nanos now) {
   return Status::Ok();
 }
 
-Status StallWatch::Speak(const StallReport& report,
-                         const std::map<int, Agreement::Answer>& answers) const {
-  const auto seconds = [](Nanos span) { return std::to_string(span / kSecond) + " s"; };
-  std::string verdict;
-  for (int rank : report.missing) {
-    const auto answer = answers.find(rank);
-    if (!verdict.empty()) verdict += "; ";
-    verdict += "rank " + std::to_string(rank);
-    verdict += answer == answers.end()
-                   ? " does not say where it is (its Python is inside native code that holds the "
-                     "interpreter lock, or its answer does not get through)"
-                   : " is in " + answer->second.place + " and has submitted nothing for " +
-                         seconds(answer->second.idle);
+Status StallWatch::Speak(ProcessSet* set, const StallReport& report) const {
+  StallFacts facts{report.operations, set->agreement->answers(), {}};
+  for (StalledOperation& operation : facts.operations)
+    operation.rounds = set->Rounds(operation.name);
+  for (const int rank : facts.operations[0].missing) {
+    if (facts.said.count(rank) == 0) facts.why_silent[rank] = why_silent_(rank);
   }
-  verdict += "; " + RankList(report.waiting) + (report.waiting.size() == 1 ? " waits" : " wait") +
-             " in " + report.oldest + " for " + seconds(report.oldest_age);
-  for (int rank : report.waiting) {
-    const auto answer = answers.find(rank);
-    if (answer == answers.end()) continue;
-    verdict += ", at " + answer->second.place;
-    break;
-  }
+  const std::string verdict = DecideStall(facts);
+  set->agreement->Tell(Down::kVerdict, 0, &set->heard, verdict);
   if (!report.shut_down) {
     log_.Warning(report.warning + "\n" + verdict);
     return Status::Ok();

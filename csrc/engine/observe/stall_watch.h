@@ -1,27 +1,34 @@
 // StallWatch: finds, on the root of a process set, operations that some ranks asked for long ago
-// and others have not. It asks all ranks where they are, and warns a second later, with the
-// answers.
+// and others have not. It asks all ranks where they are, and warns when all have answered, after a
+// second at the latest.
 //
 // Thread-safety: for the holder of the turn.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
+#include <string>
 
 #include "base/log.h"
-#include "engine/observe/question.h"
 #include "engine/observe/stall.h"
+#include "engine/observe/whereabouts.h"
 #include "engine/sets.h"
 
 namespace hvdlite::engine {
 
 class StallWatch {
  public:
-  // Borrows `log`.
-  StallWatch(const StallOptions& options, const Logger* log) : options_(options), log_(*log) {}
+  // Why a rank is silent, as far as this rank can see: "its process 4711 is stopped". May be empty.
+  using WhySilent = std::function<std::string(int rank)>;
 
-  // Call a few times a second. `answer`: where this rank's program is, if it was asked. `idle`: how
-  // long it has submitted nothing. Fails if a stall has lasted beyond the last limit.
-  Status Look(Nanos now, const std::string& answer, Nanos idle, const Sets& sets);
+  // Borrows `log`.
+  StallWatch(const StallOptions& options, const Logger* log, WhySilent why_silent)
+      : options_(options), log_(*log), why_silent_(std::move(why_silent)) {}
+
+  // Call a few times a second. `mine`: where this rank's program is, if there is news of it. Fails
+  // if a stall has lasted beyond the last limit.
+  Status Look(Nanos now, const std::optional<Whereabouts>& mine, const Sets& sets);
   // Forgets a removed set.
   void Forget(int set);
 
@@ -32,10 +39,11 @@ class StallWatch {
     Nanos speak_at = 0;  // 0: no stall is known
   };
   Status LookAt(ProcessSet* set, Nanos now);
-  Status Speak(const StallReport& report, const std::map<int, Agreement::Answer>& answers) const;
+  Status Speak(ProcessSet* set, const StallReport& report) const;
 
   const StallOptions options_;
   const Logger& log_;
+  const WhySilent why_silent_;
   std::map<int, Watched> watched_;  // by set id
 };
 

@@ -2,18 +2,21 @@
 
 #include <poll.h>
 
+#include "base/process_state.h"
+
 namespace hvdlite::engine {
 
 namespace {
 
-Status Frozen(int rank, Nanos silent) {
+// `why`: what the kernel says of the process; may be empty.
+Status Frozen(int rank, Nanos silent, const std::string& why) {
   return Status::PeerLost(
-      rank,
-      "rank " + std::to_string(rank) + " has given no sign of life for " +
-          std::to_string(silent / kSecond) +
-          " s: its process is stopped (SIGSTOP, a debugger), starved of memory or hangs in "
-          "the kernel, or its host is gone. HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns "
-          "this check off.");
+      rank, "rank " + std::to_string(rank) + " has given no sign of life for " +
+                std::to_string(silent / kSecond) + " s: " +
+                (why.empty() ? "its process is stopped (SIGSTOP, a debugger), starved of memory or "
+                               "hangs in the kernel, or its host is gone"
+                             : why) +
+                ". HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns this check off.");
 }
 
 Status Interrupted(const transport::Transport& link, Nanos outage) {
@@ -51,9 +54,17 @@ Status Vigil::Check(Nanos now, Nanos limit, comm::World* world, const Sets& sets
     const int rank = heard.from->peer();
     const Nanos silent =
         remote_silences_.Of(rank, static_cast<uint64_t>(heard.at), outages_.Open(heard.from));
-    if (silent >= limit) return Frozen(rank, silent);
+    if (silent >= limit) return Frozen(rank, silent, WhyItRests(*world, rank));
   }
   return Status::Ok();
+}
+
+std::string Vigil::WhyItRests(const comm::World& world, int rank) {
+  const rendezvous::Roster& roster = world.roster();
+  const auto index = static_cast<size_t>(rank);
+  if (roster.places[index].host != world.place().host) return "";
+  const int64_t pid = roster.members[index].pid;
+  return hvdlite::WhyItRests(StateOf(pid), pid);
 }
 
 // While links are being made no thread drives, so nothing is received. But heartbeats are sent,
@@ -83,7 +94,7 @@ Status Vigil::CheckHost(Nanos limit, comm::World* world) {
     const int rank = host.ranks[static_cast<size_t>(local)];
     const Nanos silent =
         silences_.Of(rank, segment.line(local).heartbeat.load(std::memory_order_relaxed));
-    if (silent >= limit) return Frozen(rank, silent);
+    if (silent >= limit) return Frozen(rank, silent, WhyItRests(*world, rank));
   }
   return Status::Ok();
 }

@@ -6,6 +6,7 @@
 // the turn.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "comm/world.h"
@@ -28,6 +29,9 @@ class Vigil {
   // Returns OK, or an error that names the frozen rank or the interrupted connection. `limit`: how
   // long either may last; 0: for ever.
   Status Check(Nanos now, Nanos limit, comm::World* world, const Sets& sets);
+
+  // Why that rank does nothing, as far as the kernel of this host says; may be empty.
+  static std::string WhyItRests(const comm::World& world, int rank);
 
   // For a thread that holds the turn and waits elsewhere. Shows that this rank is alive. Returns
   // OK, or the death of a rank whose link Cycle would have found broken.

@@ -37,7 +37,7 @@ from hvdlite.launch.spawn.events import (
     Unanswered,
 )
 from hvdlite.launch.spawn.parties import Parties
-from hvdlite.launch.watch import Watch
+from hvdlite.launch.watch import PASSED_ON, Watch
 from hvdlite.rendezvous import request, roll
 from hvdlite.rendezvous.server import StoreServer
 from hvdlite.rendezvous.watched import Watched
@@ -136,7 +136,7 @@ class Driver(Watch):
     def signalled(self, caught: list[int]) -> None:
         while caught:
             number = caught.pop(0)
-            if number in (signal.SIGUSR1, signal.SIGUSR2):
+            if number in PASSED_ON:
                 for _, group in self.groups.values():
                     group.forward(number)
             elif self.asked:

@@ -198,7 +198,7 @@ class Group(Protocol):
 
     def forward(self, number: int) -> None:
         """Sends SIGUSR1 or SIGUSR2 to the ranks themselves, not to processes that they have
-        started."""
+        started. Sends SIGQUIT to the processes of the job that catch it."""
 
     def wake(self) -> None:
         """A rank's output has ended, and its end may not have been reported: the process that

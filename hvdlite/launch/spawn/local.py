@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch.spawn import guardian
+from hvdlite.launch.spawn.catching import catching
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Pipes, Started, Unanswered, parse
 
 # A mark in the environment of all processes of a job. A job within a job adds its own.
@@ -51,7 +52,11 @@ class Ranks:
         self._command(b"K")
 
     def forward(self, number: int) -> None:
-        self._command(guardian.FORWARDED[signal.Signals(number)])
+        if number == signal.SIGQUIT:
+            own = guardian.members(guardian.processes(), self._guardian.pid, self._sessions)
+            guardian.send(catching(own, number), number)
+        else:
+            self._command(guardian.FORWARDED[signal.Signals(number)])
 
     def wake(self) -> None:
         self._guardian.send_signal(signal.SIGCONT)

@@ -155,7 +155,7 @@ class Remote:
         self._send(b"K")
 
     def forward(self, number: int) -> None:
-        self._send(guardian.FORWARDED[signal.Signals(number)])
+        self._send((guardian.FORWARDED | guardian.ASKING)[signal.Signals(number)])
 
     def wake(self) -> None:
         pass  # the agent does it there

@@ -18,6 +18,12 @@ class StallTest : public ::testing::Test {
     request.shape = {4};
     ASSERT_TRUE(ledger.Add(member, request, when));
   }
+  static Request JoinRequest() {
+    Request request;
+    request.kind = OpKind::kJoin;
+    request.name = "join";
+    return request;
+  }
   StallReport After(Nanos span) {
     return InspectStalls(ledger.pending(), {4, 5, 7}, kFirstAsked + span, {});
   }
@@ -35,10 +41,34 @@ TEST_F(StallTest, is_reported_once_an_operation_has_waited_too_long) {
   const StallReport report = After(60 * kSecond);
   EXPECT_NE(report.warning.find("Missing ranks:\n5: [allreduce.a]"), std::string::npos)
       << report.warning;
-  EXPECT_EQ(report.missing, std::vector<int>{5});
-  EXPECT_EQ(report.waiting, (std::vector<int>{4, 7}));
-  EXPECT_EQ(report.oldest, "allreduce 'a'");
+  ASSERT_EQ(report.operations.size(), 1u);
+  const StalledOperation& a = report.operations[0];
+  EXPECT_EQ(a.missing, std::vector<int>{5});
+  EXPECT_EQ(a.asked, (std::vector<int>{4, 7}));
+  EXPECT_EQ(a.shown, "allreduce 'a'");
+  EXPECT_EQ(a.name, "allreduce.a");
+  EXPECT_EQ(a.plain, " 'a'");
+  EXPECT_EQ(a.age, 60 * kSecond);
   EXPECT_EQ(report.warning.find("Different operations"), std::string::npos);
+}
+
+TEST_F(StallTest, lists_first_what_is_stalled_and_what_most_ranks_have_asked_for) {
+  Ask(0, OpKind::kAllreduce, "young", kFirstAsked + 60 * kSecond);
+  Ask(1, OpKind::kAllreduce, "young", kFirstAsked + 60 * kSecond);
+  Ask(0, OpKind::kAllreduce, "old");
+  Ask(1, OpKind::kAllreduce, "older", kFirstAsked - kSecond);
+  Ask(0, OpKind::kAllreduce, "of two", kFirstAsked);
+  Ask(2, OpKind::kAllreduce, "of two", kFirstAsked);
+  std::vector<std::string> names;
+  for (const StalledOperation& each : After(60 * kSecond).operations) names.push_back(each.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"allreduce.of two", "allreduce.older", "allreduce.old",
+                                             "allreduce.young"}));
+}
+
+TEST_F(StallTest, does_not_miss_a_rank_that_has_joined) {
+  Ask(2, OpKind::kAllreduce, "a");
+  ASSERT_TRUE(ledger.Add(1, JoinRequest(), kFirstAsked));
+  EXPECT_EQ(After(60 * kSecond).operations[0].missing, std::vector<int>{4});
 }
 
 TEST_F(StallTest, names_different_operations_that_ranks_have_submitted_under_one_name) {

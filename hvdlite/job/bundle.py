@@ -1,0 +1,110 @@
+"""Writes this rank's part of a bundle (HVDLITE_STALL_DUMP), for `hvdlite explain`.
+
+What cannot be written costs one line of the log; the job goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import hvdlite
+from hvdlite.base import bundle
+from hvdlite.job import frames, observe
+
+_log = logging.getLogger("hvdlite")
+
+# Libraries whose versions matter if the program has imported them.
+_LIBRARIES = ("numpy", "torch", "tensorflow", "keras", "jax", "mpi4py")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen when the rank was asked. The verdict comes later."""
+
+    place: str
+    stacks: list[bundle.Stack]
+
+
+@dataclass
+class Writer:
+    """`folder`: of this job's bundle; all its ranks know it."""
+
+    folder: str
+    rank: int
+    size: int
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, event: str, verdict: str, seen: Seen) -> None:
+        part = bundle.Part(
+            event, verdict, self.rank, self.size, socket.gethostname(), os.getpid(),
+            datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds"),
+            seen.place, seen.stacks, observe.recent_operations(), observe.metrics(),
+            bundle.shown_environment(os.environ), dict(self.knobs), _versions(),
+        )  # fmt: skip
+        try:
+            os.makedirs(self.folder, 0o700, exist_ok=True)
+            _write_private(os.path.join(self.folder, part.file_name), part.encode())
+        except OSError as error:
+            _log.warning(
+                "This rank's part of the bundle cannot be written to %s: %s. The job goes on.",
+                self.folder, error.strerror,
+            )  # fmt: skip
+            return
+        if self.rank == 0 or event == "asked":
+            _log.warning(
+                "A bundle of this job is in %s: `hvdlite explain %s` shows it.",
+                self.folder, self.folder,
+            )  # fmt: skip
+
+
+def look() -> Seen:
+    """What the program does now."""
+    return Seen(frames.of_main_thread().text, frames.stacks())
+
+
+def job_name(place: tuple[tuple[str, int], bytes] | None, environ: Mapping[str, str]) -> str:
+    """A name that all ranks of this job know, and that no other job has."""
+    if place is not None:
+        (_, port), secret = place
+        return hashlib.sha256(b"hvdlite bundle" + secret + str(port).encode()).hexdigest()[:12]
+    # Ranks that MPI has started meet over MPI: without a store.
+    return environ.get("PMIX_NAMESPACE", f"pid{os.getppid()}").replace(os.sep, "-")
+
+
+def _versions() -> dict[str, str]:
+    found = {"hvdlite": hvdlite.__version__, "python": sys.version.split()[0]}
+    for name in _LIBRARIES:
+        module = sys.modules.get(name)
+        version = getattr(module, "__version__", None)
+        if isinstance(version, str):
+            found[name] = version
+    return found
+
+
+def _write_private(path: str, data: bytes) -> None:
+    """Writes a file that only its owner can read, and never half of it."""
+    new = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
+        os.rename(new, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        raise
