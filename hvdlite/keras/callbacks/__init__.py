@@ -1,10 +1,11 @@
-"""Callbacks for fit(): ranks start equal, show the average of their metrics, and change the
-learning rate together."""
+"""Callbacks for fit(): ranks start equal and stay equal, show the average of their metrics, and
+change the learning rate together."""
 
 from __future__ import annotations
 
 from hvdlite.keras.callbacks.broadcasting import BroadcastGlobalVariablesCallback
 from hvdlite.keras.callbacks.checkpoint import BestModelCheckpoint
+from hvdlite.keras.callbacks.drift import DriftGuardCallback
 from hvdlite.keras.callbacks.learning_rate import (
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
@@ -12,6 +13,6 @@ from hvdlite.keras.callbacks.learning_rate import (
 from hvdlite.keras.callbacks.metrics import MetricAverageCallback
 
 __all__ = [
-    "BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "LearningRateScheduleCallback",
-    "LearningRateWarmupCallback", "MetricAverageCallback",
+    "BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "DriftGuardCallback",
+    "LearningRateScheduleCallback", "LearningRateWarmupCallback", "MetricAverageCallback",
 ]  # fmt: skip
