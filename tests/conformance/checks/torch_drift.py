@@ -196,7 +196,7 @@ def parameters_of_every_kind_are_compared(here: Here) -> None:
         def __init__(self) -> None:
             super().__init__()
             torch.manual_seed(4)
-            self.half = torch.nn.Parameter(torch.randn(5).bfloat16())
+            self.short = torch.nn.Parameter(torch.randn(5).bfloat16())
             self.one = torch.nn.Parameter(torch.tensor(2.0))
             self.turned = torch.nn.Parameter(torch.randn(3, 4).t())
             self.late = torch.nn.Parameter(torch.randn(6))
@@ -204,9 +204,9 @@ def parameters_of_every_kind_are_compared(here: Here) -> None:
         def forward(self) -> torch.Tensor:
             return sum(p.float().sum() for p in self.parameters())  # type: ignore[return-value]
 
-    for changed in ("half", "one", "turned", "late"):
+    for changed in ("short", "one", "turned", "late"):
         net = Net()
-        early = [net.half, net.one, net.turned]
+        early = [net.short, net.one, net.turned]
         with guarded():
             optimizer = hvd.DistributedOptimizer(
                 torch.optim.SGD(early, lr=0.0), list(net.named_parameters())
