@@ -51,8 +51,12 @@ def counted(self):
     looked += 1
     look(self)
 DriftGuard._look = counted
+def enough():
+    # The same on all ranks, which have made different numbers of comparisons.
+    least = hvd.allreduce(np.array([compared + guard.compared]), op=hvd.Min, name="enough")
+    return least[0] >= COMPARISONS
 step = 0
-while compared + guard.compared < COMPARISONS:
+while step % 500 or not enough():
     step += 1
     for array in arrays:
         array += np.float32(step % 7 - 3) / 64
@@ -63,9 +67,10 @@ while compared + guard.compared < COMPARISONS:
         arrays[1].view(np.uint32)[0] = bits
     elif event < 0.001:
         arrays[1][0] = 1
-    elif event < 0.0012 and RANK == SIZE - 1:
-        compared += guard.compared
-        guard = new_guard()
+    elif event < 0.0012:
+        if RANK == SIZE - 1:
+            compared += guard.compared
+            guard = new_guard()
     elif event < 0.0015:  # rank 0 goes first, and makes fewer steps than the others
         for _ in range(0 if RANK == 0 else 5):
             guard.compare()
