@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/digest.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/reduce.h"
 
@@ -123,6 +124,9 @@ int main(int argc, char** argv) {
                 destination, sources[1], static_cast<int64_t>(bytes / SizeOf(dtype)), 0.5, 0.5);
           });
     }
+    volatile uint64_t digest = 0;
+    Row(std::string(table->name) + " digest", 1,
+        [&](size_t bytes) { digest = cpu::Digest(*table, sources[0], bytes); });
   }
   return 0;
 }

@@ -327,6 +327,12 @@ typedef struct {
 } hvdlite_pool_counters;
 HVDLITE_API void hvdlite_pool_stats(hvdlite_pool_counters* counters);
 
+/* ---- Comparing replicas ---------------------------------------------------------------------- */
+
+/* A 64-bit digest of bytes in host memory: the same on every processor, and another one for every
+ * flipped bit. Needs no job. */
+HVDLITE_API uint64_t hvdlite_digest(const void* data, int64_t bytes);
+
 /* ---- Observation ---------------------------------------------------------------------------- */
 
 /* Starts this rank's timeline: on rank 0, or on all ranks if the knob timeline_ranks says so. */

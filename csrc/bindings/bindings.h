@@ -15,6 +15,7 @@ void BindDeviceArrays(pybind11::module_& module);   // results on a GPU
 void BindObservation(pybind11::module_& module);    // timeline, metrics, ...
 void BindGpu(pybind11::module_& module);            // CUDA and NCCL of this machine
 void BindPool(pybind11::module_& module);           // gradients in shared memory
+void BindDigests(pybind11::module_& module);        // digests of tensors
 void BindErrors(pybind11::module_& module);
 
 // Throws the Python exception for `code` and the calling thread's last error, unless code is

@@ -12,4 +12,5 @@ PYBIND11_MODULE(_core, module) {
   hvdlite::bindings::BindDeviceArrays(module);
   hvdlite::bindings::BindObservation(module);
   hvdlite::bindings::BindPool(module);
+  hvdlite::bindings::BindDigests(module);
 }

@@ -34,9 +34,9 @@ def mode() -> str:
 
 def check(
     names: Sequence[str], fingerprints: Sequence[int], scope: str, process_set: ProcessSet
-) -> None:
+) -> bool:
     """Compares with all members, all of which must call this. Equal fingerprints are taken for
-    equal contents.
+    equal contents. Returns whether contents differ.
 
     MismatchError, on all of them, if they train different parameters: some gradients would wait for
     ever.
@@ -52,11 +52,12 @@ def check(
         )
     sentence = _different_contents(everyones, ranks)
     if not sentence:
-        return
+        return False
     if mode() == "error":
         raise MismatchError(f"{sentence} {_ADVICE}")
     if process_set.rank() == 0:
         warnings.warn(f"{sentence} {_ADVICE}", stacklevel=2)
+    return True
 
 
 _Everyones = Sequence[tuple[list[str], list[int]]]  # names and fingerprints of each rank

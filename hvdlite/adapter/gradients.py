@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from hvdlite.adapter.drift_guard import Reader
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.framework import Tensor
 from hvdlite.core.process_sets import ProcessSet
@@ -18,6 +19,10 @@ class Gradients(Protocol):
     """The primitives."""
 
     ops: Collectives
+
+    @property
+    def reader(self) -> Reader:
+        """Reads parameters, for the drift guard."""
 
     @property
     def unrecorded(self) -> Callable[[], AbstractContextManager[Any]]:

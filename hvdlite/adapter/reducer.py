@@ -16,6 +16,7 @@ from typing import Any
 
 from hvdlite.adapter import divergence, presence, sharers
 from hvdlite.adapter.aggregation import Aggregation, Unit
+from hvdlite.adapter.drift_guard import DriftGuard
 from hvdlite.adapter.gradients import Gradients, Hook
 from hvdlite.adapter.roll_call import RollCall
 from hvdlite.adapter.step import Options
@@ -60,7 +61,10 @@ class GradientReducer:
         self._checked = divergence.mode() == "off"
         # the reducers made before and after this one
         self._earlier, self._later = sharers.Sharers(), sharers.Sharers()
-        self.roll_call = RollCall(settings)
+        self.guard = DriftGuard(
+            settings.scope, settings.process_set, self.flights, gradients.reader
+        )
+        self.roll_call = RollCall(settings, self.guard)
         # parameters that have not required a gradient so far, with their places
         self._frozen: list[tuple[int, Any]] = []
         # of gradients under way, by place: how many of their dimensions are sparse
@@ -339,9 +343,9 @@ class GradientReducer:
             return
         self._checked = True
         prints = [self._gradients.fingerprint(flight.parameter) for flight in self.flights]
-        divergence.check(
-            [f.label for f in self.flights], prints, self.settings.scope, self.settings.process_set
-        )
+        labels = [flight.label for flight in self.flights]
+        if divergence.check(labels, prints, self.settings.scope, self.settings.process_set):
+            self.guard.is_known_to_differ()
 
     def abandon(self) -> None:
         """Forgets what is under way, after an exception in the middle of a step; the core holds the

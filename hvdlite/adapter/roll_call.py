@@ -1,5 +1,5 @@
 """In each step of an optimizer the ranks tell one another which gradients they have: the words of
-presence.py, exchanged."""
+presence.py, exchanged. The words of the drift guard travel with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.adapter import presence
+from hvdlite.adapter import drift, presence
+from hvdlite.adapter.drift_guard import DriftGuard
 from hvdlite.adapter.step import Options
 from hvdlite.arrays.objects import allgather_object
 from hvdlite.arrays.ops import OPS
@@ -25,8 +26,9 @@ _run = OPS.run_one
 class RollCall:
     """Parameters have places: the frozen ones, too."""
 
-    def __init__(self, settings: Options) -> None:
+    def __init__(self, settings: Options, guard: DriftGuard) -> None:
         self._settings = settings
+        self._guard = guard
         self._name = f"{settings.scope}gradients present"
         self.labels: list[str] = []  # for people, by place
         self._trained: list[int] = []
@@ -57,14 +59,17 @@ class RollCall:
             self._usual = self._words((), {})
         usual = self._usual
         mine = self._words(lacking, sparse) if lacking or sparse else usual
+        words = np.concatenate((mine, self._guard.words()))
         try:
-            heard = _run(mine, ALLREDUCE, self._name, self._settings.process_set, Max)
+            everything = _run(words, ALLREDUCE, self._name, self._settings.process_set, Max)
         except MismatchError as error:
             raise MismatchError(
                 "Ranks have different numbers of parameters in this optimizer: add_param_group() "
                 "has to be called on all ranks, between the same steps. (Each rank says two "
-                f"numbers of each parameter: {error})"
+                f"numbers of each parameter, and {drift.WORDS} more: {error})"
             ) from error
+        heard = everything[: len(mine)]
+        self._guard.hear(everything[len(mine) :])
         if mine is usual and (heard == usual).all():
             return None
         said: list[int] = heard.tolist()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from hvdlite.adapter import names
+from hvdlite.adapter.drift_guard import DriftGuard
 from hvdlite.adapter.gradients import Gradients
 from hvdlite.adapter.reducer import GradientReducer
 from hvdlite.adapter.step import Options, check_passes
@@ -26,6 +27,7 @@ class Shared:
         self.synchronizes = True
         self.compression = options.compression
         self.reducer: GradientReducer | None = None
+        self.guard: DriftGuard | None = None
         self._scaled: Any = None  # the scaler's step in which gradients were reduced for it
 
     @property
@@ -69,6 +71,7 @@ class Shared:
 
     def start(self, scope: str, gradients: Gradients) -> None:
         self.reducer = GradientReducer(replace(self.options, scope=scope), gradients)
+        self.guard = self.reducer.guard
 
     def adopt(
         self, known: MutableMapping[Any, str], groups: Sequence[Sequence[Any]], own_names: Pairs

@@ -15,6 +15,13 @@ _TRUE = ("true", "yes", "on")
 _FALSE = ("false", "no", "off")
 
 
+def names(name: str, horovod: str | None = "") -> tuple[str, ...]:
+    """HVDLITE_<name> and Horovod's variable: of the same name, of another name, or none (None)."""
+    if horovod is None:
+        return (f"HVDLITE_{name}",)
+    return (f"HVDLITE_{name}", f"HOROVOD_{horovod or name}")
+
+
 @dataclass(frozen=True)
 class Knob:
     """One row. `environment` is searched from left to right; the first variable that is set

@@ -2,7 +2,8 @@
 
 A row defines the environment variables, the launcher's flag, the field of the C++ config
 (csrc/base/knobs.py) and the entry in docs/reference/knobs.md (knobs_page.py). To add a knob, add a
-row. The build reads this file before anything is installed, so it imports `knob` only.
+row. The build reads this file before anything is installed, so it imports only `knob` and the rows
+that stand in a file of their own.
 """
 
 from __future__ import annotations
@@ -11,15 +12,10 @@ from collections.abc import Mapping
 
 from hvdlite.base.knob import Knob as Knob
 from hvdlite.base.knob import Value as Value
+from hvdlite.base.knob import names as _names
+from hvdlite.base.training_knobs import TRAINING
 
 _MIB = 1 << 20
-
-
-def _names(name: str, horovod: str | None = "") -> tuple[str, ...]:
-    """HVDLITE_<name> and Horovod's variable: of the same name, of another name, or none (None)."""
-    if horovod is None:
-        return (f"HVDLITE_{name}",)
-    return (f"HVDLITE_{name}", f"HOROVOD_{horovod or name}")
 
 
 KNOBS: tuple[Knob, ...] = (
@@ -287,36 +283,7 @@ KNOBS: tuple[Knob, ...] = (
         "explain` shows them.",
         "Stalls and dead peers", flag="--stall-dump", core=False,
     ),
-    # --- Training
-    Knob(
-        "parameter_check", _names("PARAMETER_CHECK", None), "choice", "warn",
-        "What a distributed optimizer does at its first step if ranks have different parameters.",
-        "Training", choices=("warn", "error", "off"), core=False,
-    ),
-    Knob(
-        "keep_memory", _names("KEEP_MEMORY", None), "bool", True,
-        "With torch's DistributedOptimizer, the process keeps freed host memory for the gradients "
-        "of the next step.",
-        "Training", core=False,
-    ),
-    Knob(
-        "gradient_pool", _names("GRADIENT_POOL", None), "bool", True,
-        "torch's DistributedOptimizer on CPUs: gradients are allocated in memory that the ranks of "
-        "a host share, and reduced where they lie, without copies. So are tensors of hvd.empty().",
-        "Training", alike=True,
-    ),
-    Knob(
-        "gradient_pool_bytes", _names("GRADIENT_POOL_BYTES", None), "int", 0,
-        "The most memory of that kind that each rank uses; 0: three times its gradients, 64 MiB, "
-        "and the tensors of hvd.empty(). What is beyond it is copied.",
-        "Training", unit="bytes", minimum=0,
-    ),
-    Knob(
-        "tensorflow_kernels", _names("TENSORFLOW_KERNELS", None), "bool", True,
-        "Use hvdlite's own kernels inside a tf.function. Without them operations go through "
-        "Python, which is slower.",
-        "Training", core=False,
-    ),
+    *TRAINING,
     # --- Watching
     Knob(
         "log_level", _names("LOG_LEVEL"), "choice", "warning",

@@ -12,11 +12,11 @@ from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
-    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "end_generation", "is_root",
-    "local_size", "members_of", "new_handle", "poll", "pool_allocate", "pool_arm", "pool_expect",
-    "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of", "run", "run_all", "run_in_place",
-    "run_now", "submit", "submit_group", "synchronize", "takes_gpus", "wait_all", "warm_up",
-    "warms_up",
+    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "digests", "end_generation",
+    "is_root", "local_size", "members_of", "new_handle", "poll", "pool_allocate", "pool_arm",
+    "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of", "run", "run_all",
+    "run_in_place", "run_now", "submit", "submit_group", "synchronize", "takes_gpus", "wait_all",
+    "warm_up", "warms_up",
 ]  # fmt: skip
 
 rank = _core.rank
@@ -94,6 +94,10 @@ def _to_itself(call: Callable[..., Any]) -> Callable[..., Any]:
 
     return broadcast_only
 
+
+#: A 64-bit digest of each tensor of a list, in host memory and contiguous: see
+#: csrc/kernels/digest.h.
+digests = _core.digests
 
 #: Gradients and tensors in memory that ranks share: see csrc/api/hvdlite.h.
 pool_patch = _core.pool_patch

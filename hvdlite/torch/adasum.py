@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
+from hvdlite.adapter.drift_guard import DriftGuard, Replica
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Adasum, Max
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import global_process_set
 from hvdlite.torch.distributed import Distributed
 from hvdlite.torch.ops import OPS
+from hvdlite.torch.replicas import READER
 
 
 class DistributedAdasum(Distributed):
@@ -24,6 +26,7 @@ class DistributedAdasum(Distributed):
     def step(self, closure: Callable[[], Any] | None = None, *args: Any, **kwargs: Any) -> Any:
         """The optimizer's step on this rank's gradients; the change of every parameter is then
         combined with the others'."""
+        self._compare()
         before = [p.detach().clone() for p in self._moving()]
         own = super(Distributed, self).step  # type: ignore[misc]
         loss = own(*([] if closure is None else [closure]), *args, **kwargs)
@@ -60,6 +63,18 @@ class DistributedAdasum(Distributed):
         stand_in = torch.zeros((), device=groups[0]["params"][0].device)
         stand_in.grad = torch.full_like(stand_in, float("inf") if overflow else 0.0)
         return [*groups, {"params": [stand_in]}]
+
+    def _begin(self, scope: str) -> None:
+        """When the optimizer has its parameters."""
+        self._scope = scope
+        self._replicas: list[Replica] = []
+        self._hvd.guard = DriftGuard(scope, global_process_set, self._replicas, READER)
+
+    def _compare(self) -> None:
+        """With the other ranks' parameters."""
+        self._replicas[:] = [Replica(self._parameter_names[p], p) for p in self._moving()]
+        if self._hvd.guard is not None:
+            self._hvd.guard.compare()
 
     def _moving(self) -> list[torch.Tensor]:
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]

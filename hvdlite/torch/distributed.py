@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -97,6 +97,12 @@ class Distributed:
     def set_backward_passes_per_step(self, passes: int) -> None:
         """From now on so many backward passes belong to a step."""
         self._hvd.set_passes(passes)
+
+    def may_differ(self, parameters: Iterable[torch.Tensor]) -> None:
+        """These parameters differ between ranks on purpose: the drift guard leaves them out. Call
+        it on all ranks."""
+        if self._hvd.guard is not None:
+            self._hvd.guard.leave_out(parameters)
 
     # ---- parameters and state
 

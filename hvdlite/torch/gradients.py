@@ -15,6 +15,7 @@ from hvdlite.core.process_sets import ProcessSet
 from hvdlite.torch import pool, sparse
 from hvdlite.torch.framework import sample
 from hvdlite.torch.ops import OPS
+from hvdlite.torch.replicas import READER
 
 # The handle of each hook, and whose it is: an optimizer that is made anew for the same model takes
 # over from the one before.
@@ -25,6 +26,7 @@ class TorchGradients:
     """See hvdlite.adapter.gradients.Gradients."""
 
     ops = OPS
+    reader = READER
     unrecorded = torch.no_grad
 
     def wanted(self, parameter: torch.Tensor) -> bool:

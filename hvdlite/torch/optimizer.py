@@ -112,7 +112,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
         parameter.device.type for group in wrapped.param_groups for parameter in group["params"]
     )
     if adasum:
-        wrapped._scope = scope
+        wrapped._begin(scope)
     if shared.reducer is not None:
         numbers = {id(flight.parameter): n for n, flight in enumerate(shared.reducer.flights)}
         for i, group in enumerate(positions(options.groups, trained)):

@@ -15,10 +15,12 @@ needs_installed("keras")
 # Most of the time goes into compiling: XLA's machine code need not be fast here, and what Keras and
 # hvdlite make of a step is decided before.
 _HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+# Callbacks compare weights after each batch: see checks/keras_drift.py.
+_GUARDED = {"HVDLITE_DRIFT": "error", "HVDLITE_DRIFT_STEPS": "2"}
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "XLA_FLAGS": _HASTY}
 
 
-_PER_BACKEND = ("keras_training", "keras_optimizer")
+_PER_BACKEND = ("keras_training", "keras_optimizer", "keras_drift")
 
 
 def _on(backend: str, ranks: int, *modules: str) -> Configuration:
@@ -26,7 +28,7 @@ def _on(backend: str, ranks: int, *modules: str) -> Configuration:
     chosen = {"TF_USE_LEGACY_KERAS": "1"} if backend == "tf_keras" else {"KERAS_BACKEND": backend}
     tags = frozenset(["three"]) if ranks == 3 else frozenset[str]()
     return Configuration(
-        f"{backend}-{ranks}", "shm", ranks, (), _QUIET | chosen, modules, tags, suite
+        f"{backend}-{ranks}", "shm", ranks, (), _QUIET | _GUARDED | chosen, modules, tags, suite
     )
 
 

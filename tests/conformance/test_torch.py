@@ -13,11 +13,16 @@ needs_installed("torch")
 # Two ranks try everything. What is compiled knows nothing of their number, and an optimizer nothing
 # of the way of its gradients; four ranks are for what combines them in pairs, a network for what
 # crosses it.
+# Everything trains under the drift guard, which compares parameters in each step, and for which
+# no check may make ranks differ without saying so.
+_GUARDED = {"HVDLITE_DRIFT": "error", "HVDLITE_DRIFT_STEPS": "2"}
 _COLLECTIVES = ("collectives", "torch_tensors", "gradients", "torch_gradients")
 _NOT_COMPILED = tuple(module for module in checks.SUITES["torch"] if module != "torch_compiled")
 _ALONE = Configuration("shm-1", "shm", 1, suite="torch", modules=_NOT_COMPILED)
-_TWO = Configuration("shm-2", "shm", 2, suite="torch")
-_THREE = Configuration("shm-3", "shm", 3, suite="torch", modules=_NOT_COMPILED)
+_TWO = Configuration("shm-2", "shm", 2, environment=_GUARDED, suite="torch")
+_THREE = Configuration(
+    "shm-3", "shm", 3, environment=_GUARDED, suite="torch", modules=_NOT_COMPILED
+)
 _FOUR = Configuration(
     "shm-4",
     "shm",

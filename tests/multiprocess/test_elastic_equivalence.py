@@ -54,6 +54,7 @@ def _train(job: Job, plan: Plan, least: int = 3, delay: int = 0) -> list[Plan]:
         "-np", "3", "--min-np", str(least), "--blacklist-cooldown-range", "0.01", "0.02",
         "--leave-seconds", PATIENT, "--host-discovery-script", "cat hosts", PYTHON, TORCH,
         HVDLITE_DEBUG_DELAY_MICROSECONDS=str(delay),
+        HVDLITE_DRIFT="error", HVDLITE_DRIFT_STEPS="2",
     )  # fmt: skip
     assert job.pids() == []
     ends = [json.loads(path.read_text()) for path in job.directory.glob("end.*")]

@@ -94,6 +94,8 @@ NOT_PROVOKED = {
         "see test_launchers"
     ),
     "rank … has no usable address of rank …": "takes two hosts without a network in common",
+    "Parameter '…'… … (found in step … of this optimizer…).": "see "
+    "tests/conformance/checks/torch_drift.py",
     "cannot reserve … of shared memory": "takes a host without memory",
     "hvdlite communicates tensors in host memory and on CUDA GPUs": "takes another kind of device",
     "…: inside a graph or a compiled program hvdlite takes tensors in host "

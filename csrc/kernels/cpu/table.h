@@ -26,6 +26,10 @@ enum class Scaling : uint8_t {
 };
 constexpr int kScalingCount = 3;
 
+// Of kernels/digest.h: the words that are mixed side by side, and the odd factor of a step.
+constexpr int kDigestLanes = 32;
+constexpr uint32_t kDigestFactor = 0x9E3779B1;
+
 struct ReduceArgs {
   void* destination;
   void* second;  // null, or stored like `destination`
@@ -47,6 +51,9 @@ struct KernelTable {
   // a = alpha * a + beta * b
   using BlendKernel = void (*)(void* a, const void* b, int64_t count, double alpha, double beta);
 
+  // For each stripe of words: x = lanes[i] ^ word i; lanes[i] = (x ^ x >> 15) * kDigestFactor.
+  using DigestKernel = void (*)(const void* data, size_t stripes, uint32_t lanes[kDigestLanes]);
+
   const char* name;
   ReduceKernel reduce[kDTypeCount][kCombineCount][kScalingCount];
   // Set for float16 and bfloat16, null for the others. reduce_wide has a destination in float32;
@@ -55,6 +62,7 @@ struct KernelTable {
   ReduceKernel round[kDTypeCount];
   DotKernel dot[kDTypeCount];      // null for integers and bool
   BlendKernel blend[kDTypeCount];  // null for integers and bool
+  DigestKernel digest;
 };
 
 }  // namespace hvdlite::kernels::cpu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/adasum_impl.h"
+#include "kernels/cpu/digest_impl.h"
 #include "kernels/cpu/reduce_impl.h"
 #include "kernels/cpu/table.h"
 
@@ -71,6 +72,7 @@ constexpr KernelTable MakeTable(const char* name) {
   table.blend[static_cast<int>(DType::kBFloat16)] = &Blend<BlendInFloat<BFloat16>, 2>;
   table.blend[static_cast<int>(DType::kFloat32)] = &Blend<BlendInDouble<float>, 4>;
   table.blend[static_cast<int>(DType::kFloat64)] = &Blend<BlendInDouble<double>, 8>;
+  table.digest = &DigestStripes;
   return table;
 }
 

@@ -1,10 +1,11 @@
-"""Callbacks for fit(): ranks start equal, show the average of their metrics, and change the
-learning rate together. fit() shows its progress on rank 0."""
+"""Callbacks for fit(): ranks start equal and stay equal, show the average of their metrics, and
+change the learning rate together. fit() shows its progress on rank 0."""
 
 from __future__ import annotations
 
 from hvdlite.keras.callbacks.broadcasting import BroadcastGlobalVariablesCallback
 from hvdlite.keras.callbacks.checkpoint import BestModelCheckpoint
+from hvdlite.keras.callbacks.drift import DriftGuardCallback
 from hvdlite.keras.callbacks.learning_rate import (
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
@@ -13,6 +14,7 @@ from hvdlite.keras.callbacks.metrics import MetricAverageCallback
 from hvdlite.keras.callbacks.scalars import MetricsCallback
 
 __all__ = [
-    "BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "LearningRateScheduleCallback",
-    "LearningRateWarmupCallback", "MetricAverageCallback", "MetricsCallback",
+    "BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "DriftGuardCallback",
+    "LearningRateScheduleCallback", "LearningRateWarmupCallback", "MetricAverageCallback",
+    "MetricsCallback",
 ]  # fmt: skip

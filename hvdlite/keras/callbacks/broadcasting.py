@@ -6,24 +6,24 @@ from typing import Any
 
 from hvdlite.adapter.divergence import check_steps
 from hvdlite.arrays.objects import allgather_object
-from hvdlite.keras.callbacks.quiet import QuietCallback
+from hvdlite.keras.callbacks.drift import DriftGuardCallback
 from hvdlite.keras.host import build, is_variable, model_variables, variables_of
 from hvdlite.keras.values import broadcast_variables
 
 
-class BroadcastGlobalVariablesCallback(QuietCallback):
+class BroadcastGlobalVariablesCallback(DriftGuardCallback):
     """Gives all ranks the variables of the model and of the optimizer that `root_rank` has.
 
     Before the first step, if all of them exist by then on all ranks; else after it.
     `local_variables` stay as they are. Ranks that are about to make different numbers of steps are
-    told so: they would wait for each other at the end.
+    told so: they would wait for each other at the end. The weights are compared later: see
+    DriftGuardCallback.
     """
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
-        super().__init__()
+        super().__init__(_variables(local_variables))
         del device
         self.root_rank = root_rank
-        self._local = _variables(local_variables)
         self._done = False
 
     def register_local_var(self, var: Any) -> None:
@@ -32,6 +32,7 @@ class BroadcastGlobalVariablesCallback(QuietCallback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Broadcasts, if there is everything to broadcast."""
+        super().on_train_begin(logs)
         self._done = False
         model = self.model
         ready = bool(model.built)
@@ -48,6 +49,7 @@ class BroadcastGlobalVariablesCallback(QuietCallback):
         """Broadcasts, if that was not possible before."""
         if not self._done:
             self._broadcast()
+        super().on_train_batch_end(batch, logs)
 
     def _broadcast(self) -> None:
         model = self.model  # on JAX this brings its variables up to date

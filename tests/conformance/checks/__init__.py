@@ -60,6 +60,7 @@ SUITES = {
         "torch_compression",
         "torch_amp",
         "torch_absent",
+        "torch_drift",
         "torch_misuse",
         "torch_life",
         "torch_batch_norm",
@@ -84,6 +85,7 @@ SUITES = {
         "keras_optimizer",
         "keras_files",
         "keras_callbacks",
+        "keras_drift",
         "keras_ways",
     ),
     "jax": (
@@ -106,6 +108,7 @@ SUITES = {
         "keras_optimizer",
         "keras_files",
         "keras_callbacks",
+        "keras_drift",
         "keras_legacy",
         "tensorflow_batch_norm",
         "keras_ways",

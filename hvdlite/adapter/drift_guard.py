@@ -1,0 +1,169 @@
+"""The drift guard: digests of parameters travel with a message of each step, and a difference is
+named. drift.py decides what follows from what is heard."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from hvdlite.adapter import drift
+from hvdlite.arrays.ops import OPS
+from hvdlite.base import knobs
+from hvdlite.base.operations import ALLREDUCE
+from hvdlite.base.ops import Max, Sum
+from hvdlite.core import engine
+from hvdlite.core.process_sets import ProcessSet
+from hvdlite.exceptions import MismatchError
+from hvdlite.job import basics
+
+Words = np.ndarray[Any, Any]
+
+_ADVICE = (
+    "A broadcast at the start is missing, or a rank has skipped a step, or the update is not the "
+    "same on all ranks, or memory is damaged: see docs/guides/troubleshooting.md. "
+    "HVDLITE_DRIFT=error makes this an error; =off turns the drift guard off."
+)
+
+_run = OPS.run_one
+
+
+class Replica(NamedTuple):
+    """A parameter, and its name for people."""
+
+    label: str
+    parameter: Any
+
+
+class Reader(Protocol):
+    """What the guard must know of a framework's parameters."""
+
+    def size(self, parameter: Any) -> int:
+        """The bytes."""
+
+    def take(self, parameters: Sequence[Any]) -> Callable[[], Sequence[int]]:
+        """Digests of what the parameters hold now; the function returned may wait for them."""
+
+    def exact(self, parameter: Any) -> int:
+        """A digest that is the same if the values are, wherever these lie in memory. All NaNs are
+        the same."""
+
+
+class DriftGuard:
+    """Compares the `replicas` of the members of a process set: anything with a label and a
+    parameter. More may be added to the list, on all members alike."""
+
+    def __init__(
+        self, name: str, process_set: ProcessSet, replicas: Sequence[Any], reader: Reader
+    ) -> None:
+        values = knobs.resolve(os.environ)
+        self._name = f"{name}drift"
+        self._process_set = process_set
+        self._replicas = replicas
+        self._reader = reader
+        self._mode = values["drift"]
+        self._watch = drift.Watch(int(values["drift_steps"]))
+        self._left_out: dict[int, Any] = {}  # by identity, which the parameters keep valid
+        self._cuts: list[range] = []
+        self._cut = -1  # how many replicas have been cut
+        self._taken: Callable[[], Sequence[int]] | None = None
+        self._part = self._said = 0  # what was taken last, and what is being said
+        self._era = basics.incarnation()
+        self._equal_at: dict[int, int] = {}  # by part, the step in which it was taken
+        self.steps = 0
+        self.compared = 0  # digests that were the same on all ranks, or were not
+
+    def leave_out(self, parameters: Iterable[Any]) -> None:
+        """These may differ. All members must say so, between the same steps."""
+        self._left_out.update((id(parameter), parameter) for parameter in parameters)
+        self._cut = -1
+
+    def is_known_to_differ(self) -> None:
+        """A difference was reported to all members. The guard is silent until there is none."""
+        self._watch.has_looked(found=True)
+
+    def compare(self) -> None:
+        """A step, with a message of its own. MismatchError on all members, if
+        HVDLITE_DRIFT=error."""
+        words = self.words()
+        self.hear(_run(words, ALLREDUCE, f"{self._name} words", self._process_set, Max))
+
+    def words(self) -> Words:
+        """What this rank says in this step."""
+        if self._mode == "off":
+            return np.zeros(drift.WORDS, np.uint8)
+        self.steps += 1
+        if self._era != basics.incarnation():  # what was taken before a resize, others never say
+            self._era, self._taken = basics.incarnation(), None
+            self._watch.restart()
+        digest = None
+        if self._taken is not None:
+            found = np.array(self._taken(), np.uint64)
+            digest = engine.digests([found])[0]
+        words = self._watch.says(digest)
+        self._said, self._taken = self._part, None
+        part = self._watch.part()
+        if part is not None:
+            self._part = part
+            self._taken = self._reader.take(self._of_part(part))
+        return np.frombuffer(words, np.uint8)
+
+    def hear(self, words: Words) -> None:
+        """What the members have said in this step: the largest of each byte."""
+        verdict, looks = self._watch.hears(words.tobytes())
+        if verdict is drift.Heard.OUT_OF_STEP:
+            self._taken = None
+        elif verdict is not drift.Heard.NO_DIGEST:
+            self.compared += 1
+            if verdict is drift.Heard.EQUAL:
+                self._equal_at[self._said] = self.steps - 1
+        if looks:
+            self._look()
+
+    def _of_part(self, part: int) -> list[Any]:
+        if self._cut != len(self._replicas):
+            self._cut = len(self._replicas)
+            sizes = [
+                0 if id(each.parameter) in self._left_out else self._reader.size(each.parameter)
+                for each in self._replicas
+            ]
+            self._cuts = drift.cuts(sizes, self._watch.parts)
+            self._equal_at.clear()
+        parameters = (self._replicas[number].parameter for number in self._cuts[part])
+        return [each for each in parameters if id(each) not in self._left_out]
+
+    def _look(self) -> None:
+        """All members tell the digests of all parameters."""
+        ranks = engine.members_of(self._process_set)
+        rows = np.zeros((len(ranks), 1 + len(self._replicas)), np.uint64)
+        mine = rows[ranks.index(engine.rank())]
+        mine[0] = 1  # a member that has joined says nothing
+        for number, replica in enumerate(self._replicas, 1):
+            if id(replica.parameter) not in self._left_out:
+                mine[number] = self._reader.exact(replica.parameter) or 1
+        heard = _run(rows, ALLREDUCE, self._name, self._process_set, Sum)
+        present = {rank: row[1:].tolist() for rank, row in zip(ranks, heard, strict=True) if row[0]}
+        found = drift.differences(present)
+        self._watch.has_looked(bool(found))
+        if found:
+            self._report(found, first=min(present))
+
+    def _report(self, found: dict[int, drift.Groups], first: int) -> None:
+        number, groups = next(iter(found.items()))
+        equal_at = [
+            self._equal_at.get(part) for part, cut in enumerate(self._cuts) if number in cut
+        ]
+        sentence = drift.sentence(
+            self._replicas[number].label,
+            len(found) - 1,
+            groups,
+            self.steps,
+            equal_at[0] if equal_at else None,
+        )
+        if self._mode == "error":
+            raise MismatchError(f"{sentence} {_ADVICE}")
+        if engine.rank() == first and self._mode == "warn":
+            warnings.warn(f"{sentence} {_ADVICE}", stacklevel=2)
