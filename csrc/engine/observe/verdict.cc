@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostNames = 3;
 constexpr size_t kMostPlaces = 3;
 
-std::string Seconds(Nanos span) {
+std::string InSeconds(Nanos span) {
   return std::to_string(span / kSecond) + " s";
 }
 
@@ -57,7 +57,7 @@ Doing Describe(const StallFacts& facts, int rank) {
   const Whereabouts& here = said->second;
   if (here.place.empty()) {
     const std::string held =
-        " held the interpreter lock (GIL) in C code for at least " + Seconds(here.unanswered);
+        " held the interpreter lock (GIL) in C code for at least " + InSeconds(here.unanswered);
     return {"has" + held, "have" + held, {rank}, here.idle};
   }
   const std::vector<const StalledOperation*> instead = Instead(facts, rank);
@@ -104,7 +104,7 @@ std::string Missing(const StallFacts& facts) {
     text += (i > 0 ? "; " : "") + subject + " " + (count == 1 ? group.one : group.several);
     if (group.idle >= 0)
       text +=
-          Verb(count, " and has", " and have") + " submitted nothing for " + Seconds(group.idle);
+          Verb(count, " and has", " and have") + " submitted nothing for " + InSeconds(group.idle);
   }
   return text + (groups.size() > kMostPlaces ? "; ..." : "");
 }
@@ -166,8 +166,8 @@ std::string Cause(const StallFacts& facts) {
 std::string DecideStall(const StallFacts& facts) {
   const StalledOperation& oldest = facts.operations[0];
   return RankList(oldest.missing) + Verb(oldest.missing.size(), " has", " have") +
-         " not asked for " + oldest.shown + " for " + Seconds(oldest.age) + ": " + Missing(facts) +
-         Waiting(facts) + Cause(facts);
+         " not asked for " + oldest.shown + " for " + InSeconds(oldest.age) + ": " +
+         Missing(facts) + Waiting(facts) + Cause(facts);
 }
 
 std::string DecideEnd(const std::vector<int>& leaving, uint64_t steps,
