@@ -37,9 +37,10 @@ def wait_for(*names):
 
 
 def _default_signals() -> None:
-    # A test run in the background (`pytest &`) ignores SIGINT, one under nohup SIGHUP, and children
-    # would inherit that.
+    # A test run in the background (`pytest &`) ignores SIGINT and SIGQUIT, one under nohup SIGHUP,
+    # and children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
