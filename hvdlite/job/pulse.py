@@ -21,32 +21,32 @@ from hvdlite.launch.monitor.board import WANTED, report_key
 from hvdlite.rendezvous import StoreClient
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PATIENCE = 5.0  # seconds that init() gives the store to answer
 _pulse: _Pulse | None = None
 
 
 class _Pulse:
     """`seconds`: the time between two reports; 0: while they are wanted, as often as is wanted."""
 
-    def __init__(self, rank: int, store: tuple[str, int], secret: bytes, seconds: float) -> None:
+    def __init__(self, rank: int, client: StoreClient, seconds: float) -> None:
         self._key = report_key(rank)
-        self._store, self._secret = store, secret
+        self._client = client
         self._seconds = seconds
         self._stopped = threading.Event()
         self._recent = Recent()
-        self._asleep: StoreClient | None = None
+        self._asleep = False
         self._thread = threading.Thread(target=self._run, name="hvdlite-pulse", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._stopped.set()
-        asleep = self._asleep
-        if asleep is not None:
-            asleep.close()
+        if self._asleep:
+            self._client.close()
         self._thread.join(5.0)
 
     def _run(self) -> None:
         try:
-            with StoreClient(self._store, self._secret) as client:
+            with self._client as client:
                 if self._seconds:
                     self._report_always(client)
                 else:
@@ -61,11 +61,11 @@ class _Pulse:
 
     def _report_while_wanted(self, client: StoreClient) -> None:
         while True:
-            self._asleep = client
+            self._asleep = True
             if self._stopped.is_set():
                 return
             seconds = float(client.get(WANTED))
-            self._asleep = None
+            self._asleep = False
             self._send(client)
             if self._stopped.wait(seconds):
                 break
@@ -106,7 +106,11 @@ def start(rank: int, store: tuple[str, int], secret: bytes, seconds: float) -> N
     """Called by init(). `seconds`: the time between two reports; 0: only while they are wanted."""
     global _pulse
     stop()
-    _pulse = _Pulse(rank, store, secret, seconds)
+    try:
+        client = StoreClient(store, secret, _PATIENCE)
+    except ConnectionError:
+        return  # there is no reader, or no descriptor left
+    _pulse = _Pulse(rank, client, seconds)
 
 
 def stop() -> None:

@@ -98,7 +98,7 @@ def test_a_failure_in_the_loop_is_the_jobs_failure(job: Job) -> None:
     )
     done = job.run("-np", "2", sys.executable, job.script(program))
     assert done.returncode == 1
-    assert b"rank 1 on localhost exited with code 1: ValueError: bad." in done.stderr
+    assert b"rank 1 on localhost exited with code 1: ValueError: bad at script.py:" in done.stderr
     assert b"3 of 10 (30%)" in done.stderr
 
 
