@@ -19,7 +19,11 @@ SETTLE_SECONDS = 0.5
 # The other ranks get this long to raise their own error, to run the program's `except` and
 # `finally`, and to end.
 SURVIVOR_SECONDS = 1.0
+# A rank that others name as the cause has told them so, and ends in its own time: torch's loaders
+# of data end their processes first.
+BLAMED_SECONDS = 10.0
 _CONSEQUENCES = (b"PeerLostError", b"ShutDownError")
+_BLAMED = re.compile(rb"PeerLostError: rank (\d+) failed: ")
 # A link whose bytes nothing acknowledges (csrc/engine/observe/vigil.cc).
 _SILENT_LINK = re.compile(rb"rank (\d+) \([^)]*\) with rank (\d+) \([^)]*\) is interrupted: ")
 # ssh's exit status when the connection fails.
@@ -93,14 +97,7 @@ class Verdict:
         ):
             return False
         if not self.decided:
-            only_consequences = bool(self.failures) and all(
-                failure.order[0] for failure in self.failures
-            )
-            if (
-                only_consequences
-                and not (self.interrupted or self.lost)
-                and now - self._first_failure < SETTLE_SECONDS
-            ):
+            if not (self.interrupted or self.lost) and not self._settled(now):
                 return False
             self.decided = True
             self._decided_at = now
@@ -108,6 +105,15 @@ class Verdict:
             return False
         self._asked = True
         return True
+
+    def _settled(self, now: float) -> bool:
+        """Whether the failure that was the cause is known, or does not come any more."""
+        if not self.failures or not all(failure.order[0] for failure in self.failures):
+            return True
+        named = (_BLAMED.search(failure.last_words) for failure in self.failures)
+        blamed = {int(found[1]) for found in named if found}
+        waits = BLAMED_SECONDS if blamed & self.hosts.keys() - self.told else SETTLE_SECONDS
+        return now - self._first_failure >= waits
 
     def _survivors_may_hear(self) -> bool:
         ended_by_us = self.interrupted or self.hurried or self.start_failure is not None

@@ -15,7 +15,7 @@ from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed, Unanswered
 from hvdlite.launch.spawn.guardian import Process, members
 from hvdlite.launch.spawn.patience import SILENCE_SECONDS, Patience
-from hvdlite.launch.verdict import SETTLE_SECONDS, SURVIVOR_SECONDS, Verdict
+from hvdlite.launch.verdict import BLAMED_SECONDS, SETTLE_SECONDS, SURVIVOR_SECONDS, Verdict
 from hvdlite.launch.watch import watch
 
 COMMAND = ["python", "train.py"]
@@ -105,6 +105,20 @@ def test_a_lost_peer_is_the_cause_when_no_other_comes() -> None:
     assert not verdict.decide(SETTLE_SECONDS * 0.9)
     assert verdict.decide(SETTLE_SECONDS)
     assert verdict.status() == 1
+
+
+def test_a_rank_that_others_name_as_the_cause_ends_in_its_own_time() -> None:
+    verdict = _verdict()
+    verdict.ended(Ended(0, code=1), b"PeerLostError: rank 1 failed: ValueError: bad", 0)
+    assert not verdict.decide(BLAMED_SECONDS * 0.9)
+    verdict.ended(Ended(1, code=5), b"ValueError: bad", BLAMED_SECONDS * 0.95)
+    assert verdict.decide(BLAMED_SECONDS * 0.95) and verdict.culprit() == 1
+
+
+def test_a_rank_that_others_name_as_the_cause_is_not_waited_for_without_end() -> None:
+    verdict = _verdict()
+    verdict.ended(Ended(0, code=1), b"PeerLostError: rank 1 failed: ValueError: bad", 0)
+    assert verdict.decide(BLAMED_SECONDS) and verdict.culprit() == 0
 
 
 SILENT = (
