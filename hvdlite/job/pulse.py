@@ -106,6 +106,8 @@ def start(rank: int, store: tuple[str, int], secret: bytes, seconds: float) -> N
     """Called by init(). `seconds`: the time between two reports; 0: only while they are wanted."""
     global _pulse
     stop()
+    # Not in the thread: a program that forks meanwhile, as torch's loaders of data do, would copy
+    # the locks that OpenSSL takes for the handshake.
     try:
         client = StoreClient(store, secret, _PATIENCE)
     except ConnectionError:
