@@ -61,8 +61,8 @@ MUTANTS = (
     Mutant(
         "W6",
         _VERDICT,
-        "now - self._first_failure < SETTLE_SECONDS",
-        "now - self._first_failure < 0",
+        "now - self._first_failure >= waits",
+        "now - self._first_failure >= 0",
         "who only lost a peer is blamed, because its cause comes a moment later",
         (_OF_WATCH + "test_a_rank_that_lost_a_peer_is_not_the_cause_if_the_peer_fails_soon",),
     ),
