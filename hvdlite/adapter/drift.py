@@ -13,6 +13,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
+from hvdlite.adapter.presence import in_words
+
 # What a rank says: where it is in its rounds, a digest, and the complements of both.
 _FORM = struct.Struct("<IQIQ")
 _PLACES, _DIGESTS = (1 << 32) - 1, (1 << 64) - 1
@@ -136,17 +138,13 @@ def sentence(label: str, others: int, groups: Groups, step: int, equal_at: int |
     ranks = sum(map(len, groups))
     odd = sorted(rank for group in groups[1:] for rank in group)
     if 2 * len(groups[0]) > ranks:
-        who = f"of {_ranks(odd)} differs from that of the other {len(groups[0])} ranks, which agree"
+        who = (
+            f"of {in_words(odd)} differs from that of the other {len(groups[0])} ranks, which agree"
+        )
     elif ranks == 2:
         who = f"differs between rank {groups[0][0]} and rank {groups[1][0]}: two are no majority"
     else:
-        each = "; ".join(_ranks(group) for group in groups)
+        each = "; ".join(in_words(group) for group in groups)
         who = f"differs, and no majority agrees: {each}"
     since = "" if equal_at is None else f"; it was still the same in step {equal_at}"
     return f"Parameter '{label}'{more} {who} (found in step {step} of this optimizer{since})."
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

@@ -69,21 +69,22 @@ def sentence(label: str, others: int, kinds: Mapping[int, str]) -> str:
     rank."""
     more = f" (and of {others} more)" if others else ""
     if "frozen" in kinds.values():
-        frozen = _ranks([rank for rank, kind in kinds.items() if kind == "frozen"])
-        trained = _ranks([rank for rank, kind in kinds.items() if kind != "frozen"])
+        frozen = in_words([rank for rank, kind in kinds.items() if kind == "frozen"])
+        trained = in_words([rank for rank, kind in kinds.items() if kind != "frozen"])
         return (
             f"requires_grad of parameter '{label}'{more} is False on {frozen} and True on "
             f"{trained}. Freeze and thaw parameters on all ranks, between the same steps."
         )
-    dense = _ranks([rank for rank, kind in kinds.items() if kind == "dense"])
-    sparse = _ranks([rank for rank, kind in kinds.items() if kind == "sparse"])
+    dense = in_words([rank for rank, kind in kinds.items() if kind == "dense"])
+    sparse = in_words([rank for rank, kind in kinds.items() if kind == "sparse"])
     return (
         f"The gradient of parameter '{label}'{more} is dense on {dense} and sparse on {sparse} in "
         "this step. hvd.DistributedOptimizer(..., sparse_as_dense=True) reduces both alike."
     )
 
 
-def _ranks(ranks: Sequence[int]) -> str:
+def in_words(ranks: Sequence[int]) -> str:
+    """The ranks, for people."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

@@ -14,6 +14,7 @@ from hvdlite.launch import cli, delivery, direct, job, machine, output, plan
 from hvdlite.launch.console import Console
 from hvdlite.launch.flags import build_parser, read_text
 from hvdlite.launch.verdict import Verdict, is_consequence
+from hvdlite.launch.watch import JobObserver
 from hvdlite.rendezvous import StoreClient
 
 if TYPE_CHECKING:
@@ -176,16 +177,7 @@ def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[An
     results = _Results(payload, slots, verdict, request.command)
     far = job.elsewhere(slot.host for slot in slots)
     with _console(options) as console:
-        this = job.Job(
-            slots,
-            request.command,
-            request.environment,
-            options,
-            far,
-            console,
-            verdict,
-            job.watchable(results, request.command, verdict, console, options),
-        )
+        this = _job(slots, request, options, far, console, verdict, results)
         direct.supervise(this)
     return results.results
 
@@ -201,18 +193,25 @@ def _call_elastic(
     results = ElasticDelivery(payload, verdict, wish.policy.least, request.command)
     far = job.elsewhere(host.name for host in wish.hosts)
     with _console(options) as console:
-        this = job.Job(
-            [],
-            request.command,
-            request.environment,
-            options,
-            far,
-            console,
-            verdict,
-            job.watchable(results, request.command, verdict, console, options),
-        )
+        this = _job([], request, options, far, console, verdict, results)
         elastic.supervise(this, wish, verdict)
     return results.results
+
+
+def _job(
+    slots: Sequence[plan.Slot],
+    request: cli.Request,
+    options: job.Options,
+    far: Sequence[str],
+    console: Console,
+    verdict: Verdict,
+    results: JobObserver,
+) -> job.Job:
+    """The job of a function, whose `results` come with it."""
+    observer = job.watchable(results, request.command, verdict, console, options)
+    return job.Job(
+        slots, request.command, request.environment, options, far, console, verdict, observer
+    )
 
 
 @contextlib.contextmanager

@@ -8,14 +8,13 @@ computes alone until its last gradient is ready, however long it waited for othe
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from hvdlite.simulate.schedule import Gradient, Schedule
+from hvdlite.timeline.reading import Operation, operations
 
 _WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 _PHASE = "ALLREDUCE"
@@ -29,17 +28,6 @@ class Recording:
     steps: int
     jitter: float  # the scatter of the steps' computing times, as a share
     overlapped: bool  # gradients were reduced during the backward pass
-
-
-@dataclass
-class _Operation:
-    """One allreduce, in microseconds of the timeline."""
-
-    name: str
-    asked: float | None = None
-    ended: float = 0.0
-    size: float = 0.0
-    is_allreduce: bool = False
 
 
 def read(text: str) -> Recording:
@@ -59,61 +47,48 @@ def read(text: str) -> Recording:
     return _recording(steps)
 
 
-def _operations(events: Sequence[Mapping[str, Any]]) -> list[_Operation]:
+def _operations(events: Sequence[Mapping[str, Any]]) -> list[Operation]:
     """The completed allreduces of floating-point tensors that this rank has asked for."""
-    open_: dict[int, tuple[_Operation, int]] = {}  # by lane, with the depth of its phases
-    done = []
-    for event in events:
-        kind, lane = event.get("ph"), event.get("tid", 0)
-        if kind == "B":
-            operation, depth = open_.get(lane, (_Operation(event["name"]), 0))
-            operation.is_allreduce |= event["name"] == _PHASE
-            open_[lane] = (operation, depth + 1)
-        elif kind == "X" and event["name"] == str(event["pid"]) and lane in open_:
-            open_[lane][0].asked = event["ts"]
-        elif kind == "E" and lane in open_:
-            operation, depth = open_[lane]
-            operation.ended = event["ts"]
-            args = event.get("args", {})
-            operation.size = _size(args) if "shape" in args else operation.size
-            open_[lane] = (operation, depth - 1)
-            if depth == 1:
-                del open_[lane]
-                done.append(operation)
-    return [o for o in done if o.is_allreduce and o.asked is not None and o.size > 0]
+    return [
+        operation
+        for operation in operations(events)
+        if operation.kind == _PHASE
+        and operation.ended is not None
+        and operation.asked is not None
+        and _size(operation) > 0
+    ]
 
 
-def _size(args: Mapping[str, str]) -> float:
+def _size(operation: Operation) -> float:
     """0 for tensors that are no floating-point numbers."""
-    numbers = math.prod(int(n) for n in re.findall(r"\d+", args["shape"]))
-    return _WIDTHS.get(args.get("dtype", ""), 0) * numbers
+    return _WIDTHS.get(operation.dtype, 0) * operation.numbers
 
 
-def _steps(operations: Sequence[_Operation]) -> list[list[_Operation]]:
+def _steps(operations: Sequence[Operation]) -> list[list[Operation]]:
     """The operations of each step. A step has each name once. Names that return less often than
     the one with the most bytes belong to no step."""
-    by_name: dict[str, list[_Operation]] = {}
+    by_name: dict[str, list[Operation]] = {}
     for operation in operations:
         by_name.setdefault(operation.name, []).append(operation)
     if not by_name:
         return []
-    largest = max(by_name.values(), key=lambda times: times[0].size * len(times))
+    largest = max(by_name.values(), key=lambda times: _size(times[0]) * len(times))
     regular = [times for times in by_name.values() if len(times) >= len(largest) - 1]
     count = min(len(times) for times in regular)
     return [[times[step] for times in regular] for step in range(count)]
 
 
-def _recording(steps: Sequence[Sequence[_Operation]]) -> Recording:
+def _recording(steps: Sequence[Sequence[Operation]]) -> Recording:
     ready: list[list[float]] = []
     for before, step in zip(steps, steps[1:], strict=False):
-        began = max(operation.ended for operation in before)
+        began = max(operation.ended or 0.0 for operation in before)
         ready.append([max(0.0, (o.asked or 0.0) - began) * 1e-6 for o in step])
     if len(ready) > 2:
         ready = ready[1:]  # the first one often still warms up
     computed = [max(times) for times in ready]
     typical = [median(times) for times in zip(*ready, strict=True)]
     gradients = sorted(
-        (Gradient(o.name, o.size, at) for o, at in zip(steps[0], typical, strict=True)),
+        (Gradient(o.name, _size(o), at) for o, at in zip(steps[0], typical, strict=True)),
         key=lambda gradient: gradient.ready,
     )
     seconds = max(typical)

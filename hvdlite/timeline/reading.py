@@ -29,8 +29,14 @@ class Operation:
     began: float | None = None  # the ranks had agreed
     ended: float | None = None
     kind: str = ""  # ALLREDUCE, BROADCAST, ...
-    bytes: int = 0
+    dtype: str = ""  # of its tensor, and how many numbers
+    numbers: int = 0
     key: Key | None = None  # none: the operation was not completed
+
+    @property
+    def bytes(self) -> int:
+        width = _WIDTH.search(self.dtype)
+        return self.numbers * (int(width[1]) // 8 if width else 1)
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ def read(text: str) -> Trace:
     events = events_of(text)
     rank, clock = _origin(events)
     mine = [event for event in events if event.get("pid") == rank]
-    return Trace(rank, clock, mine, _operations(mine, rank))
+    return Trace(rank, clock, mine, operations(mine))
 
 
 def events_of(text: str) -> list[Event]:
@@ -89,22 +95,23 @@ def _origin(events: Sequence[Event]) -> tuple[int, Clock]:
     )
 
 
-def _operations(events: Sequence[Event], rank: int) -> list[Operation]:
+def operations(events: Sequence[Mapping[str, Any]]) -> list[Operation]:
+    """What the rank that wrote these events performed, in the order of its ends, and behind that
+    what is still open."""
     open_: dict[int, tuple[Operation, int]] = {}  # by lane, with the depth of its phases
-    found = []
+    ended = []
     for event in events:
         phase, lane = event.get("ph"), event.get("tid", 0)
         if phase == "B":
             operation, depth = open_.get(lane, (None, 0))
             if operation is None:
                 operation = Operation(event["name"], lane, event["ts"])
-                found.append(operation)
             elif depth == 1 and not event["name"].startswith(_NEGOTIATES):
                 operation.began, operation.kind = event["ts"], event["name"]
             open_[lane] = (operation, depth + 1)
         elif lane not in open_:
             continue
-        elif phase == "X" and event["name"] == str(rank):
+        elif phase == "X" and event["name"] == str(event["pid"]):
             open_[lane][0].asked = event["ts"]
         elif phase == "E":
             operation, depth = open_[lane]
@@ -112,18 +119,14 @@ def _operations(events: Sequence[Event], rank: int) -> list[Operation]:
             open_[lane] = (operation, depth - 1)
             if depth == 1:
                 operation.ended = event["ts"]
+                ended.append(operation)
                 del open_[lane]
-    return found
+    return ended + [operation for operation, _ in open_.values()]
 
 
 def _learn(operation: Operation, args: Mapping[str, Any]) -> None:
-    if "decision" not in args:
-        return
-    operation.key = (args["set"], args["decision"], operation.name)
-    operation.bytes = _bytes(args["dtype"], args["shape"])
-
-
-def _bytes(dtype: str, shape: str) -> int:
-    width = _WIDTH.search(dtype)
-    size = int(width[1]) // 8 if width else 1
-    return size * math.prod(int(n) for n in re.findall(r"\d+", shape))
+    if "shape" in args:
+        operation.dtype = args.get("dtype", "")
+        operation.numbers = math.prod(int(n) for n in re.findall(r"\d+", args["shape"]))
+    if "decision" in args:
+        operation.key = (args["set"], args["decision"], operation.name)

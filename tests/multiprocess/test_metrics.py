@@ -12,25 +12,16 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from launched import WAIT_FOR, Job, last_line
+from counting import OPERATIONS, PROGRAM
+from launched import Job, last_line
 from waiting import wait_until
 
-OPERATIONS = 30
 # Those of unit/test_exposition.py.
 KNOWN = (
     "operations failures bytes batches batches_fused batches_on_gpu requests_in_full "
     "requests_by_slot seconds_negotiating seconds_moving seconds_waited_for_rank background_wakes "
     "moves_to_another_processor carried_by"
 ).split()
-PROGRAM = (
-    WAIT_FOR
-    + f"""
-import numpy as np, hvdlite as hvd
-hvd.init()
-for step in range({OPERATIONS}): hvd.allreduce(np.ones(4), name="x")
-wait_for("enough")
-"""
-)
 # No time limit of a real job is shortened: the launcher looks more often.
 HASTE = """
 import sys

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launched import WAIT_FOR, Job, ended
+from counting import OPERATIONS, PROGRAM
+from launched import Job, ended
 from waiting import wait_until
 
 from hvdlite.rendezvous.addresses import quiet_port
@@ -23,16 +24,6 @@ PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
 pytestmark = pytest.mark.skipif(
     PROMETHEUS is None or PROMTOOL is None,
     reason="prometheus and promtool are not installed (Debian: apt-get install prometheus)",
-)
-OPERATIONS = 30
-PROGRAM = (
-    WAIT_FOR
-    + f"""
-import numpy as np, hvdlite as hvd
-hvd.init()
-for step in range({OPERATIONS}): hvd.allreduce(np.ones(4), name="x")
-wait_for("enough")
-"""
 )
 
 
