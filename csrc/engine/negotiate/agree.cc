@@ -18,7 +18,8 @@ Agreement::Agreement(const TreePlace& place, std::vector<int> ranks,
     : me_(place.me),
       ranks_(std::move(ranks)),
       options_(options),
-      ledger_(static_cast<int>(ranks_.size()), options.cache_capacity) {
+      ledger_(static_cast<int>(ranks_.size()), options.cache_capacity),
+      results_(ranks_) {
   if (place.parent != nullptr) {
     parent_ = std::make_unique<Edge>();
     parent_->channel = std::make_unique<transport::FrameChannel>(place.parent);
@@ -42,6 +43,9 @@ Writer& Agreement::UpFor(int member) {
 }
 
 void Agreement::SendUp() {
+  if (!up_.empty() && up_member_ == me_) {
+    for (const Results::Digest& digest : results_.TakeUnsaid()) PutResult(digest);
+  }
   if (!up_.empty() && parent_ != nullptr) parent_->channel->Send(up_.bytes());
   up_.Take();
   up_member_ = -1;
@@ -116,6 +120,20 @@ void Agreement::AnswerWhere(int member, const Whereabouts& here) {
   Writer& out = UpFor(member);
   out.U8(static_cast<uint8_t>(Up::kHere));
   Encode(here, &out);
+}
+
+void Agreement::SayResult(Results::Digest digest, const std::string& name) {
+  if (is_root()) {
+    results_.Heard(me_, digest, name);
+  } else {
+    results_.Say(digest);  // the next message has it
+  }
+}
+
+void Agreement::PutResult(const Results::Digest& digest) {
+  up_.U8(static_cast<uint8_t>(Up::kResult));
+  up_.Varint(digest.decision);
+  up_.Varint(digest.value);
 }
 
 void Agreement::WatchArrivals(bool on) {
@@ -203,6 +221,19 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now,
         Whereabouts here;
         if (!Decode(&in, &here)) return Nonsense(sender);
         AnswerWhere(member, here);
+        break;
+      }
+      case Up::kResult: {
+        Results::Digest digest{};
+        digest.decision = in.Varint();
+        digest.value = in.Varint();
+        if (!in.ok()) return Nonsense(sender);
+        if (is_root()) {
+          results_.Heard(member, digest);
+        } else {
+          UpFor(member);
+          PutResult(digest);
+        }
         break;
       }
       case Up::kAlive: break;
