@@ -12,7 +12,6 @@
 
 #include "engine/engine.h"
 #include "engine/execute/prepare.h"
-#include "engine/execute/sample.h"
 
 namespace hvdlite::engine {
 namespace {
@@ -172,8 +171,7 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   for (Entry* const entry : running->entries) set->Decided(entry);
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
-  const std::string not_finite = nan_watch_.Began(*set->running);
-  if (!not_finite.empty()) log_.Warning(not_finite);
+  results_.Began(*set->running);
   // An operation without a tensor is done by the agreement itself: all members have asked.
   if (!HasTensor(kind)) return CompleteRunning(set);
   set->running->work = set->running->communicator->Start(set->running->batch);
@@ -204,16 +202,6 @@ bool Engine::Progress(ProcessSet* set) {
   return false;
 }
 
-// The members begin the same decisions, so they sample the same results.
-void Engine::Sample(ProcessSet* set, const Running& running) {
-  const uint64_t number = set->epoch / Results::kEvery;
-  const std::optional<uint64_t> digest = DigestOfSample(running.batch, number);
-  if (!digest) return;
-  const size_t tensor = number % running.responses.size();
-  set->agreement->SayResult({set->epoch, *digest},
-                            Shown(running.responses[tensor].agreed->request));
-}
-
 void Engine::CompleteRunning(ProcessSet* set) {
   jitter_();
   std::unique_ptr<Running> running = std::move(set->running);
@@ -222,8 +210,7 @@ void Engine::CompleteRunning(ProcessSet* set) {
       finished == nullptr ? nullptr : std::make_shared<PendingBatch>(finished);
   if (pending == nullptr) running->work.reset();
   observer_.Ended(*set, *running, MonotonicNow());
-  nan_watch_.Ended(*running);
-  if (Results::Samples(set->epoch) && options_.config.drift != "off") Sample(set, *running);
+  results_.Ended(set, *running);
   if (tuning_ != nullptr) tuning_->Ended(*set, *running, &sets_.world(), MonotonicNow());
   for (size_t i = 0; i < running->entries.size(); ++i) {
     Entry* const entry = running->entries[i];

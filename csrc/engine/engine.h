@@ -22,8 +22,8 @@
 #include "comm/world.h"
 #include "engine/life.h"
 #include "engine/meetings.h"
-#include "engine/observe/nan_watch.h"
 #include "engine/observe/observer.h"
+#include "engine/observe/result_watch.h"
 #include "engine/observe/stall_watch.h"
 #include "engine/observe/vigil.h"
 #include "engine/sets.h"
@@ -126,12 +126,10 @@ class Engine final : private Turn::Worker {
   void Execute(ProcessSet* set, std::vector<Response> responses, Nanos now) REQUIRES(turn_);
   bool Progress(ProcessSet* set) REQUIRES(turn_);
   void CompleteRunning(ProcessSet* set) REQUIRES(turn_);
-  void Sample(ProcessSet* set, const Running& running) REQUIRES(turn_);
 
   // tick.cc: periodic checks, and what a thread needs before it sleeps
   void Tick(Nanos now) REQUIRES(turn_);
   void CheckInFlight(ProcessSet* set) REQUIRES(turn_);
-  void CheckResults(ProcessSet* set) REQUIRES(turn_);
   bool ended() const override { return life_.ended(); }
   Transfers transfers() const override REQUIRES(turn_);
   Nanos PrepareSleep(Nanos now, std::vector<pollfd>* fds) override REQUIRES(turn_);
@@ -147,7 +145,7 @@ class Engine final : private Turn::Worker {
   Meetings meetings_;
   Vigil vigil_ GUARDED_BY(turn_);
   StallWatch stalls_ GUARDED_BY(turn_);
-  NanWatch nan_watch_ GUARDED_BY(turn_);
+  ResultWatch results_ GUARDED_BY(turn_);
   std::unique_ptr<Tuning> tuning_ GUARDED_BY(turn_);  // null: off
 };
 

@@ -19,11 +19,10 @@ void Engine::Tick(Nanos now) {
   if (!neighbours.ok()) return life_.agreed() ? Finish(life_.reason()) : FailNow(neighbours);
   const Status door = world_->Tend();
   if (!door.ok()) log_.Warning(door.message());
-  for (const ProcessSetPtr& set : sets_.mine()) {
-    CheckInFlight(set.get());
-    CheckResults(set.get());
-  }
+  for (const ProcessSetPtr& set : sets_.mine()) CheckInFlight(set.get());
   if (ended()) return;
+  const Status results = results_.Look(sets_);
+  if (!results.ok()) return FailNow(results);
   vigil_.Look(now);
   const Config& config = options_.config;
   // After all ranks have agreed to end, a finished rank sends no more heartbeats.
@@ -45,13 +44,6 @@ void Engine::CheckInFlight(ProcessSet* set) {
   if (!swept.ok()) return FailNow(swept);
   const Status looked = set->in_flight.Look();
   if (!looked.ok()) LinkFailed(set, looked);
-}
-
-void Engine::CheckResults(ProcessSet* set) {
-  const std::string difference = set->agreement->results().TakeDifference();
-  if (difference.empty() || ended()) return;
-  if (options_.config.drift == "error") return FailNow(Status::Internal(difference));
-  log_.Warning(difference);
 }
 
 Turn::Worker::Transfers Engine::transfers() const {

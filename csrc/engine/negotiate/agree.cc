@@ -6,6 +6,15 @@
 #include "engine/tune/setting.h"
 
 namespace hvdlite::engine {
+namespace {
+
+void PutResult(const Results::Digest& digest, Writer* out) {
+  out->U8(static_cast<uint8_t>(Up::kResult));
+  out->Varint(digest.decision);
+  out->Varint(digest.value);
+}
+
+}  // namespace
 
 Status Agreement::Nonsense(int rank) {
   return Status::Internal("rank " + std::to_string(rank) +
@@ -19,7 +28,7 @@ Agreement::Agreement(const TreePlace& place, std::vector<int> ranks,
       ranks_(std::move(ranks)),
       options_(options),
       ledger_(static_cast<int>(ranks_.size()), options.cache_capacity),
-      results_(ranks_) {
+      results_(ranks_, me_, place.parent == nullptr) {
   if (place.parent != nullptr) {
     parent_ = std::make_unique<Edge>();
     parent_->channel = std::make_unique<transport::FrameChannel>(place.parent);
@@ -44,7 +53,7 @@ Writer& Agreement::UpFor(int member) {
 
 void Agreement::SendUp() {
   if (!up_.empty() && up_member_ == me_) {
-    for (const Results::Digest& digest : results_.TakeUnsaid()) PutResult(digest);
+    for (const Results::Digest& digest : results_.TakeUnsaid()) PutResult(digest, &up_);
   }
   if (!up_.empty() && parent_ != nullptr) parent_->channel->Send(up_.bytes());
   up_.Take();
@@ -120,20 +129,6 @@ void Agreement::AnswerWhere(int member, const Whereabouts& here) {
   Writer& out = UpFor(member);
   out.U8(static_cast<uint8_t>(Up::kHere));
   Encode(here, &out);
-}
-
-void Agreement::SayResult(Results::Digest digest, const std::string& name) {
-  if (is_root()) {
-    results_.Heard(me_, digest, name);
-  } else {
-    results_.Say(digest);  // the next message has it
-  }
-}
-
-void Agreement::PutResult(const Results::Digest& digest) {
-  up_.U8(static_cast<uint8_t>(Up::kResult));
-  up_.Varint(digest.decision);
-  up_.Varint(digest.value);
 }
 
 void Agreement::WatchArrivals(bool on) {
@@ -231,8 +226,7 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now,
         if (is_root()) {
           results_.Heard(member, digest);
         } else {
-          UpFor(member);
-          PutResult(digest);
+          PutResult(digest, &UpFor(member));
         }
         break;
       }

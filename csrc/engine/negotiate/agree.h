@@ -156,7 +156,6 @@ class Agreement {
   void SpellOutOldPartials(Nanos now);
   Writer& UpFor(int member);
   void SendUp();
-  void PutResult(const Results::Digest& digest);
   // decide.cc
   void Decide(Nanos now, std::vector<Decision>* decisions);
   void DecideReady(const std::vector<Tally*>& ready, Writer* out);

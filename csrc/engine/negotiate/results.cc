@@ -13,7 +13,15 @@ constexpr size_t kKept = 64;
 
 }  // namespace
 
-void Results::Heard(int member, Digest digest, const std::string& name) {
+void Results::Say(Digest digest, const std::string& name) {
+  if (is_root_) {
+    Compare(me_, digest, name);
+  } else {
+    unsaid_.push_back(digest);
+  }
+}
+
+void Results::Compare(int member, Digest digest, const std::string& name) {
   Said& said = said_[digest.decision];
   if (said.by_member.empty()) said.by_member.resize(ranks_.size());
   std::optional<uint64_t>& value = said.by_member[static_cast<size_t>(member)];
@@ -21,14 +29,14 @@ void Results::Heard(int member, Digest digest, const std::string& name) {
   value = digest.value;
   if (!name.empty()) said.name = name;
   if (said.members == ranks_.size()) {
-    Compare(said);
+    CompareAll(said);
     said_.erase(digest.decision);
   } else if (said_.size() > kKept) {
     said_.erase(said_.begin());
   }
 }
 
-void Results::Compare(const Said& said) {
+void Results::CompareAll(const Said& said) {
   ++compared_;
   std::map<uint64_t, std::vector<int>> groups;
   for (size_t m = 0; m < ranks_.size(); ++m) groups[*said.by_member[m]].push_back(ranks_[m]);

@@ -18,8 +18,9 @@ namespace hvdlite::engine {
 
 class Results {
  public:
-  // `ranks`: the members' global ranks, for messages.
-  explicit Results(std::vector<int> ranks) : ranks_(std::move(ranks)) {}
+  // `ranks`: the members' global ranks, for messages. `me`: this member.
+  Results(std::vector<int> ranks, int me, bool is_root)
+      : ranks_(std::move(ranks)), me_(me), is_root_(is_root) {}
 
   // Whether the result of a decision is sampled. All members count their decisions alike.
   static constexpr uint64_t kEvery = 16;
@@ -29,12 +30,12 @@ class Results {
     uint64_t decision;
     uint64_t value;
   };
-  // On a member that is not the root: keeps what it says with its next message.
-  void Say(Digest digest) { unsaid_.push_back(digest); }
+  // What this member says. `name`: of the operation.
+  void Say(Digest digest, const std::string& name);
+  // What this member has not yet told the root, for its next message.
   std::vector<Digest> TakeUnsaid() { return std::exchange(unsaid_, {}); }
-
-  // On the root: what a member has said. `name`: of the operation, if the member is the root.
-  void Heard(int member, Digest digest, const std::string& name = "");
+  // On the root: what another member has said.
+  void Heard(int member, Digest digest) { Compare(member, digest, ""); }
   // On the root: the first difference, once. Empty: there is none.
   std::string TakeDifference() { return std::exchange(difference_, {}); }
   // How many results all members have spoken of.
@@ -46,9 +47,12 @@ class Results {
     size_t members = 0;
     std::string name;
   };
-  void Compare(const Said& said);
+  void Compare(int member, Digest digest, const std::string& name);
+  void CompareAll(const Said& said);
 
   const std::vector<int> ranks_;
+  const int me_;
+  const bool is_root_;
   std::vector<Digest> unsaid_;
   std::map<uint64_t, Said> said_;  // by decision
   uint64_t compared_ = 0;

@@ -12,9 +12,9 @@ namespace {
 std::string Told(const std::vector<uint64_t>& digests) {
   std::vector<int> ranks;
   for (size_t m = 0; m < digests.size(); ++m) ranks.push_back(static_cast<int>(m) + 4);
-  Results results(ranks);
-  for (size_t m = digests.size(); m-- > 0;)
-    results.Heard(static_cast<int>(m), {16, digests[m]}, m == 0 ? "allreduce 'x'" : "");
+  Results results(ranks, 0, /*is_root=*/true);
+  for (size_t m = digests.size(); m-- > 1;) results.Heard(static_cast<int>(m), {16, digests[m]});
+  results.Say({16, digests[0]}, "allreduce 'x'");
   EXPECT_EQ(results.compared(), 1u);
   return results.TakeDifference();
 }
@@ -34,21 +34,21 @@ TEST(ResultsTest, NamesTheOddOnesByMajority) {
 }
 
 TEST(ResultsTest, TellsOnceAndGoesOnCounting) {
-  Results results({0, 1});
+  Results results({0, 1}, 0, /*is_root=*/true);
   for (uint64_t decision = 0; decision < 160; decision += Results::kEvery) {
     EXPECT_TRUE(Results::Samples(decision));
     EXPECT_FALSE(Results::Samples(decision + 1));
     results.Heard(1, {decision, 1});
     EXPECT_EQ(results.TakeDifference(), "");
-    results.Heard(0, {decision, 2}, "x");
+    results.Say({decision, 2}, "x");
     EXPECT_EQ(results.TakeDifference().empty(), decision > 0);
   }
   EXPECT_EQ(results.compared(), 10u);
 }
 
 TEST(ResultsTest, DropsWhatSomeMembersNeverSpeakOf) {
-  Results results({0, 1});
-  for (uint64_t decision = 0; decision < 100; ++decision) results.Heard(0, {decision, 1}, "x");
+  Results results({0, 1}, 0, /*is_root=*/true);
+  for (uint64_t decision = 0; decision < 100; ++decision) results.Say({decision, 1}, "x");
   results.Heard(1, {0, 2});  // too late
   EXPECT_EQ(results.compared(), 0u);
   results.Heard(1, {99, 1});
@@ -64,7 +64,7 @@ TEST_P(ResultsOfTrees, TravelWithOtherMessagesThroughRelays) {
   for (int round = 0; round < 8; ++round) {
     for (int m = 0; m < members; ++m) {
       const uint64_t value = round == 6 && m == 5 ? 1 : ~uint64_t{0};
-      tree[m].agreement->SayResult({static_cast<uint64_t>(16 * round), value}, "x");
+      tree[m].agreement->results().Say({static_cast<uint64_t>(16 * round), value}, "x");
     }
     tree.Settle();
     // Nothing is sent on its own.
