@@ -1,7 +1,7 @@
 // Results: compares, on the root of a process set, what its members say of results that all of them
 // should have alike. DECIDES: knows digests, no tensors.
 //
-// Every member takes the digest of a sample of each 16th of its decisions and says it with its next
+// Every member takes the digest of a sample of each 64th of its decisions and says it with its next
 // message, so there are no other messages and nothing waits.
 //
 // Thread-safety: one thread at a time (the holder of the engine's turn).
@@ -23,7 +23,7 @@ class Results {
       : ranks_(std::move(ranks)), me_(me), is_root_(is_root) {}
 
   // Whether the result of a decision is sampled. All members count their decisions alike.
-  static constexpr uint64_t kEvery = 16;
+  static constexpr uint64_t kEvery = 64;
   static bool Samples(uint64_t decision) { return decision % kEvery == 0; }
 
   struct Digest {

@@ -35,7 +35,7 @@ TEST(ResultsTest, NamesTheOddOnesByMajority) {
 
 TEST(ResultsTest, TellsOnceAndGoesOnCounting) {
   Results results({0, 1}, 0, /*is_root=*/true);
-  for (uint64_t decision = 0; decision < 160; decision += Results::kEvery) {
+  for (uint64_t decision = 0; decision < 10 * Results::kEvery; decision += Results::kEvery) {
     EXPECT_TRUE(Results::Samples(decision));
     EXPECT_FALSE(Results::Samples(decision + 1));
     results.Heard(1, {decision, 1});
