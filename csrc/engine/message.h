@@ -106,4 +106,7 @@ bool Decode(Reader* in, Response* out);
 void Encode(const Status& status, Writer* out);
 bool Decode(Reader* in, Status* out);
 
+// The failure of a member whose message cannot be read.
+Status Nonsense(int rank);
+
 }  // namespace hvdlite::engine

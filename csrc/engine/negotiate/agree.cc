@@ -16,12 +16,6 @@ void PutResult(const Results::Digest& digest, Writer* out) {
 
 }  // namespace
 
-Status Agreement::Nonsense(int rank) {
-  return Status::Internal("rank " + std::to_string(rank) +
-                          " sent a negotiation message that makes no sense; do all ranks run the "
-                          "same version of hvdlite?");
-}
-
 Agreement::Agreement(const TreePlace& place, std::vector<int> ranks,
                      const AgreementOptions& options)
     : me_(place.me),

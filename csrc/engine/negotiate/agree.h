@@ -141,7 +141,6 @@ class Agreement {
   Status Receive(Edge* edge, Nanos now, std::vector<Decision>* decisions, bool* moved);
   Status HandleUp(const Edge& edge, std::string_view frame, Nanos now,
                   std::vector<Decision>* decisions);
-  static Status Nonsense(int rank);
   bool MakesSense(const Response& response) const;
   Status HandleDown(std::string_view frame, std::vector<Decision>* decisions);
   // relay.cc
