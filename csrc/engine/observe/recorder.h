@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/dtype.h"
 #include "base/mutex.h"
 #include "base/ops.h"
 
@@ -20,7 +21,9 @@ struct Record {
   uint64_t number = 0;  // counts this rank's operations since init
   int set = 0;
   OpKind kind = OpKind::kAllreduce;
+  DType dtype = DType::kUInt8;
   bool failed = false;
+  const char* communicator = "";  // a literal; empty: nothing was moved
   int64_t bytes = 0;        // of the result
   uint32_t batch_size = 0;  // operations in the batch
   Nanos submitted = 0;      // by the user; the others follow in this order
