@@ -11,8 +11,8 @@ from hvdlite.job.recent import Recent
 from hvdlite.job.versions import versions
 from hvdlite.report.details import Tally
 
-# What the launcher sets for the report itself.
-_OURS = ("monitor_seconds", "monitor_details")
+# Values that hvdliterun itself sets.
+_LAUNCHERS = {"monitor_seconds": 1.0, "monitor_details": True, "cpu_operations": "gloo"}
 
 
 class Detailed(Recent):
@@ -36,6 +36,6 @@ def changed(values: Mapping[str, knobs.Value]) -> dict[str, str]:
     found = {
         knob.environment[0]: str(values[knob.field])
         for knob in knobs.KNOBS
-        if knob.field not in _OURS and values.get(knob.field, knob.default) != knob.default
+        if values.get(knob.field, knob.default) not in (knob.default, _LAUNCHERS.get(knob.field))
     }
     return bundle.without_secrets(found)

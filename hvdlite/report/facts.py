@@ -78,6 +78,14 @@ class Facts:
     events: Sequence[Event] = ()
     notes: Sequence[str] = ()  # about the page's sources
 
+    def host(self, rank: int) -> str:
+        """Without the number of an elastic job's member, which hvdliterun adds."""
+        return self.hosts.get(rank, "").partition(", member ")[0]
+
+    @property
+    def several_hosts(self) -> bool:
+        return len({self.host(rank) for rank in self.hosts}) > 1
+
     @property
     def sum(self) -> Totals:
         """Of rank 0, or of the first rank that has numbers: operations are of all ranks."""

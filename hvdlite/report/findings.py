@@ -57,9 +57,9 @@ def _waits_for_one(facts: Facts) -> Iterator[Finding]:
     share = shares[rank]
     if not _stands_out(share, shares):
         return
-    host = facts.hosts.get(rank, "")
-    others = _on_the_same_host(rank, facts.hosts)
-    where = f" on {host}" if host and len(set(facts.hosts.values())) > 1 else ""
+    host = facts.host(rank)
+    others = [each for each in facts.hosts if each != rank and facts.host(each) == host]
+    where = f" on {host}" if host and facts.several_hosts else ""
     advice = "Compare its data, its input pipeline and its processor with those of the others"
     if others:
         like = [each for each in others if shares.get(each, 0) > _BEYOND_AVERAGE * _mean(shares)]
@@ -207,7 +207,3 @@ def _stands_out(share: float, shares: Mapping[int, float]) -> bool:
 
 def _mean(shares: Mapping[int, float]) -> float:
     return sum(shares.values()) / len(shares)
-
-
-def _on_the_same_host(rank: int, hosts: Mapping[int, str]) -> list[int]:
-    return [each for each, host in hosts.items() if each != rank and host == hosts.get(rank)]

@@ -137,7 +137,8 @@ class History:
     def _note_changes(self, now: float, record: Mapping[str, Any]) -> None:
         hosts = {rank["rank"]: rank["host"] for rank in record["ranks"]}
         heading = record.get("heading", "")
-        if self._hosts and hosts != self._hosts:
+        # While an elastic job ends or forms a generation, it has no ranks.
+        if hosts and self._hosts and hosts != self._hosts:
             text = f"The ranks have changed: {len(self._hosts)} → {len(hosts)}"
             self.happened(now, f"{text} ({heading})" if heading else text)
         self._hosts = hosts or self._hosts

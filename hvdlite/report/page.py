@@ -52,7 +52,7 @@ def page(facts: Facts, now: float) -> str:
 
 def _head(facts: Facts) -> str:
     kind, text = _state(facts)
-    hosts = len(set(facts.hosts.values()))
+    hosts = len({facts.host(rank) for rank in facts.hosts})
     about = [
         f"{len(facts.hosts)} ranks" if len(facts.hosts) != 1 else "1 rank",
         *([f"{hosts} hosts"] if hosts > 1 else []),

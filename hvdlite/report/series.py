@@ -108,9 +108,8 @@ def _that_stand_out(facts: Facts, found: Mapping[int, Sequence[float | None]]) -
 
 def named(rank: int, facts: Facts) -> str:
     """With its host, if there are several and it is known."""
-    several = len(set(facts.hosts.values())) > 1
     host = facts.hosts.get(rank)
-    return f"rank {rank} on {host}" if several and host else f"rank {rank}"
+    return f"rank {rank} on {host}" if facts.several_hosts and host else f"rank {rank}"
 
 
 def _timed(values: Sequence[float | None], seconds: float) -> list[tuple[float, float | None]]:

@@ -35,6 +35,8 @@ def seconds(value: float | None) -> str:
     """A short time, such as a step."""
     if value is None:
         return "–"
+    if not value:
+        return "0 s"
     for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
         if value * factor >= 1 or unit == "µs":
             return f"{digits(value * factor)} {unit}"
@@ -47,7 +49,7 @@ def duration(value: float | None) -> str:
         return "–"
     whole = int(value)
     if whole < 60:
-        return f"{digits(value)} s"
+        return seconds(value)
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
     if whole < 86400:

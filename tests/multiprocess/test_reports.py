@@ -135,6 +135,45 @@ def test_a_report_that_cannot_be_written_is_told_once_and_the_job_goes_on(
     assert done.stderr.decode().count(sentence) == 1, done.stderr
 
 
+# One of three ranks dies in a step; the others go on, and end when a new one has come.
+ELASTIC = """
+import os, signal, numpy as np, hvdlite as hvd
+MEMBER = int(os.environ["HVDLITE_MEMBER"])
+hvd.init()
+state = hvd.elastic.ObjectState(hvd.broadcast_object, hvd.rank, step=0)
+
+@hvd.elastic.run
+def train(state):
+    enough = False
+    while not enough:
+        if MEMBER == 2 and state.step == 5: os.kill(os.getpid(), signal.SIGKILL)
+        here = np.array([float(os.path.exists("enough"))])
+        enough = bool(hvd.allreduce(here, name="enough", op=hvd.Min)[0]) and hvd.size() == 3
+        state.step += 1
+        state.commit()
+
+train(state)
+"""
+
+
+def test_the_report_of_an_elastic_job_tells_of_its_changes(hasty: Job) -> None:
+    program = hasty.script(ELASTIC, "train.py")
+    process = hasty.start(
+        "-np", "3", "--min-np", "1", "--report", "run.html", sys.executable, program
+    )
+    page = hasty.directory / "run.html"
+    wait_until(
+        lambda: page.exists() and "3 → 2" in page.read_text() and "2 → 3" in page.read_text(), 40,
+        lambda: page.exists() and text_of(page),
+    )  # fmt: skip
+    (hasty.directory / "enough").touch()
+    ended(process)
+    text = text_of(page)
+    assert "World changes and failures" in text and "ended well" in text
+    assert "member 2 on localhost ended with status 137." in text, text
+    assert "→ 0" not in text and "hosts," not in text
+
+
 @pytest.mark.parametrize("command", [["true"], ["/no/such/program"]])
 def test_a_job_without_a_collective_has_a_page(job: Job, command: list[str]) -> None:
     done = job.run("-np", "2", "--report", "run.html", *command)

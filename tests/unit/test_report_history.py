@@ -105,6 +105,16 @@ def test_records_may_come_more_often_than_reports_and_long_pauses_do_not_count()
     assert found.facts().active == pytest.approx(32)
 
 
+def test_a_job_without_ranks_for_a_moment_has_not_changed() -> None:
+    found = History()
+    for record in Imagined(ranks=2, seconds=30, hosts=("a, member 1", "a, member 2")).records():
+        found.add(record)
+        found.add(record | {"ranks": []})
+    facts = found.facts()
+    assert facts.events == [] and len(facts.hosts) == 2
+    assert not facts.several_hosts and facts.host(1) == "a"
+
+
 def test_events_beyond_some_are_counted() -> None:
     found = History()
     for number in range(1000):

@@ -24,10 +24,10 @@ struct Record {
   DType dtype = DType::kUInt8;
   bool failed = false;
   const char* communicator = "";  // a literal; empty: nothing was moved
-  int64_t bytes = 0;        // of the result
-  uint32_t batch_size = 0;  // operations in the batch
-  Nanos submitted = 0;      // by the user; the others follow in this order
-  Nanos agreed = 0;         // all ranks have asked
+  int64_t bytes = 0;              // of the result
+  uint32_t batch_size = 0;        // operations in the batch
+  Nanos submitted = 0;            // by the user; the others follow in this order
+  Nanos agreed = 0;               // all ranks have asked
   Nanos done = 0;
   std::array<char, 80> name{};  // cut if longer
 };
