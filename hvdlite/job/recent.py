@@ -29,6 +29,8 @@ class Seen:
 class Recent:
     """The last look at the list, which is repeated when it is time."""
 
+    wants_all = False  # also what has come since the last look, at the end
+
     def __init__(self) -> None:
         self._seen = Seen()
         self._look_again = 0.0
@@ -50,8 +52,6 @@ class Recent:
             )
             self._look_again = time.monotonic() + (time.thread_time() - before) / _LOOK_SHARE
         return self._seen
-
-    wants_all = False  # also what has come since the last look, at the end
 
     def take(self, recent: Sequence[dict[str, Any]]) -> None:
         """For a class that wants more of the list."""

@@ -44,12 +44,16 @@ class Bar:
 
 
 def lines(
-    drawn: Sequence[Line], seconds: float, unit: tuple[float, str], marks: Iterable[Mark] = ()
+    drawn: Sequence[Line],
+    seconds: float,
+    highest: float,
+    unit: tuple[float, str],
+    marks: Iterable[Mark] = (),
 ) -> str:
-    """Lines over time, which begins at 0. `unit`: of a value of 1, and its name."""
+    """Lines over time, which begins at 0. Values above `highest` are cut off at the top. `unit`: of
+    a value of 1, and its name."""
     factor, name = unit
-    known = [value for line in drawn for _, value in line.points if value is not None]
-    most = max(known, default=1.0) * factor
+    most = highest * factor
     step = axes.step_for(most, 4)
     ticks = axes.ticks(most, 4)
     if ticks[-1] < most:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from hvdlite.report import charts, series, words
 from hvdlite.report.charts import Bar
-from hvdlite.report.facts import Facts
-from hvdlite.report.history import average
+from hvdlite.report.facts import Facts, Point
 from hvdlite.report.time_pictures import section
 from hvdlite.report.words import escaped
 
@@ -36,24 +35,12 @@ def table(facts: Facts) -> str:
     """A row for each rank."""
     if not facts.hosts:
         return ""
-    found = {
-        name: series.by_rank(facts, value, 1)
-        for name, value in (
-            ("step", lambda point: point.step),
-            ("waiting", lambda point: point.waiting),
-            ("cores", lambda point: point.cores),
-            ("memory", lambda point: point.memory),
-        )
-    }
-    means = {
-        name: {rank: average(values) for rank, values in each.items()}
-        for name, each in found.items()
-    }
     shown = sorted(facts.hosts)
     if len(shown) > _SHOWN_ROWS:
         late = sorted(shown, key=lambda rank: -facts.waited_for.get(rank, 0.0))
         shown = sorted(late[:_SHOWN_ROWS])
-    rows = "".join(_row(rank, facts, means) for rank in shown)
+    means = series.means(facts, shown)
+    rows = "".join(_row(rank, facts, means[rank]) for rank in shown)
     head = (
         '<tr><th>rank</th><th class="left">host</th><th>step</th><th>waiting</th>'
         "<th>waited for</th><th>CPU</th><th>memory</th><th>operations</th><th>failed</th></tr>"
@@ -64,17 +51,14 @@ def table(facts: Facts) -> str:
     return section("Ranks", note, f'<div class="scroll"><table>{head}{rows}</table></div>')
 
 
-def _row(rank: int, facts: Facts, means: Mapping[str, Mapping[int, float | None]]) -> str:
-    def mean(name: str) -> float | None:
-        return means[name].get(rank)
-
-    waiting, cores, totals = mean("waiting"), mean("cores"), facts.totals.get(rank)
+def _row(rank: int, facts: Facts, mean: Point) -> str:
+    totals = facts.totals.get(rank)
     cells = [
-        words.seconds(mean("step")),
-        "–" if waiting is None else words.percent(waiting),
+        words.seconds(mean.step),
+        "–" if mean.waiting is None else words.percent(mean.waiting),
         words.duration(facts.waited_for[rank]) if rank in facts.waited_for else "–",
-        "–" if cores is None else words.percent(cores),
-        words.size(mean("memory")),
+        "–" if mean.cores is None else words.percent(mean.cores),
+        words.size(mean.memory),
         words.count(totals.operations if totals else None),
         words.count(totals.failures if totals else None),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from hvdlite.report.axes import median
 from hvdlite.report.charts import Line, Mark
@@ -38,15 +38,33 @@ def by_rank(facts: Facts, value: Value, columns: int) -> dict[int, list[float | 
     for sample in facts.samples:
         shares = list(_shares(sample, begin, seconds / count, count))
         for rank, point in sample.points.items():
-            cells = sums.setdefault(rank, [[0.0, 0.0] for _ in range(count)])
             known = value(point)
-            for column, weight in shares if known is not None else ():
-                cells[column][0] += weight
-                cells[column][1] += weight * (known or 0.0)
+            if rank not in sums:
+                sums[rank] = [[0.0, 0.0] for _ in range(count)]
+            if known is None:
+                continue
+            for column, weight in shares:
+                cell = sums[rank][column]
+                cell[0] += weight
+                cell[1] += weight * known
     return {
         rank: [total / weight if weight else None for weight, total in cells]
         for rank, cells in sorted(sums.items())
     }
+
+
+def means(facts: Facts, ranks: Iterable[int]) -> dict[int, Point]:
+    """Of each of these ranks, over the whole job."""
+    found = {}
+    for rank in ranks:
+        points = [sample.points[rank] for sample in facts.samples if rank in sample.points]
+        found[rank] = Point(
+            step=average(point.step for point in points),
+            waiting=average(point.waiting for point in points),
+            cores=average(point.cores for point in points),
+            memory=average(point.memory for point in points),
+        )
+    return found
 
 
 def _shares(sample: Sample, begin: float, width: float, count: int) -> Iterator[tuple[int, float]]:

@@ -8,6 +8,8 @@ from hvdlite.report.history import average
 from hvdlite.report.words import escaped
 
 _LEAST_TOP = 0.05
+# The first steps compile and fill caches. They must not make all others flat.
+_USUAL, _FAR_BEYOND = 0.9, 2.0
 _STEPS = (
     "The time between one use of a tensor's name and the next, on each rank, as a mean over "
     "10 seconds. A dashed line is a change of the ranks."
@@ -24,10 +26,15 @@ def steps(facts: Facts) -> str:
     if not drawn:
         return ""
     _, seconds = series.span(facts)
-    most = max(value for line in drawn for _, value in line.points if value is not None)
-    picture = charts.lines(drawn, seconds, axes.unit_of(most), series.marks(facts))
+    known = sorted(value for line in drawn for _, value in line.points if value is not None)
+    usual = _FAR_BEYOND * known[int(_USUAL * (len(known) - 1))]
+    highest = min(known[-1], usual)
+    note = _STEPS
+    if highest < known[-1]:
+        note += f" Longer steps are cut off; the longest took {words.seconds(known[-1])}."
+    picture = charts.lines(drawn, seconds, highest, axes.unit_of(highest), series.marks(facts))
     names = charts.legend(dict.fromkeys((line.label, line.colour) for line in drawn))
-    return section("Step time", _STEPS, picture + names)
+    return section("Step time", note, picture + names)
 
 
 def waiting(facts: Facts) -> str:

@@ -156,13 +156,27 @@ def test_every_class_has_a_style() -> None:
 
 def test_a_line_goes_through_its_points() -> None:
     line = Line("a", [(0, 0.05), (5, 0.1), (10, None), (15, 0.2), (20, None)], 1)
-    found = Parsed(charts.lines([line], 20, (1e3, "ms")))
+    found = Parsed(charts.lines([line], 20, 0.2, (1e3, "ms")))
     [path] = [attrs["d"] for attrs in found.of_class("k1")]
     # 0.2 s is at the top, because 200 ms is the last tick.
     assert path == "M0 75L250 50M750 0h2"
     assert [each for each in found.texts if each.strip()] == [
         "ms", "0", "50", "100", "150", "200", "a", "0 s", "5 s", "10 s", "15 s"
     ]  # fmt: skip
+
+
+def test_the_first_steps_do_not_make_all_others_flat() -> None:
+    history = History()
+    for record in Imagined(ranks=2, seconds=600, step=0.1).records():
+        if BEGAN < record["time"] < BEGAN + 30:
+            for rank in record["ranks"]:
+                rank["steps_per_second"] = 0.25
+        history.add(record)
+    found = Parsed(page(history.facts(), BEGAN))
+    assert "Longer steps are cut off; the longest took 4.00 s." in found.text
+    assert "200" in found.texts and "ms" in found.texts, "the axis is that of the other steps"
+    [first, *_] = found.of_class("k1")
+    assert re.match(r"M[\d.]+ 0L", first["d"]), "they reach the top"
 
 
 def test_a_heat_map_has_a_piece_for_each_run_of_one_colour() -> None:
