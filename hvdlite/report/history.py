@@ -46,6 +46,7 @@ class History:
         self._changes = 0
         self._active = self._steps = 0.0
         self._worked_at: float | None = None
+        self._waited: dict[int, _Rate] = {}
         self._silent: set[int] = set()
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -61,8 +62,19 @@ class History:
             self._worked(now, elapsed, ranks)
         if record.get("details"):
             self._learn(details.decode(record["details"]))
-        self._samples.add(Sample(now, elapsed, {rank["rank"]: _point(rank) for rank in ranks}))
+        points = {each["rank"]: _point(each, self._waiting(each, now)) for each in ranks}
+        self._samples.add(Sample(now, elapsed, points))
         self._last = now
+
+    def _waiting(self, rank: Mapping[str, Any], now: float) -> float | None:
+        """The share of the time in which operations of this rank waited, since its report before
+        this one. A record's own share is some reports old."""
+        counters = rank.get("counters") or {}
+        seconds = counters.get("seconds_negotiating")
+        if seconds is None:
+            return rank.get("waiting")
+        waited = self._waited.setdefault(rank["rank"], _Rate())
+        return waited.take(float(seconds), counters.get("operations", 0), now)
 
     def _worked(self, now: float, elapsed: float, ranks: Sequence[Mapping[str, Any]]) -> None:
         """Operations have ended since the last record, or since an earlier one: ranks report less
@@ -166,6 +178,25 @@ class Samples:
             self.list = [_merged(*pair) for pair in pairs] + old[len(old) // 2 * 2 :]
 
 
+class _Rate:
+    """How fast a rank's counter of seconds grows, from one report of the rank to the next."""
+
+    def __init__(self) -> None:
+        self._at: float | None = None
+        self._seconds = self._operations = 0.0
+        self._rate: float | None = None
+
+    def take(self, seconds: float, operations: float, now: float) -> float | None:
+        if self._at is None or seconds < self._seconds:
+            self._at, self._seconds, self._operations, self._rate = now, seconds, operations, None
+        elif operations > self._operations and now > self._at:
+            self._rate = min(1.0, (seconds - self._seconds) / (now - self._at))
+            self._at, self._seconds, self._operations = now, seconds, operations
+        elif now - self._at > _LONGEST_PAUSE:
+            self._rate = None
+        return self._rate
+
+
 class _Growth:
     """How much counters have grown in all, also if they begin again at 0."""
 
@@ -201,11 +232,11 @@ def _grow(sums: dict[str, Any], before: Mapping[str, Any], after: Mapping[str, A
             sums[name] = sums.get(name, 0) + value - since
 
 
-def _point(rank: Mapping[str, Any]) -> Point:
+def _point(rank: Mapping[str, Any], waiting: float | None) -> Point:
     steps = rank.get("steps_per_second")
     return Point(
         1 / steps if steps else None,
-        rank.get("waiting"),
+        waiting,
         rank.get("bytes_per_second"),
         rank.get("cores"),
         rank.get("memory_bytes"),

@@ -115,6 +115,18 @@ def test_a_job_without_ranks_for_a_moment_has_not_changed() -> None:
     assert not facts.several_hosts and facts.host(1) == "a"
 
 
+def test_waiting_is_how_fast_a_ranks_counter_grows() -> None:
+    job = Imagined(ranks=3, seconds=60, every=10, waits={1: 0.3})
+    found = History()
+    for record in job.records():
+        for later in (0, 2, 4):  # records come more often than reports
+            found.add(record | {"time": record["time"] + later})
+    last = found.facts().samples[-1]
+    assert [last.points[rank].waiting for rank in range(3)] == pytest.approx([0.32, 0.02, 0.32])
+    found.add(record | {"time": BEGAN + 200})
+    assert found.facts().samples[-1].points[0].waiting is None, "nothing moves"
+
+
 def test_events_beyond_some_are_counted() -> None:
     found = History()
     for number in range(1000):
