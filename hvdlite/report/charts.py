@@ -77,10 +77,10 @@ def lines(
     return _figure("".join(parts), labels, name, axes.times(span), span, "tall")
 
 
-def legend(items: Iterable[tuple[str, int]]) -> str:
-    """Names and their colours."""
+def legend(items: Iterable[tuple[str, int]], kind: str = "") -> str:
+    """Names and their colours. `kind`: "boxes" for areas; else they are lines."""
     parts = (f'<li><i class="b{colour}"></i>{escaped(label)}</li>' for label, colour in items)
-    return f'<ul class="legend">{"".join(parts)}</ul>'
+    return f'<ul class="legend {kind}">{"".join(parts)}</ul>'
 
 
 def heat_map(

@@ -28,7 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _fail(f"cannot write {output}: {error.strerror}")
     for finding in findings(facts):
         print(f"{finding.text} {finding.advice}")
-    print(f"{output}: {len(facts.hosts)} ranks. Open it in a browser.")
+    ranks = "1 rank" if len(facts.hosts) == 1 else f"{len(facts.hosts)} ranks"
+    print(f"{output}: {ranks}. Open it in a browser.")
     return 0
 
 

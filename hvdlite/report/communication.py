@@ -8,7 +8,7 @@ from hvdlite.report import charts, details, words
 from hvdlite.report.charts import Bar
 from hvdlite.report.details import Details, Tensor
 from hvdlite.report.facts import Facts
-from hvdlite.report.time_pictures import section
+from hvdlite.report.sections import section, table
 from hvdlite.report.words import escaped
 
 _SHOWN_TENSORS = 15
@@ -43,9 +43,7 @@ def tensors(facts: Facts) -> str:
         "batch is shared by its tensors according to their bytes. Waited: from this rank's request "
         "to that of the last rank."
     )
-    return section(
-        "Slowest tensors", note, f'<div class="scroll"><table>{head}{rows}</table></div>'
-    )
+    return section("Slowest tensors", note, table(head, rows))
 
 
 def _row(tensor: Tensor, seen: Details, most: float) -> str:
@@ -80,8 +78,7 @@ def overlap(facts: Facts) -> str:
         f"A step of rank {seen.rank}. Gradients that travel while later ones are still to come "
         "cost no time of their own."
     )
-    legend = charts.legend(names).replace('class="legend"', 'class="legend boxes"')
-    return section("Overlap with the backward pass", note, picture + legend)
+    return section("Overlap with the backward pass", note, picture + charts.legend(names, "boxes"))
 
 
 def batches(facts: Facts) -> str:

@@ -43,10 +43,15 @@ class Finding:
 
 def findings(facts: Facts) -> list[Finding]:
     """What to do first, second and third; often nothing."""
-    if facts.active < _LEAST_SECONDS or facts.sum.operations < _LEAST_OPERATIONS:
+    if not tells_enough(facts):
         return []
     found = [finding for rule in _RULES for finding in rule(facts)]
     return sorted(found, key=lambda finding: -finding.share)[:MOST]
+
+
+def tells_enough(facts: Facts) -> bool:
+    """Whether the job was long enough."""
+    return facts.active >= _LEAST_SECONDS and facts.sum.operations >= _LEAST_OPERATIONS
 
 
 def _waits_for_one(facts: Facts) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ class Read:
         if self.jobs > 1:
             said.append(f"{name} holds {self.jobs} jobs; this is the last one.")
         if self.broken:
-            said.append(f"{self.broken} lines of {name} cannot be read.")
+            said.append(f"Lines of {name} that cannot be read: {self.broken}.")
         return said
 
 

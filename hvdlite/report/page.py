@@ -14,7 +14,7 @@ from hvdlite.report import communication, ranks, style, time_pictures
 from hvdlite.report import words as w
 from hvdlite.report.axes import median
 from hvdlite.report.facts import Facts
-from hvdlite.report.findings import exposed_share, findings, moving_share
+from hvdlite.report.findings import exposed_share, findings, moving_share, tells_enough
 from hvdlite.report.words import escaped
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -29,7 +29,7 @@ _SECTIONS: tuple[Callable[[Facts], str], ...] = (
     lambda facts: _pair(ranks.waited_for(facts), communication.overlap(facts)),
     communication.tensors,
     lambda facts: _pair(communication.batches(facts), communication.ways(facts)),
-    ranks.table,
+    ranks.all_ranks,
     ranks.events,
     ranks.surroundings,
 )
@@ -87,8 +87,7 @@ def _failure(facts: Facts) -> str:
 def _advice(facts: Facts) -> str:
     found = findings(facts)
     if not found:
-        short = facts.active < 5 or not facts.samples
-        text = f"<p>{escaped(_SHORT if short else _CALM)}</p>"
+        text = f"<p>{escaped(_CALM if tells_enough(facts) else _SHORT)}</p>"
     else:
         items = "".join(
             f"<li><b>{_together(each.text)}</b>{_together(each.advice)}</li>" for each in found

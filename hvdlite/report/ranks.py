@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from hvdlite.report import charts, series, words
 from hvdlite.report.charts import Bar
 from hvdlite.report.facts import Facts, Point
-from hvdlite.report.time_pictures import section
+from hvdlite.report.sections import section, table
 from hvdlite.report.words import escaped
 
 _SHOWN_BARS = 10
@@ -31,7 +31,7 @@ def waited_for(facts: Facts) -> str:
     return section("Which rank the others wait for", note, drawn)
 
 
-def table(facts: Facts) -> str:
+def all_ranks(facts: Facts) -> str:
     """A row for each rank."""
     if not facts.hosts:
         return ""
@@ -48,7 +48,7 @@ def table(facts: Facts) -> str:
     note = "Means of the whole job. CPU: 100 % is one core."
     if len(shown) < len(facts.hosts):
         note += f" Of {len(facts.hosts)} ranks, the {len(shown)} that the others waited for most."
-    return section("Ranks", note, f'<div class="scroll"><table>{head}{rows}</table></div>')
+    return section("Ranks", note, table(head, rows))
 
 
 def _row(rank: int, facts: Facts, mean: Point) -> str:
@@ -80,9 +80,7 @@ def events(facts: Facts) -> str:
     head = '<tr><th>after</th><th class="left">what</th></tr>'
     changes = facts.world_changes
     note = f"The ranks have changed {changes} time{'' if changes == 1 else 's'}." if changes else ""
-    return section(
-        "World changes and failures", note, f'<div class="scroll"><table>{head}{rows}</table></div>'
-    )
+    return section("World changes and failures", note, table(head, rows))
 
 
 def surroundings(facts: Facts) -> str:
@@ -105,4 +103,4 @@ def _pairs(title: str, items: Iterable[tuple[str, str]], note: str) -> str:
     ]
     if not rows:
         return ""
-    return section(title, note, f'<div class="scroll"><table>{"".join(rows)}</table></div>')
+    return section(title, note, table("", "".join(rows)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hvdlite.report import axes, charts, series, words
 from hvdlite.report.facts import Facts
 from hvdlite.report.history import average
-from hvdlite.report.words import escaped
+from hvdlite.report.sections import section
 
 _LEAST_TOP = 0.05
 # The first steps compile and fill caches. They must not make all others flat.
@@ -51,11 +51,6 @@ def waiting(facts: Facts) -> str:
     if len(rows) < len(facts.hosts):
         note += f" Of {len(facts.hosts)} ranks, these {len(rows)} wait least or most."
     return section("Waiting for other ranks", note, picture)
-
-
-def section(title: str, note: str, content: str) -> str:
-    about = f'<p class="note">{escaped(note)}</p>' if note else ""
-    return f"<section><h2>{escaped(title)}</h2>{about}{content}</section>"
 
 
 def _title(rank: int, values: list[float | None], facts: Facts) -> str:

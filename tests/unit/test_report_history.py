@@ -146,7 +146,7 @@ def test_the_last_job_of_a_file_is_shown() -> None:
     assert len(read.history.facts().hosts) == 5
     assert read.notes("m.jsonl") == [
         "m.jsonl holds 2 jobs; this is the last one.",
-        "1 lines of m.jsonl cannot be read.",
+        "Lines of m.jsonl that cannot be read: 1.",
     ]
     with pytest.raises(ValueError, match="no line in it is one of --metrics-file"):
         lines.read(["{}", "no", "[1]"])
