@@ -138,6 +138,8 @@ def ways(facts: Facts) -> str:
     if not parts:
         return ""
     note = f"{words.size(sums.bytes)} of results on rank {min(facts.totals, default=0)}."
+    if seen is not None:
+        note += " The shares are those of the operations in the table of tensors."
     return section("Ways of the bytes", note, "".join(parts))
 
 

@@ -107,17 +107,22 @@ def _one_tensor(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         of_the_time,
         f"{first.name} alone takes {words.percent(share)} of the communication.",
-        f"It has {words.size(first.bytes / max(1, first.operations))}. {_about(first, seen)}",
+        _about(first, seen),
     )
 
 
 def _about(tensor: Tensor, seen: Details) -> str:
-    if tensor.bytes / seen.bytes > 0.8 * tensor.seconds / seen.seconds:
+    mean = tensor.bytes / max(1, tensor.operations)
+    if mean <= _SMALL_BYTES:
         return (
-            "That is its part of all bytes: if it is an embedding, sparse gradients send only the "
-            "rows that were used."
+            f"It has only {words.size(mean)}, so its time is that of messages and not of bytes: "
+            "use it less often."
         )
-    return "It takes longer than its part of the bytes: look at its kind in the table of tensors."
+    share = tensor.bytes / seen.bytes
+    said = f"It has {words.size(mean)}, {words.percent(share)} of all bytes."
+    if share < _MOST_BYTES * tensor.seconds / seen.seconds:
+        return said
+    return f"{said} If it is an embedding, sparse gradients send only the rows that were used."
 
 
 def _small_batches(facts: Facts) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ class History:
         now = float(record["time"])
         if self._began is None:
             self._began = float(record.get("began", now))
-        elapsed = 0.0 if self._last is None else max(0.0, now - self._last)
+        elapsed = max(0.0, now - (self._began if self._last is None else self._last))
         ranks = record["ranks"]
         self._note_changes(now, record)
         grew = [self._count(rank) for rank in ranks]

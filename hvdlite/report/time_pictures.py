@@ -16,7 +16,7 @@ _STEPS = (
 )
 _WAITING = (
     "The share of the time in which a rank had asked for an operation that another rank had not. "
-    "A rank that stays light while the others are dark holds them up."
+    "A rank that waits little while the others wait much holds them up."
 )
 
 

@@ -100,6 +100,30 @@ def test_bytes_that_are_halved_already_are_not_to_be_halved() -> None:
         assert findings(changed(facts, dtypes=whole)) == []
 
 
+@pytest.mark.parametrize(
+    ("size", "advice"),
+    [
+        (
+            1,
+            "It has only 1 B, so its time is that of messages and not of bytes: use it less often.",
+        ),
+        (1e6, "It has 1.00 MB, 2 % of all bytes."),
+        (
+            2.2e7,
+            "It has 22.0 MB, 54 % of all bytes. If it is an embedding, sparse gradients send only "
+            "the rows that were used.",
+        ),
+    ],
+)
+def test_what_is_said_of_a_tensor_depends_on_its_size(size: float, advice: str) -> None:
+    facts = facts_of(Imagined(heavy="fc.weight", moving=0.3))
+    assert facts.details is not None
+    first, *others = facts.details.tensors
+    heavy = replace(first, bytes=size * first.operations)
+    [found] = findings(changed(facts, tensors=[heavy, *others]))
+    assert found.advice == advice
+
+
 def test_small_tensors_that_travel_alone() -> None:
     facts = facts_of(Imagined(moving=0.3, names=LAYERS))
     assert facts.details is not None

@@ -105,6 +105,12 @@ def test_records_may_come_more_often_than_reports_and_long_pauses_do_not_count()
     assert found.facts().active == pytest.approx(32)
 
 
+def test_a_file_of_two_lines_is_a_job_of_their_time() -> None:
+    records = list(Imagined(ranks=2, seconds=20, every=10).records())[1:]
+    found = lines.read(map(json.dumps, records)).history.facts()
+    assert found.active == pytest.approx(20)
+
+
 def test_a_job_without_ranks_for_a_moment_has_not_changed() -> None:
     found = History()
     for record in Imagined(ranks=2, seconds=30, hosts=("a, member 1", "a, member 2")).records():
