@@ -12,8 +12,8 @@ def write(path: str, text: str) -> None:
     data = text.encode()
     place = os.path.realpath(path)
     if os.path.exists(place) and not stat.S_ISREG(os.stat(place).st_mode):
-        with open(place, "wb", buffering=0) as file:
-            _write_all(file.fileno(), data)
+        # A pipe that no process reads is an error: the launcher must not wait for a reader.
+        _write_and_close(os.open(place, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC), data)
         return
     new = f"{place}.{os.getpid()}.new"
     with contextlib.suppress(FileNotFoundError):
@@ -21,10 +21,7 @@ def write(path: str, text: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(new, flags, 0o600)
     try:
-        try:
-            _write_all(descriptor, data)
-        finally:
-            os.close(descriptor)
+        _write_and_close(descriptor, data)
         os.rename(new, place)
     except OSError:
         with contextlib.suppress(OSError):
@@ -32,7 +29,10 @@ def write(path: str, text: str) -> None:
         raise
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def _write_and_close(descriptor: int, data: bytes) -> None:
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)

@@ -104,6 +104,18 @@ def test_files_and_places_that_do_not_exist(
     assert "a page shows one job" in capsys.readouterr().err
 
 
+def test_what_is_no_file_is_left_as_it_is(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="No such device or address"):
+        write(str(pipe), "nothing reads it")
+    with pytest.raises(IsADirectoryError):
+        write(str(tmp_path), "a folder")
+    assert os.listdir(tmp_path) == ["pipe"]
+    write("/dev/null", "gone")
+    assert not Path("/dev/null").is_file()
+
+
 def test_a_page_replaces_one_and_is_never_half_written(tmp_path: Path) -> None:
     page, link = tmp_path / "run.html", tmp_path / "link.html"
     page.write_text("old")
