@@ -32,7 +32,6 @@ class Sample:
 class Event:
     time: float
     text: str
-    serious: bool = False
 
 
 @dataclass(frozen=True)

@@ -86,10 +86,10 @@ class History:
         rates = [rank["steps_per_second"] for rank in ranks if rank.get("steps_per_second")]
         self._steps += min(rates, default=0.0) * worked
 
-    def happened(self, time: float, text: str, serious: bool = False) -> None:
+    def happened(self, time: float, text: str) -> None:
         """The first events of a job say more than the last ones, so the others are only counted."""
         if len(self._events) < _MOST_EVENTS:
-            self._events.append(Event(time, text, serious))
+            self._events.append(Event(time, text))
         else:
             self._lost_events += 1
 
@@ -159,7 +159,7 @@ class History:
             rank["rank"] for rank in record["ranks"] if rank.get("note", "").startswith("silent")
         }
         for rank in sorted(silent - self._silent):
-            self.happened(now, f"Rank {rank} on {hosts[rank]} no longer reports", serious=True)
+            self.happened(now, f"Rank {rank} on {hosts[rank]} no longer reports")
         self._silent = silent
 
 

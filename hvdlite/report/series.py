@@ -109,7 +109,7 @@ def waiting_rows(facts: Facts) -> list[tuple[int, list[float | None]]]:
 
 
 def marks(facts: Facts) -> list[Mark]:
-    """Changes of the ranks, and what was serious."""
+    """Changes of the ranks, and failures."""
     begin, seconds = span(facts)
     return [Mark(min(max(0.0, event.time - begin), seconds), event.text) for event in facts.events]
 

@@ -102,5 +102,5 @@ class Writer(JobObserver):
             return
         if status:
             said = sentence.removeprefix("hvdliterun: ") or f"The job failed with {status}."
-            self._report.history.happened(time.time(), said, serious=True)
+            self._report.history.happened(time.time(), said)
         self._report.write(End(status, sentence))
