@@ -11,8 +11,8 @@ _LEAST_TOP = 0.05
 # The first steps compile and fill caches. They must not make all others flat.
 _USUAL, _FAR_BEYOND = 0.9, 2.0
 _STEPS = (
-    "The time between one use of a tensor's name and the next, on each rank, as a mean over "
-    "10 seconds. A dashed line is a change of the ranks."
+    "The time between one use of a tensor's name and the next, on each rank. Ranks report the mean "
+    "of 10 seconds; a timeline has each step. A dashed line is a change of the ranks or a failure."
 )
 _WAITING = (
     "The share of the time in which a rank had asked for an operation that another rank had not. "

@@ -170,4 +170,6 @@ def _clocks(others: Sequence[Placed]) -> str:
     known = [error for error in errors if error is not None]
     if len(known) < len(errors):
         return "The clocks of the ranks' hosts are not compared: no operation shows them together."
+    if not max(known):
+        return "The ranks share one clock."
     return f"The error of the ranks' clocks is at most {max(known):.0f} µs."
