@@ -325,6 +325,12 @@ KNOBS: tuple[Knob, ...] = (
         "`hvdliterun --monitor` sets it.",
         "Watching", unit="seconds", minimum=0, maximum=3600, core=False,
     ),
+    Knob(
+        "monitor_details", _names("MONITOR_DETAILS", None), "bool", False,
+        "Rank 0's reports to the launcher also say which tensors are slow, the versions and the "
+        "knobs. `hvdliterun --report` and `--metrics-file` set it.",
+        "Watching", core=False,
+    ),
     # --- Testing
     Knob(
         "debug_delay_microseconds", _names("DEBUG_DELAY_MICROSECONDS", None), "int", 0,

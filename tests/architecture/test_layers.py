@@ -165,7 +165,7 @@ def test_every_knob_is_read() -> None:
         )
 
 
-@pytest.mark.parametrize("folder", ["launch", "rendezvous"])
+@pytest.mark.parametrize("folder", ["launch", "rendezvous", "report"])
 def test_what_runs_on_a_login_node_needs_no_core_and_no_framework(folder: str) -> None:
     for path in (ROOT / "hvdlite" / folder).rglob("*.py"):
         for name in imported(path):
@@ -183,6 +183,8 @@ def test_what_runs_on_a_login_node_needs_no_core_and_no_framework(folder: str) -
                     "launch",
                     "rendezvous",
                     "compat",
+                    "report",
+                    "timeline",
                     "base",
                     "exceptions",
                     "__version__",

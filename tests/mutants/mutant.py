@@ -25,6 +25,7 @@ LISTS = (
     "pool",
     "elastic",
     "tune",
+    "report",
 )
 CPP = "C++ "
 

@@ -150,6 +150,15 @@ class Board:
         counters: Mapping[str, Any] = reports[-1]["counters"] if reports else {}
         return counters
 
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What rank 0 has reported about tensors, versions and knobs; empty: nothing."""
+        root = self._ranks.get(0)
+        found: Mapping[str, Any] = (
+            root.reports[-1].get("details", {}) if root and root.reports else {}
+        )
+        return found
+
     def rows(self, now: float) -> list[Row]:
         """Returns one row per rank, in order."""
         rows = [self._row(number, rank, now) for number, rank in self._ranks.items()]
