@@ -315,6 +315,12 @@ KNOBS: tuple[Knob, ...] = (
         "Watching", choices=("0", "all"), flag="--timeline-ranks",
     ),
     Knob(
+        "timeline_megabytes", _names("TIMELINE_MEGABYTES", None), "int", 1024,
+        "How large the file of a timeline may become. Then the timeline ends with a warning, and "
+        "the job goes on.",
+        "Watching", unit="MB", minimum=1, maximum=1 << 20, flag="--timeline-megabytes",
+    ),
+    Knob(
         "recorder_entries", _names("RECORDER_ENTRIES", None), "int", 1024,
         "How many past collectives each rank remembers for error reports; 0 remembers none.",
         "Watching", unit="collectives", minimum=0, maximum=1 << 24,

@@ -1,5 +1,6 @@
 #include "engine/observe/observer.h"
 
+#include <algorithm>
 #include <cctype>
 
 namespace hvdlite::engine {
@@ -86,6 +87,12 @@ std::string How(const ProcessSet& set, const Running& running) {
 }
 
 }  // namespace
+
+Observer::Observer(const Config& config, int rank, const Logger* log)
+    : rank_(rank),
+      all_write_(config.timeline_ranks == "all"),
+      timeline_(config.timeline_megabytes << 20, log),
+      recorder_(static_cast<size_t>(std::max<int64_t>(config.recorder_entries, 0))) {}
 
 void Observer::Announced(const ProcessSet& set, const Entry& entry, bool by_slot, Nanos now) {
   (by_slot ? slots_ : requests_).fetch_add(1, kRelaxed);
