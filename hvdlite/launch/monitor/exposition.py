@@ -39,7 +39,9 @@ _STEPS = Family("hvdlite_steps_per_second", "How often the names of tensors retu
 _WAITING = Family(
     "hvdlite_waiting_ratio", "The share of the time in which the rank waited for others."
 )
-_LATE = Family("hvdlite_late_seconds", "How long an operation waited for this rank, on average.")
+_LATE = Family(
+    "hvdlite_late_seconds", "How much of a step, or of an operation, waited for this rank."
+)
 _STRAGGLER = Family("hvdlite_straggler", "Whether the others wait for this rank.")
 _WAITED_FOR = Family(
     "hvdlite_waited_for_seconds_total",
