@@ -106,6 +106,7 @@ py::object Finish(int64_t handle) {
   hvdlite_result result;
   const hvdlite_code code = hvdlite_get_result(handle, &result);
   if (code != HVDLITE_OK) {
+    (void)Follow(handle);  // returns the same: the device may still use the tensors
     hvdlite_release(handle, nullptr);
     ReleaseBorrowed(handle);
     ThrowIfError(code);
