@@ -21,7 +21,7 @@ namespace py = pybind11;
 
 namespace {
 
-// hvdlite_end's *done for a GPU operation that has succeeded.
+// hvdlite_end's *done for a GPU operation whose work is enqueued.
 constexpr int32_t kOnGpu = 2;
 
 // kind, op, process_set, name, input, output, root, prescale, postscale, splits
