@@ -46,6 +46,8 @@ enum {
   HVDLITE_ADD_PROCESS_SET = 7,
   HVDLITE_REMOVE_PROCESS_SET = 8,
   HVDLITE_REDUCE = 9,
+  HVDLITE_ADD_NAMED_PROCESS_SET = 10,    /* only the named ranks call it */
+  HVDLITE_REMOVE_NAMED_PROCESS_SET = 11, /* only the set's members call it */
 };
 /* "allreduce"; NULL: there is no such kind. */
 HVDLITE_API const char* hvdlite_operation_name(int32_t kind);
@@ -54,8 +56,8 @@ HVDLITE_API const char* hvdlite_operation_name(int32_t kind);
 enum {
   HVDLITE_RESULT_NONE = 0,      /* no tensor */
   HVDLITE_RESULT_SAME = 1,      /* a tensor of the input's shape */
-  HVDLITE_RESULT_GATHERED = 2,  /* the members' rows; the library allocates the result */
-  HVDLITE_RESULT_EXCHANGED = 3, /* rows from each member; the library allocates the result */
+  HVDLITE_RESULT_GATHERED = 2,  /* the members' rows */
+  HVDLITE_RESULT_EXCHANGED = 3, /* rows from each member */
   HVDLITE_RESULT_SHARED = 4,    /* this member's share of the rows */
   HVDLITE_RESULT_AT_ROOT = 5,   /* a tensor of the input's shape at the root; else an empty one */
 };
@@ -191,16 +193,23 @@ typedef struct {
   int32_t kind;
   int32_t op; /* reduction */
   int32_t process_set;
-  /* NULL: "<kind>.noname.<n>", where n counts the unnamed operations of this kind in this set */
+  /* NULL: "<kind>.noname.<n>", where n counts the unnamed operations of this kind in this set.
+   * add_named_process_set: the set's name; several sets of the same ranks need different ones */
   const char* name;
-  int64_t root; /* broadcast: global rank. remove_process_set: the id */
+  int64_t root; /* broadcast: global rank. remove_[named_]process_set: the id */
   double prescale;
   double postscale;
-  /* alltoall: rows for each member, or NULL for equal parts. add_process_set: the ranks */
+  /* alltoall: rows for each member, or NULL for equal parts. add_[named_]process_set: the ranks */
   const int64_t* splits;
   int32_t split_count;
   hvdlite_tensor input;
-  hvdlite_tensor output; /* data == NULL: the library allocates the result, see hvdlite_result */
+  /* data == NULL: the library allocates the result, see hvdlite_result. Otherwise the result is
+   * written there without a copy: contiguous memory for as many elements as the result has, in any
+   * shape. It may be the input (allreduce, broadcast), or have the input of an allgather as this
+   * rank's rows; otherwise the two do not overlap. The size of an allgather's or an alltoall's
+   * result is known when the ranks have agreed. If the output has another size, the operation ends
+   * on this rank with HVDLITE_INVALID_ARGUMENT, and the other ranks get their results. */
+  hvdlite_tensor output;
   /* GPU tensors: the CUDA stream that produces the input (0 is the legacy stream, 1 and 2 as in
    * CUDA). */
   void* stream;
@@ -227,7 +236,7 @@ HVDLITE_API hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int3
 HVDLITE_API hvdlite_code hvdlite_poll(int64_t handle, int32_t* done);
 /* Waits and, if the operation is done, releases the handle and returns the operation's status.
  * Only for operations with an output of the caller's. A slice of 0 does not wait. An unknown
- * handle counts as done. *done is 2 for a GPU operation that has succeeded: its handle is not
+ * handle counts as done. *done is 2 for a GPU operation whose work is enqueued: its handle is not
  * released, see below. */
 HVDLITE_API hvdlite_code hvdlite_end(int64_t handle, double slice_seconds, int32_t* done);
 
@@ -236,19 +245,21 @@ typedef struct {
   const int64_t* received_splits; /* alltoall */
   int32_t split_count;
   int32_t on_gpu; /* 1: the result is complete on the device only later, see hvdlite_follow */
-  /* join: the last rank. add_process_set: the id. remove_process_set: 1 if the set existed */
+  /* join: the last rank. add_[named_]process_set: the id. remove_[named_]process_set: 1 if the set
+   * existed */
   int64_t number;
 } hvdlite_result;
 /* Returns the status of a done operation. What *result points to is valid until hvdlite_release. */
 HVDLITE_API hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result);
 
 /* For GPU tensors *done* means enqueued: all work is on hvdlite's stream. Before using the
- * result or reusing the input, make your stream wait with this call; the host does not block. */
+ * result or reusing the input, make your stream wait with this call; the host does not block.
+ * Returns the operation's failure, if it has failed on this rank. */
 HVDLITE_API hvdlite_code hvdlite_follow(int64_t handle, void* stream);
 /* Copies a result that the library has allocated to `to`, on the stream. */
 HVDLITE_API hvdlite_code hvdlite_copy_result(int64_t handle, void* to, void* stream);
 /* Blocks until the device has finished or about `slice_seconds` have passed: for callers without
- * a stream. */
+ * a stream. Returns as hvdlite_follow. */
 HVDLITE_API hvdlite_code hvdlite_wait_for_device(int64_t handle, double slice_seconds,
                                                  int32_t* finished);
 /* A result that the library has allocated on a GPU: *storage of hvdlite_release. */
@@ -365,6 +376,7 @@ HVDLITE_API void hvdlite_answer(const char* place, int32_t in_wait);
 /* Writes at most `capacity` ranks. Returns the size of the set; 0 if there is no such set. */
 HVDLITE_API int32_t hvdlite_process_set_ranks(int32_t process_set, int32_t* ranks,
                                               int32_t capacity);
+/* The sets that all ranks have added: without named ones. */
 HVDLITE_API int32_t hvdlite_process_set_ids(int32_t* ids, int32_t capacity);
 
 #ifdef __cplusplus

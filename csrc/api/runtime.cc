@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "api/translate.h"
+#include "engine/negotiate/named.h"
 #include "pool/fork.h"
 #include "pool/pool.h"
 
@@ -243,6 +244,8 @@ Status Runtime::Start(Engine* engine, const hvdlite_operation& operation,
         operation.name ? std::string_view(operation.name) : std::string_view(given);
     name.reserve(kind.size() + 1 + own.size());
     name.append(kind).append(".").append(own);
+    if (Has(submission.request.kind, kAmongNamed))
+      name = engine::NameAmong(name, submission.request.splits);
   }
   return engine->Submit(operation.process_set, std::move(submission), will_wait, handle);
 }
@@ -278,7 +281,9 @@ Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* ha
     const bool nothing_to_fetch = made->output.data == nullptr && made->received_splits.empty() &&
                                   made->number < 0 && made->pending == nullptr &&
                                   made->memory() == nullptr;
-    if (!made->status().ok() || nothing_to_fetch) return made->status();
+    // The device may still use the tensors of an operation that has failed on this rank only.
+    const bool failed = !made->status().ok() && made->pending == nullptr;
+    if (failed || nothing_to_fetch) return made->status();
   }
   *handle = Add(std::move(made));
   return Status::Ok();

@@ -44,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "P5",
-        "hvdlite/job/registration.py",
+        "hvdlite/core/process_sets.py",
         '    if len(set(ranks)) != len(ranks):\n        raise ValueError(f"a process set must not '
         'name a rank twice: {ranks}")\n',
         "",

@@ -30,6 +30,8 @@ MODULES = (
     "determinism",
     "objects",
     "process_sets",
+    "named_sets",
+    "outputs",
     "join",
     "stress",
     "lifecycle",
@@ -48,6 +50,7 @@ SUITES = {
     "torch": (
         "collectives",
         "torch_tensors",
+        "torch_outputs",
         "gradients",
         "torch_gradients",
         "names_and_handles",
