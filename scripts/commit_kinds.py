@@ -1,6 +1,7 @@
 """Kinds of the commits since b00d0b8, for `scripts/lines-since b00d0b8 --commits`.
 
-A commit that is not listed changes fewer than twelve lines of the files that are counted.
+Commits that are not listed change fewer than twelve lines each of the files that are counted, or
+are younger than the list.
 """
 
 KINDS = {
@@ -12,6 +13,10 @@ KINDS = {
     "one battery of tests, and other tests written once": """
         a8142245 2b631dde ededb66a 50b64c49 c1bbd3ad 52193235 3e2a15a7 da3618ba b17a6277 c69d09b5
         fd73fe55 f5197242 d37079da 250cef3f 6d73a4c9 49ba0e08 025cd680
+    """,
+    "the pass of decision 12": """
+        e47ca034 5773141d 8bb9e963 0b6614e8 efbdddd7 2a625183 7144db30 7ef216a1 2b51c524 77b2df61
+        67a3d6a7
     """,
     "words, names, and 100 columns": """
         fda0da72 a417500b 34f4ce62 b6120d47 f559f5c3 37e87d82 57a63ff9 181ee812 831d6975 dc316602

@@ -52,10 +52,7 @@ def test_what_libraries_borrow_of_horovod_is_there_and_works(job: Job, framework
     needs_installed(framework, *(["tensorflow"] if framework == "keras" else []))
     _check(
         job.run(
-            "-np",
-            "2",
-            "--horovod-compat",
-            "python",
+            *"-np 2 --horovod-compat python".split(),
             str(BORROWED / f"from_{framework}.py"),
             **QUIET,
         )
@@ -88,18 +85,9 @@ def test_torch_by_an_installed_alias_and_horovodrun(job: Job) -> None:
     subprocess.run(
         [python, "-m", "hvdlite.commands", "compat", "install"], check=True, env=environment
     )
-    flags = [
-        "-np",
-        "2",
-        "-H",
-        "localhost:2",
-        "--fusion-threshold-mb",
-        "32",
-        "--cycle-time-ms",
-        "1",
-        "--log-level",
-        "WARNING",
-    ]
+    flags = (
+        "-np 2 -H localhost:2 --fusion-threshold-mb 32 --cycle-time-ms 1 --log-level WARNING"
+    ).split()
     command = [
         horovodrun,
         *flags,

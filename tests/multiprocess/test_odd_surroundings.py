@@ -99,11 +99,7 @@ def test_what_a_stuck_ssh_has_started_goes_with_it(job: Job) -> None:
     ssh.write_text("#!/bin/sh\nsleep 600\n")
     ssh.chmod(0o755)
     done = job.run(
-        "-H",
-        "elsewhere:1",
-        "--start-timeout",
-        "1",
-        "true",
+        *"-H elsewhere:1 --start-timeout 1 true".split(),
         PATH=f"{job.directory}:{os.environ['PATH']}",
     )
     assert (done.returncode, done.stderr) == (

@@ -72,10 +72,7 @@ def test_ranks_that_do_not_share_dev_shm_still_share_memory(job: Job) -> None:
     done = launch(
         job,
         before_each_rank=(
-            "unshare",
-            "-m",
-            "sh",
-            "-c",
+            *"unshare -m sh -c".split(),
             'mount -t tmpfs none /dev/shm && exec "$@"',
             "sh",
         ),

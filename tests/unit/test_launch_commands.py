@@ -158,24 +158,11 @@ def test_what_mpirun_only_takes_from_its_environment(
 
 
 def test_variables_of_a_machine_a_login_or_a_rank_stay_behind() -> None:
-    stay = [
-        "PWD",
-        "HOSTNAME",
-        "SSH_AUTH_SOCK",
-        "SLURM_PROCID",
-        "OMPI_COMM_WORLD_RANK",
-        "PMI_RANK",
-        "MPI_LOCALRANKID",
-    ]
+    stay = (
+        "PWD HOSTNAME SSH_AUTH_SOCK SLURM_PROCID OMPI_COMM_WORLD_RANK PMI_RANK MPI_LOCALRANKID"
+    ).split()
     stay += ["HVDLITE_RANK", "HOROVOD_LOCAL_SIZE", "CUDA_VISIBLE_DEVICES", "BASH_FUNC_x%%", "a b"]
-    go = [
-        "HVDLITE_RENDEZVOUS",
-        "HVDLITE_SECRET",
-        "HOROVOD_CYCLE_TIME",
-        "PATH",
-        "PYTHONPATH",
-        "NCCL_DEBUG",
-    ]
+    go = ("HVDLITE_RENDEZVOUS HVDLITE_SECRET HOROVOD_CYCLE_TIME PATH PYTHONPATH NCCL_DEBUG").split()
     assert forwardable(dict.fromkeys([*stay, *go], "1")) == sorted(go)
 
 

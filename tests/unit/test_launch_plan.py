@@ -136,14 +136,7 @@ def test_a_job_within_a_job_does_not_inherit_the_outer_ones_secret() -> None:
 def test_torchruns_variables_say_what_ours_say() -> None:
     slots = plan.assign(parse_hosts("a:2,b:1"))
     told = plan.torch_environment(slots, "run")
-    names = (
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
-        "GROUP_RANK",
-        "GROUP_WORLD_SIZE",
-    )
+    names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE".split()
     assert [[told[rank][name] for name in names] for rank in range(3)] == [
         ["0", "3", "0", "2", "0", "2"],
         ["1", "3", "1", "2", "0", "2"],
@@ -164,14 +157,9 @@ def test_the_host_of_rank_0_is_called_by_its_name_alone(name: str, host: str) ->
 
 
 def test_what_belongs_to_this_machine_does_not_travel() -> None:
-    stays = [
-        "SSH_CONNECTION",
-        "XDG_RUNTIME_DIR",
-        "CUDA_VISIBLE_DEVICES",
-        "BASH_FUNC_x%%",
-        "OLDPWD",
-        "HOSTNAME",
-    ]
+    stays = (
+        "SSH_CONNECTION XDG_RUNTIME_DIR CUDA_VISIBLE_DEVICES BASH_FUNC_x%% OLDPWD HOSTNAME"
+    ).split()
     goes = ["PATH", "HOME", "LD_LIBRARY_PATH", "NCCL_DEBUG", "MY_CUDA_FLAGS", "XDG_DATA_HOME"]
     assert plan.travelling(dict.fromkeys([*stays, *goes], "1")).keys() == {*goes}
 
