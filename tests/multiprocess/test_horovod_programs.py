@@ -116,8 +116,7 @@ if __name__ == "__main__":
     assert horovod.run is horovod.runner.run is hvdlite.run
     print(horovod.run(work, args=(10,), num_proc=2))
 """)
-    command = [sys.executable, "-m", "hvdlite.compat", script]
-    done = subprocess.run(command, capture_output=True, text=True, env=job.environment())
+    done = job.command(sys.executable, "-m", "hvdlite.compat", script)
     assert done.stdout == "[(10, 'hvdlite.exceptions'), (11, 'hvdlite.exceptions')]\n", done.stderr
 
 
@@ -191,12 +190,7 @@ def test_a_program_that_fails_looks_as_under_python_itself(job: Job) -> None:
     )
     assert job.run("-np", "2", "python", "-m", "hvdlite.compat", script, "3", "x").returncode == 3
     script = job.script("import horovod.runner\n\ndef f():\n    raise KeyError('lost')\n\nf()\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "hvdlite.compat", script],
-        capture_output=True,
-        text=True,
-        env=job.environment(),
-    )
+    done = job.command(sys.executable, "-m", "hvdlite.compat", script)
     plain = f'Traceback (most recent call last):\n  File "{script}", line 6, in <module>\n    f()\n'
     assert (
         done.returncode == 1

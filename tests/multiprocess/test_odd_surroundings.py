@@ -16,13 +16,7 @@ from stillness import wait_until_still
 def _shell(job: Job, text: str) -> subprocess.CompletedProcess[str]:
     """`$RUN` is hvdliterun."""
     run = f"{sys.executable} -m hvdlite.launch"
-    return subprocess.run(
-        ["bash", "-c", text],
-        cwd=job.directory,
-        env=job.environment(RUN=run),
-        capture_output=True,
-        text=True,
-    )
+    return job.command("bash", "-c", text, RUN=run)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])

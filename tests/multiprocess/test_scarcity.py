@@ -48,13 +48,7 @@ def launch(
         python,
         job.script(SUMS),
     ]
-    return subprocess.run(
-        [*prefix, *launcher],
-        cwd=job.directory,
-        env=job.environment(**extra),
-        capture_output=True,
-        text=True,
-    )
+    return job.command(*prefix, *launcher, **extra)
 
 
 @needs_mounts
