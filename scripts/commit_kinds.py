@@ -16,7 +16,7 @@ KINDS = {
     """,
     "the pass of decision 12": """
         e47ca034 5773141d 8bb9e963 0b6614e8 efbdddd7 2a625183 7144db30 7ef216a1 2b51c524 77b2df61
-        67a3d6a7
+        67a3d6a7 92a29fb2 be38c924
     """,
     "words, names, and 100 columns": """
         fda0da72 a417500b 34f4ce62 b6120d47 f559f5c3 37e87d82 57a63ff9 181ee812 831d6975 dc316602
