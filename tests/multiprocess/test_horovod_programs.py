@@ -20,6 +20,10 @@ BORROWED = ROOT / "tests" / "drop_in" / "borrowed"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
+def _run_two(job: Job, *words: str, **extra: str) -> None:
+    _check(job.run("-np", "2", *words, **extra))
+
+
 def _check(done: subprocess.CompletedProcess[bytes]) -> None:
     said = done.stdout.decode()
     assert done.returncode == 0, said + done.stderr.decode()
@@ -39,35 +43,21 @@ def test_torch_by_python_m(job: Job) -> None:
 @pytest.mark.watchdog(180)
 def test_tensorflow_by_the_launchers_flag(job: Job) -> None:
     needs_installed("tensorflow")
-    _check(
-        job.run(
-            "-np", "2", "--horovod-compat", "python", str(PROGRAMS / "tensorflow_tape.py"), **QUIET
-        )
-    )
+    _run_two(job, "--horovod-compat", "python", str(PROGRAMS / "tensorflow_tape.py"), **QUIET)
 
 
 @pytest.mark.watchdog(180)
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras"])
 def test_what_libraries_borrow_of_horovod_is_there_and_works(job: Job, framework: str) -> None:
     needs_installed(framework, *(["tensorflow"] if framework == "keras" else []))
-    _check(
-        job.run(
-            *"-np 2 --horovod-compat python".split(),
-            str(BORROWED / f"from_{framework}.py"),
-            **QUIET,
-        )
-    )
+    _run_two(job, "--horovod-compat", "python", str(BORROWED / f"from_{framework}.py"), **QUIET)
 
 
 @pytest.mark.watchdog(180)
 def test_keras_by_the_environment_alone(job: Job) -> None:
     needs_installed("tensorflow", "keras")
     variables = compat.environment(job.environment()) | QUIET
-    _check(
-        job.run(
-            "-np", "2", "python", str(PROGRAMS / "keras_fit.py"), str(job.directory), **variables
-        )
-    )
+    _run_two(job, "python", str(PROGRAMS / "keras_fit.py"), str(job.directory), **variables)
 
 
 @pytest.mark.watchdog(120)

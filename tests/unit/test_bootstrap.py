@@ -24,6 +24,7 @@ from hvdlite.rendezvous import StoreClient, StoreServer, addresses
 
 SECRET = bytes(range(32))
 NO_WISH = bootstrap.Wish()
+_HAS_TO_PASS = "Open MPI's mpirun has to pass HVDLITE_SECRET"
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 
 
@@ -238,23 +239,9 @@ def test_a_secret_for_many_jobs_is_no_jobs_own() -> None:
 @pytest.mark.parametrize(
     ("rank_0s", "mine", "text"),
     [
-        (
-            SECRET,
-            None,
-            r"rank 0 was given a secret and this rank 1 was not: Open MPI's mpirun has to pass "
-            r"HVDLITE_SECRET",
-        ),
-        (
-            None,
-            SECRET,
-            r"this rank 1 was given a secret and rank 0 was not: Open MPI's mpirun has to pass "
-            r"HVDLITE_SECRET",
-        ),
-        (
-            SECRET,
-            bytes(32),
-            r"this rank 1 was given another secret than rank 0.*has to be the same for all",
-        ),
+        (SECRET, None, "rank 0 was given a secret and this rank 1 was not: " + _HAS_TO_PASS),
+        (None, SECRET, "this rank 1 was given a secret and rank 0 was not: " + _HAS_TO_PASS),
+        (SECRET, bytes(32), "1 was given another secret than rank 0.*has to be the same for all"),
     ],
 )
 def test_ranks_that_were_not_given_the_same_secret_are_told_at_once(
