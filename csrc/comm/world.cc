@@ -268,7 +268,9 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
   } else {
     HVDLITE_RETURN_IF_ERROR(BuildBetweenHosts(group.get(), set, links, until));
   }
-  if (topology.single_host() && !over_mpi && options_.config->shm_meetings)
+  // The watch sees only what is negotiated.
+  if (topology.single_host() && !over_mpi && options_.config->shm_meetings &&
+      !options_.config->nan_watch)
     group->meeting = std::make_unique<shm::Meeting>(group->region->meeting_memory(),
                                                     group->region->me(), group->region->members());
   group->communicator->CountIn(&carried_);

@@ -171,6 +171,7 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   for (Entry* const entry : running->entries) set->Decided(entry);
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
+  results_.Began(*set->running);
   // An operation without a tensor is done by the agreement itself: all members have asked.
   if (!HasTensor(kind)) return CompleteRunning(set);
   set->running->work = set->running->communicator->Start(set->running->batch);
@@ -209,6 +210,7 @@ void Engine::CompleteRunning(ProcessSet* set) {
       finished == nullptr ? nullptr : std::make_shared<PendingBatch>(finished);
   if (pending == nullptr) running->work.reset();
   observer_.Ended(*set, *running, MonotonicNow());
+  results_.Ended(set, *running);
   if (tuning_ != nullptr) tuning_->Ended(*set, *running, &sets_.world(), MonotonicNow());
   for (size_t i = 0; i < running->entries.size(); ++i) {
     Entry* const entry = running->entries[i];

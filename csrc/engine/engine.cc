@@ -58,7 +58,8 @@ Engine::Engine(const EngineOptions& options)
       meetings_(&turn_, &sets_, &life_, &observer_, &jitter_),
       vigil_(Turn::kTickEvery),
       stalls_(StallLimits(options.config), &log_,
-              [this](int rank) { return Vigil::WhyItRests(*world_, rank); }) {}
+              [this](int rank) { return Vigil::WhyItRests(*world_, rank); }),
+      results_(options.config, options.rank, &log_) {}
 
 Status Engine::Start(const EngineOptions& options, rendezvous::Store* store,
                      std::unique_ptr<Engine>* out) {

@@ -23,6 +23,7 @@
 #include "engine/life.h"
 #include "engine/meetings.h"
 #include "engine/observe/observer.h"
+#include "engine/observe/result_watch.h"
 #include "engine/observe/stall_watch.h"
 #include "engine/observe/vigil.h"
 #include "engine/sets.h"
@@ -144,6 +145,7 @@ class Engine final : private Turn::Worker {
   Meetings meetings_;
   Vigil vigil_ GUARDED_BY(turn_);
   StallWatch stalls_ GUARDED_BY(turn_);
+  ResultWatch results_ GUARDED_BY(turn_);
   std::unique_ptr<Tuning> tuning_ GUARDED_BY(turn_);  // null: off
 };
 

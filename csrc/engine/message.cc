@@ -150,4 +150,10 @@ bool Decode(Reader* in, Status* out) {
   return true;
 }
 
+Status Nonsense(int rank) {
+  return Status::Internal("rank " + std::to_string(rank) +
+                          " sent a negotiation message that makes no sense; do all ranks run the "
+                          "same version of hvdlite?");
+}
+
 }  // namespace hvdlite::engine

@@ -63,6 +63,7 @@ enum class Up : uint8_t {
   kCachedBySubtree = 6,  // slot number: every member below the sender has announced it
   kHere = 7,             // Whereabouts: where this rank's program is
   kUncached = 8,         // slot number: the sender asks in full; its slot does not count this time
+  kResult = 9,           // number of a decision, and the digest of a sample of its result
 };
 
 // The records of a downward frame.
@@ -104,5 +105,8 @@ bool Decode(Reader* in, Response* out);
 
 void Encode(const Status& status, Writer* out);
 bool Decode(Reader* in, Status* out);
+
+// The failure of a member whose message cannot be read.
+Status Nonsense(int rank);
 
 }  // namespace hvdlite::engine

@@ -21,6 +21,8 @@ void Engine::Tick(Nanos now) {
   if (!door.ok()) log_.Warning(door.message());
   for (const ProcessSetPtr& set : sets_.mine()) CheckInFlight(set.get());
   if (ended()) return;
+  const Status results = results_.Look(sets_);
+  if (!results.ok()) return FailNow(results);
   vigil_.Look(now);
   const Config& config = options_.config;
   // After all ranks have agreed to end, a finished rank sends no more heartbeats.

@@ -12,13 +12,20 @@ TRAINING: tuple[Knob, ...] = (
     ),
     Knob(
         "drift", names("DRIFT", None), "choice", "warn",
-        "What the drift guard does when ranks no longer have the same parameters.",
+        "What the drift guard does when ranks no longer have the same parameters, or not the same "
+        "result of a reduction.",
         "Training", choices=("warn", "error", "off"), alike=True,
     ),
     Knob(
         "drift_steps", names("DRIFT_STEPS", None), "int", 64,
         "Within how many steps the drift guard compares each parameter.",
         "Training", unit="steps", minimum=2, maximum=1_000_000, alike=True,
+    ),
+    Knob(
+        "nan_watch", names("NAN_WATCH", None), "bool", False,
+        "Name the first tensor in host memory that reaches a reduction with a NaN or an infinity, "
+        "and its rank. Reads each tensor and each result once more.",
+        "Training", alike=True,
     ),
     Knob(
         "keep_memory", names("KEEP_MEMORY", None), "bool", True,

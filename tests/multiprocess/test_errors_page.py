@@ -94,6 +94,7 @@ NOT_PROVOKED = {
         "see test_launchers"
     ),
     "rank … has no usable address of rank …": "takes two hosts without a network in common",
+    "… another result than the other … ranks": "see test_result_watch",
     "Parameter '…'… … (found in step … of this optimizer…).": "see "
     "tests/conformance/checks/torch_drift.py",
     "cannot reserve … of shared memory": "takes a host without memory",

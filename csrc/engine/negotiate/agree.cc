@@ -6,19 +6,23 @@
 #include "engine/tune/setting.h"
 
 namespace hvdlite::engine {
+namespace {
 
-Status Agreement::Nonsense(int rank) {
-  return Status::Internal("rank " + std::to_string(rank) +
-                          " sent a negotiation message that makes no sense; do all ranks run the "
-                          "same version of hvdlite?");
+void PutResult(const Results::Digest& digest, Writer* out) {
+  out->U8(static_cast<uint8_t>(Up::kResult));
+  out->Varint(digest.decision);
+  out->Varint(digest.value);
 }
+
+}  // namespace
 
 Agreement::Agreement(const TreePlace& place, std::vector<int> ranks,
                      const AgreementOptions& options)
     : me_(place.me),
       ranks_(std::move(ranks)),
       options_(options),
-      ledger_(static_cast<int>(ranks_.size()), options.cache_capacity) {
+      ledger_(static_cast<int>(ranks_.size()), options.cache_capacity),
+      results_(ranks_, me_, place.parent == nullptr) {
   if (place.parent != nullptr) {
     parent_ = std::make_unique<Edge>();
     parent_->channel = std::make_unique<transport::FrameChannel>(place.parent);
@@ -42,6 +46,9 @@ Writer& Agreement::UpFor(int member) {
 }
 
 void Agreement::SendUp() {
+  if (!up_.empty() && up_member_ == me_) {
+    for (const Results::Digest& digest : results_.TakeUnsaid()) PutResult(digest, &up_);
+  }
   if (!up_.empty() && parent_ != nullptr) parent_->channel->Send(up_.bytes());
   up_.Take();
   up_member_ = -1;
@@ -203,6 +210,18 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now,
         Whereabouts here;
         if (!Decode(&in, &here)) return Nonsense(sender);
         AnswerWhere(member, here);
+        break;
+      }
+      case Up::kResult: {
+        Results::Digest digest{};
+        digest.decision = in.Varint();
+        digest.value = in.Varint();
+        if (!in.ok()) return Nonsense(sender);
+        if (is_root()) {
+          results_.Heard(member, digest);
+        } else {
+          PutResult(digest, &UpFor(member));
+        }
         break;
       }
       case Up::kAlive: break;

@@ -29,6 +29,7 @@
 #include "engine/fuse/plan.h"
 #include "engine/message.h"
 #include "engine/negotiate/ledger.h"
+#include "engine/negotiate/results.h"
 #include "engine/observe/whereabouts.h"
 #include "transport/frames.h"
 
@@ -89,6 +90,8 @@ class Agreement {
   void AnswerWhere(int member, const Whereabouts& here);
   // Root only: the answers since they were asked, by global rank.
   const std::map<int, Whereabouts>& answers() const { return answers_; }
+  // What members say of results; only the root's compares.
+  Results& results() { return results_; }
   // Makes the arrival of each member's request visible to the timeline. A relay then passes on at
   // once what it would bundle, and the root keeps the arrivals for TakeArrivals. May change at any
   // time.
@@ -138,7 +141,6 @@ class Agreement {
   Status Receive(Edge* edge, Nanos now, std::vector<Decision>* decisions, bool* moved);
   Status HandleUp(const Edge& edge, std::string_view frame, Nanos now,
                   std::vector<Decision>* decisions);
-  static Status Nonsense(int rank);
   bool MakesSense(const Response& response) const;
   Status HandleDown(std::string_view frame, std::vector<Decision>* decisions);
   // relay.cc
@@ -167,6 +169,7 @@ class Agreement {
   std::vector<Edge> children_;
   size_t below_ = 1;  // the number of members it speaks for, itself included
   Ledger ledger_;
+  Results results_;
   Writer up_;           // the frame to the parent, being written
   int up_member_ = -1;  // the member that the frame speaks for
   std::unordered_map<uint64_t, Partial> partials_;
