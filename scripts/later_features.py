@@ -172,6 +172,16 @@ LATER = {
         "tests/soak/drift.py",
         "tests/unit/test_drift.py",
     ),
+    "the watch of results and of NaNs": (
+        "csrc/engine/execute/sample",
+        "csrc/engine/negotiate/results",
+        "csrc/engine/observe/nan_watch",
+        "csrc/engine/observe/result_watch",
+        "tests/cpp/engine/negotiate/results_test.cc",
+        "tests/cpp/engine/observe/nan_watch_test.cc",
+        "tests/cpp/engine/sample_test.cc",
+        "tests/multiprocess/test_result_watch.py",
+    ),
     "hvdlite timeline merge": (
         "hvdlite/timeline/",
         "csrc/base/boot",
