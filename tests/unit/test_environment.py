@@ -64,9 +64,7 @@ def test_the_secret_is_not_shown() -> None:
 
 @pytest.mark.parametrize("name", [n for n in OURS if n.endswith(("RANK", "SIZE"))])
 def test_a_half_set_environment_is_an_error_that_names_what_is_missing(name: str) -> None:
-    with pytest.raises(
-        ValueError, match=f"{name} not: a process of hvdliterun needs all of them or none"
-    ):
+    with pytest.raises(ValueError, match=f"{name} not: .* hvdliterun needs all of them or none"):
         discover({k: v for k, v in OURS.items() if k != name})
     with pytest.raises(ValueError, match="needs all of them or none"):
         discover({name: "1"})
@@ -75,9 +73,7 @@ def test_a_half_set_environment_is_an_error_that_names_what_is_missing(name: str
 def test_a_meeting_point_alone_is_half_set() -> None:
     with pytest.raises(ValueError, match="HVDLITE_RENDEZVOUS is set, but neither HVDLITE_RANK"):
         discover({"HVDLITE_RENDEZVOUS": "h:1"})
-    with pytest.raises(
-        ValueError, match=r"init\(rendezvous=...\) is set, but neither HVDLITE_RANK"
-    ):
+    with pytest.raises(ValueError, match=r"init\(rendezvous=...\) is set, but neither HVDLITE_R"):
         discover({}, Asked(rendezvous="h:1"))
 
 
@@ -182,10 +178,7 @@ def test_a_file_that_its_owner_alone_can_read_gives_the_secret(
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601, 0o777])
 def test_a_file_that_others_can_open_is_refused(secret_file: Path, mode: int) -> None:
     secret_file.chmod(mode)
-    with pytest.raises(
-        ValueError,
-        match=rf"HVDLITE_SECRET_FILE={secret_file} is open to others: .* {mode:04o}.*0600",
-    ):
+    with pytest.raises(ValueError, match=rf"{secret_file} is open to others: .* {mode:04o}.*0600"):
         job_secret.read(str(secret_file))
 
 
@@ -205,9 +198,7 @@ def test_what_is_no_file_with_a_secret_is_told(secret_file: Path, tmp_path: Path
         with pytest.raises(ValueError, match=text):
             job_secret.read(str(tmp_path / name))
     secret_file.write_text("deadbeef" * 7)
-    with pytest.raises(
-        ValueError, match=rf"what HVDLITE_SECRET_FILE={secret_file} names has to be 64 hex"
-    ) as error:
+    with pytest.raises(ValueError, match=rf"={secret_file} names has to be 64 hex") as error:
         job_secret.read(str(secret_file))
     assert "deadbeef" not in str(error.value)
 
@@ -216,8 +207,7 @@ def test_two_secrets_are_a_contradiction(secret_file: Path) -> None:
     both = {"HVDLITE_SECRET_FILE": str(secret_file), "HVDLITE_SECRET": SECRET.hex()}
     assert job_secret.from_environment(both) == SECRET
     with pytest.raises(
-        ValueError,
-        match="HVDLITE_SECRET and HVDLITE_SECRET_FILE are both set, and to different secrets",
+        ValueError, match="_SECRET and HVDLITE_SECRET_FILE are both set, and to dif"
     ):
         job_secret.from_environment(both | {"HVDLITE_SECRET": bytes(32).hex()})
     # What hvdliterun hands on is the job's, also where a rank cannot read the file.
@@ -341,9 +331,7 @@ def test_who_wants_to_be_alone_may(
 def test_ranks_of_another_launcher_do_not_train_alone(
     environ: dict[str, str], launcher: str, meeting: type[Meeting]
 ) -> None:
-    with pytest.raises(
-        RuntimeError, match=r"has started 4 processes .*HVDLITE_SIZE=1.*HVDLITE_ALLOW_SINGLETON=1"
-    ):
+    with pytest.raises(RuntimeError, match="started 4 processes .*_SIZE=1.*_ALLOW_SINGLETON=1"):
         discover(environ | ALONE)
     with pytest.raises(RuntimeError, match=r"has started 4 processes .*init\(size=1\)"):
         discover(environ, Asked(0, 1))
