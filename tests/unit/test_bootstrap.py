@@ -154,9 +154,7 @@ def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(socket, "gethostname", lambda: "n2")
     monkeypatch.setattr(addresses, "is_of_this_machine", lambda name: False)
     me = Identity(0, 2, launcher="srun", meeting=AtPorts(("192.0.2.1",), "job"))
-    with pytest.raises(
-        HorovodInternalError, match="rank 0 runs on n2, .* on 192.0.2.1, which srun"
-    ):
+    with pytest.raises(HorovodInternalError, match="rank 0 runs on n2, .* 192.0.2.1, which srun"):
         bootstrap.meet(me, "", 1.0, NO_WISH)
 
 

@@ -206,9 +206,7 @@ def test_what_is_no_file_with_a_secret_is_told(secret_file: Path, tmp_path: Path
 def test_two_secrets_are_a_contradiction(secret_file: Path) -> None:
     both = {"HVDLITE_SECRET_FILE": str(secret_file), "HVDLITE_SECRET": SECRET.hex()}
     assert job_secret.from_environment(both) == SECRET
-    with pytest.raises(
-        ValueError, match="_SECRET and HVDLITE_SECRET_FILE are both set, and to dif"
-    ):
+    with pytest.raises(ValueError, match="_SECRET_FILE are both set, and to different secrets"):
         job_secret.from_environment(both | {"HVDLITE_SECRET": bytes(32).hex()})
     # What hvdliterun hands on is the job's, also where a rank cannot read the file.
     descriptor = job_secret.store(SECRET)
