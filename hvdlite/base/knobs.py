@@ -315,6 +315,12 @@ KNOBS: tuple[Knob, ...] = (
         "Watching", choices=("0", "all"), flag="--timeline-ranks",
     ),
     Knob(
+        "timeline_megabytes", _names("TIMELINE_MEGABYTES", None), "int", 1024,
+        "How large the file of a timeline may become. Then the timeline ends with a warning, and "
+        "the job goes on.",
+        "Watching", unit="MB", minimum=1, maximum=1 << 20, flag="--timeline-megabytes",
+    ),
+    Knob(
         "recorder_entries", _names("RECORDER_ENTRIES", None), "int", 1024,
         "How many past collectives each rank remembers for error reports; 0 remembers none.",
         "Watching", unit="collectives", minimum=0, maximum=1 << 24,
@@ -324,6 +330,12 @@ KNOBS: tuple[Knob, ...] = (
         "How often each rank reports to the launcher; 0 means while `hvdlite top` is attached. "
         "`hvdliterun --monitor` sets it.",
         "Watching", unit="seconds", minimum=0, maximum=3600, core=False,
+    ),
+    Knob(
+        "monitor_details", _names("MONITOR_DETAILS", None), "bool", False,
+        "Rank 0's reports to the launcher also say which tensors are slow, the versions and the "
+        "knobs. `hvdliterun --report` and `--metrics-file` set it.",
+        "Watching", core=False,
     ),
     # --- Testing
     Knob(

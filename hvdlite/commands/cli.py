@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from hvdlite import __version__
+from hvdlite.report import options as report_options
 from hvdlite.simulate import options as simulate_options
 from hvdlite.timeline import options as timeline_options
 
@@ -39,6 +40,12 @@ def _leave(arguments: argparse.Namespace) -> int:
     return leave.run(arguments)
 
 
+def _report(arguments: argparse.Namespace) -> int:
+    from hvdlite.report import cli
+
+    return cli.run(arguments)
+
+
 def _simulate(arguments: argparse.Namespace) -> int:
     from hvdlite.simulate import cli
 
@@ -60,8 +67,8 @@ def _top(arguments: argparse.Namespace) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hvdlite",
-        description="Commands for jobs that run, for programs written for Horovod, for elastic "
-        "jobs and for jobs that are planned. hvdliterun starts jobs.",
+        description="Commands for jobs that run or have run, for programs written for Horovod, for "
+        "elastic jobs and for jobs that are planned. hvdliterun starts jobs.",
         allow_abbrev=False,
     )
     parser.add_argument("-v", "--version", action="version", version=__version__)
@@ -150,6 +157,15 @@ def build_parser() -> argparse.ArgumentParser:
         "--no-wait", action="store_true", help="return when the job knows, not when they have ended"
     )
     leave.set_defaults(run=_leave)
+
+    report = commands.add_parser(
+        "report",
+        help="make a page with pictures of what a job has done",
+        description=report_options.DESCRIPTION,
+        allow_abbrev=False,
+    )
+    report_options.add(report)
+    report.set_defaults(run=_report)
 
     simulate = commands.add_parser(
         "simulate",

@@ -108,7 +108,7 @@ def init(
             if _incarnation == 1 and _core.uses_mpi():
                 warn_of_few_threads(arrived, values)
             if not warms_up():  # a newcomer has no rank of its own yet
-                _start_pulse(identity, place, float(values["monitor_seconds"]))
+                _start_pulse(identity, place, values)
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
     if joins:
@@ -295,14 +295,16 @@ def _bundle_writer(
 
 
 def _start_pulse(
-    identity: Identity, place: tuple[tuple[str, int], bytes] | None, seconds: float
+    identity: Identity,
+    place: tuple[tuple[str, int], bytes] | None,
+    values: Mapping[str, knobs.Value],
 ) -> None:
     """A launcher's store has a reader, which may want reports later."""
-    place = place or identity.place
+    place, seconds = place or identity.place, float(values["monitor_seconds"])
     if place is not None and (seconds > 0 or identity.at_launchers_store):
         from hvdlite.job import pulse
 
-        pulse.start(identity.started_as, *place, seconds)
+        pulse.start(identity.started_as, *place, seconds, values)
 
 
 def _stop_pulse() -> None:

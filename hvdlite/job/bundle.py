@@ -11,19 +11,15 @@ import hashlib
 import logging
 import os
 import socket
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import hvdlite
 from hvdlite.base import bundle
 from hvdlite.job import frames, observe
+from hvdlite.job.versions import versions
 
 _log = logging.getLogger("hvdlite")
-
-# Libraries whose versions matter if the program has imported them.
-_LIBRARIES = ("numpy", "torch", "tensorflow", "keras", "jax", "mpi4py")
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class Writer:
             event, verdict, self.rank, self.size, socket.gethostname(), os.getpid(),
             datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds"),
             seen.place, seen.stacks, observe.recent_operations(), observe.metrics(),
-            bundle.shown_environment(os.environ), dict(self.knobs), _versions(),
+            bundle.shown_environment(os.environ), dict(self.knobs), versions(),
         )  # fmt: skip
         try:
             os.makedirs(self.folder, 0o700, exist_ok=True)
@@ -78,16 +74,6 @@ def job_name(place: tuple[tuple[str, int], bytes] | None, environ: Mapping[str, 
         return hashlib.sha256(b"hvdlite bundle" + secret + str(port).encode()).hexdigest()[:12]
     # Ranks that MPI has started meet over MPI: without a store.
     return environ.get("PMIX_NAMESPACE", f"pid{os.getppid()}").replace(os.sep, "-")
-
-
-def _versions() -> dict[str, str]:
-    found = {"hvdlite": hvdlite.__version__, "python": sys.version.split()[0]}
-    for name in _LIBRARIES:
-        module = sys.modules.get(name)
-        version = getattr(module, "__version__", None)
-        if isinstance(version, str):
-            found[name] = version
-    return found
 
 
 def _write_private(path: str, data: bytes) -> None:

@@ -13,8 +13,10 @@ import os
 import resource
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
+from hvdlite.base.knobs import Value
 from hvdlite.job import observe
 from hvdlite.job.recent import Recent
 from hvdlite.launch.monitor.board import WANTED, report_key
@@ -28,12 +30,12 @@ _pulse: _Pulse | None = None
 class _Pulse:
     """`seconds`: the time between two reports; 0: while they are wanted, as often as is wanted."""
 
-    def __init__(self, rank: int, client: StoreClient, seconds: float) -> None:
+    def __init__(self, rank: int, client: StoreClient, seconds: float, recent: Recent) -> None:
         self._key = report_key(rank)
         self._client = client
         self._seconds = seconds
         self._stopped = threading.Event()
-        self._recent = Recent()
+        self._recent = recent
         self._asleep = False
         self._thread = threading.Thread(target=self._run, name="hvdlite-pulse", daemon=True)
         self._thread.start()
@@ -75,20 +77,22 @@ class _Pulse:
         client.set(self._key, json.dumps(self._report()).encode())
 
     def _say_goodbye(self, client: StoreClient) -> None:
-        last = self._report()
+        last = self._report(last=True)
         # After shutdown() there are no counters any more.
         told = last if last["counters"] else {}
         client.set(self._key, json.dumps({"left": True} | told).encode())
 
-    def _report(self) -> dict[str, Any]:
+    def _report(self, last: bool = False) -> dict[str, Any]:
         counters = observe.metrics()
-        seen = self._recent.look(counters.get("operations", 0))
-        return {
+        seen = self._recent.look(counters.get("operations", 0), last)
+        found = {
             "clock": time.monotonic(),
             "counters": counters,
             "seen": dataclasses.asdict(seen),
             "process": _process(),
         }
+        details = self._recent.details
+        return found | ({"details": details} if details else {})
 
 
 def _process() -> dict[str, float]:
@@ -102,8 +106,15 @@ def _process() -> dict[str, float]:
     return {"cpu_seconds": used.ru_utime + used.ru_stime, "memory": memory}
 
 
-def start(rank: int, store: tuple[str, int], secret: bytes, seconds: float) -> None:
-    """Called by init(). `seconds`: the time between two reports; 0: only while they are wanted."""
+def start(
+    rank: int,
+    store: tuple[str, int],
+    secret: bytes,
+    seconds: float,
+    values: Mapping[str, Value],
+) -> None:
+    """Called by init(). `seconds`: the time between two reports; 0: only while they are wanted.
+    `values`: of all knobs."""
     global _pulse
     stop()
     # Not in the thread: a program that forks meanwhile, as torch's loaders of data do, would copy
@@ -112,7 +123,15 @@ def start(rank: int, store: tuple[str, int], secret: bytes, seconds: float) -> N
         client = StoreClient(store, secret, _PATIENCE)
     except ConnectionError:
         return  # there is no reader, or no descriptor left
-    _pulse = _Pulse(rank, client, seconds)
+    _pulse = _Pulse(rank, client, seconds, _recent(rank, values))
+
+
+def _recent(rank: int, values: Mapping[str, Value]) -> Recent:
+    if rank != 0 or not values["monitor_details"]:
+        return Recent()
+    from hvdlite.job.details import Detailed
+
+    return Detailed(values)
 
 
 def stop() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,15 +29,21 @@ class Seen:
 class Recent:
     """The last look at the list, which is repeated when it is time."""
 
+    wants_all = False  # also what has come since the last look, at the end
+
     def __init__(self) -> None:
         self._seen = Seen()
         self._look_again = 0.0
+        self.details: Mapping[str, Any] = {}  # of Detailed
 
-    def look(self, operations: int) -> Seen:
-        """`operations`: the counter of that name now. If it has not grown, nor has the list."""
-        if operations > self._seen.operations and time.monotonic() >= self._look_again:
+    def look(self, operations: int, last: bool = False) -> Seen:
+        """`operations`: the counter of that name now. If it has not grown, nor has the list.
+        `last`: no look comes after this one."""
+        is_due = time.monotonic() >= self._look_again or (last and self.wants_all)
+        if operations > self._seen.operations and is_due:
             before = time.thread_time()
             recent = observe.recent_operations()
+            self.take(recent)
             self._seen = Seen(
                 operations,
                 operations_per_step(recent),
@@ -46,6 +52,9 @@ class Recent:
             )
             self._look_again = time.monotonic() + (time.thread_time() - before) / _LOOK_SHARE
         return self._seen
+
+    def take(self, recent: Sequence[dict[str, Any]]) -> None:
+        """For a class that wants more of the list."""
 
 
 def operations_per_step(recent: Sequence[dict[str, Any]]) -> int | None:

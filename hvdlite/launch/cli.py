@@ -126,6 +126,8 @@ def understand(
     if arguments.monitor or _outlets(arguments):
         for name in knobs.by_field("monitor_seconds").environment:
             environment[name] = environ.get(name) or "1"
+    if _outlets(arguments).details:
+        environment |= dict.fromkeys(knobs.by_field("monitor_details").environment, "1")
     if arguments.tcp:
         environment["NCCL_IB_DISABLE"] = "1"
     wish = None
@@ -252,7 +254,9 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _outlets(arguments: argparse.Namespace) -> Outlets:
-    return Outlets(arguments.metrics_port, arguments.metrics_address, arguments.metrics_file)
+    return Outlets(
+        arguments.metrics_port, arguments.metrics_address, arguments.metrics_file, arguments.report
+    )
 
 
 def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) -> job.Options:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hvdlite.launch import output
 from hvdlite.launch.monitor import screen
 from hvdlite.launch.monitor.outlets import Outlets
 from hvdlite.launch.monitor.screen import Screen
+from hvdlite.launch.observers import Observers
 from hvdlite.launch.watch import JobObserver
 
 
@@ -74,12 +75,18 @@ def _reason(error: Exception) -> str:
 
 
 def of_the_command_line(
-    hosts: Mapping[int, str], phases: bool, ranks: bool, timestamps: bool, outlets: Outlets
+    hosts: Mapping[int, str],
+    phases: bool,
+    ranks: bool,
+    timestamps: bool,
+    outlets: Outlets,
+    command: Sequence[str] = (),
 ) -> tuple[Console, JobObserver]:
     """Returns the launcher's stdout and stderr, with the display of ranks. `hosts`: the host of
     each rank.
 
-    `phases`: show_phases() will be called. `ranks`: show the ranks. `outlets`: for other programs.
+    `phases`: show_phases() will be called. `ranks`: show the ranks. `outlets`: for other programs
+    and the report, which names `command`.
     """
     terminals = os.isatty(1), os.isatty(2)
     if (phases or ranks) and screen.possible(os.environ):
@@ -103,4 +110,10 @@ def of_the_command_line(
         displays.append(metrics.Page(shown, outlets, console.say))
     if outlets.file is not None:
         displays.append(metrics.File(shown, outlets.file, console.say))
-    return console, view.Monitor(shown, *displays)
+    if outlets.report is None:
+        return console, view.Monitor(shown, *displays)
+    from hvdlite.launch.monitor import report
+
+    written = report.Report(outlets.report, command, console.say)
+    displays.append(report.Sampler(shown, written))
+    return console, Observers(view.Monitor(shown, *displays), report.Writer(written))

@@ -221,6 +221,12 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         help="add the counters of all ranks to FILE every 10 seconds, as a line of JSON",
     )
     group.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write a page with pictures of the job to FILE, such as run.html: steps, waits, slow "
+        "tensors, batches, what to do; each minute and at the end",
+    )
+    group.add_argument(
         "-prefix-timestamp",
         "--prefix-output-with-timestamp",
         dest="timestamps",

@@ -176,6 +176,7 @@ class Job:
         except KeyboardInterrupt:  # before or after the watch, which has handlers of its own
             status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
         self.observer.end()  # not if an exception has come
+        self.observer.judged(status, sentence)
         losses = self.console.losses()
         self.console.say("\n".join([*losses, sentence]))
         with contextlib.suppress(KeyboardInterrupt):
@@ -208,7 +209,7 @@ def of_the_command_line(
     logging.basicConfig(format="hvdliterun: %(message)s")  # the store's log about strangers
     far = elsewhere(hosts)
     screen, shown = console.of_the_command_line(
-        verdict.hosts, bool(far), options.monitor, options.timestamps, options.outlets
+        verdict.hosts, bool(far), options.monitor, options.timestamps, options.outlets, command
     )
     observer = watchable(shown, command, verdict, screen, options)
     return Job(slots, command, knobs, options, far, screen, verdict, observer, lasting=[])

@@ -33,9 +33,17 @@ class Observers(JobObserver):
         pauses = [observer.tick() for observer in self._observers]
         return min((pause for pause in pauses if pause is not None), default=None)
 
+    def told(self, text: str) -> None:
+        for observer in self._observers:
+            observer.told(text)
+
     def end(self) -> None:
         for observer in self._observers:
             observer.end()
+
+    def judged(self, status: int, sentence: str) -> None:
+        for observer in self._observers:
+            observer.judged(status, sentence)
 
     def close(self) -> None:
         for observer in self._observers:

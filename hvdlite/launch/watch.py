@@ -70,9 +70,16 @@ class JobObserver:
         that matters."""
         return None
 
+    def told(self, text: str) -> None:
+        """A line for people about the ranks of an elastic job."""
+
     def end(self) -> None:
         """All ranks have ended, and the store still exists. Not called if an exception has ended
         the job."""
+
+    def judged(self, status: int, sentence: str) -> None:
+        """How the job has ended: the exit status, and hvdliterun's last line, which may be
+        empty."""
 
     def close(self) -> None:
         """The store is about to close, whatever has ended the job."""

@@ -29,6 +29,7 @@ class Operation:
     began: float | None = None  # the ranks had agreed
     ended: float | None = None
     kind: str = ""  # ALLREDUCE, BROADCAST, ...
+    way: str = ""  # what has moved it: shm, net, ...
     dtype: str = ""  # of its tensor, and how many numbers
     numbers: int = 0
     key: Key | None = None  # none: the operation was not completed
@@ -108,6 +109,8 @@ def operations(events: Sequence[Mapping[str, Any]]) -> list[Operation]:
                 operation = Operation(event["name"], lane, event["ts"])
             elif depth == 1 and not event["name"].startswith(_NEGOTIATES):
                 operation.began, operation.kind = event["ts"], event["name"]
+            elif depth == 2 and operation.kind:
+                operation.way = event["name"].removesuffix(f"_{operation.kind}").lower()
             open_[lane] = (operation, depth + 1)
         elif lane not in open_:
             continue

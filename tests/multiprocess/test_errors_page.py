@@ -56,6 +56,8 @@ NOT_PROVOKED = {
     "… did not answer: hvdliterun itself has killed the ranks that were left.": "see "
     "test_a_guardian_that_stays_frozen_holds_nothing_up",
     "This rank's part of the bundle cannot be written to …": "see test_bundle",
+    "there is no report, or an old one: …": "see test_reports",
+    "no line in it is one of --metrics-file": "see test_report_command",
     "host … was lost: …": "see test_ssh and test_elastic_networks",
     "host … is put out of the job: …": "see test_elastic_networks",
     "generation … has ended: …": "see test_elastic_ranks",

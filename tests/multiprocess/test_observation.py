@@ -150,6 +150,8 @@ assert counters["requests_by_slot"] == 4, counters
 recent = hvd.recent_operations()
 assert [o["name"] for o in recent] == ["allreduce.x"] * 5 + ["allreduce.y"], recent
 assert [o["failed"] for o in recent] == [False] * 5 + [True]
+assert {(o["dtype"], o["communicator"]) for o in recent[:5]} == {("float32", "shm")}, recent
+assert recent[-1]["communicator"] == "", recent  # nothing was moved
 assert all(o["submitted"] <= o["agreed"] <= o["done"] for o in recent), recent
 # Who comes last is the one that is waited for, from when the first has been heard.
 before = hvd.metrics()

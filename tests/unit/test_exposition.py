@@ -122,7 +122,7 @@ def test_changes_of_an_elastic_job_are_counted() -> None:
 
 
 def test_a_line_of_json_says_the_same() -> None:
-    told = json.loads(exposition.line(board_of(COUNTERS, None), 2.0, clock=1e9))
+    told = json.loads(exposition.line(board_of(COUNTERS, None), 2.0, clock=1e9, began=9e8))
     assert told["time"] == 1e9 and [each["rank"] for each in told["ranks"]] == [0, 1]
     first, second = told["ranks"]
     assert first["counters"] == COUNTERS and first["steps_per_second"] == 2

@@ -1,5 +1,6 @@
 #include "engine/observe/observer.h"
 
+#include <algorithm>
 #include <cctype>
 
 namespace hvdlite::engine {
@@ -87,6 +88,12 @@ std::string How(const ProcessSet& set, const Running& running) {
 
 }  // namespace
 
+Observer::Observer(const Config& config, int rank, const Logger* log)
+    : rank_(rank),
+      all_write_(config.timeline_ranks == "all"),
+      timeline_(config.timeline_megabytes << 20, log),
+      recorder_(static_cast<size_t>(std::max<int64_t>(config.recorder_entries, 0))) {}
+
 void Observer::Announced(const ProcessSet& set, const Entry& entry, bool by_slot, Nanos now) {
   (by_slot ? slots_ : requests_).fetch_add(1, kRelaxed);
   // The root sees its own requests with those of all others.
@@ -121,9 +128,11 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
   if (running.entries.size() > 1) fused_.fetch_add(1, kRelaxed);
   if (running.batch.device.kind != DeviceKind::kHost) batches_on_gpu_.fetch_add(1, kRelaxed);
   moving_.Add(running.started, now);
+  const char* const communicator = running.communicator->name();
   for (const Entry* entry : running.entries) {
     if (entry == nullptr) continue;
     Record record;
+    record.communicator = communicator;
     record.batch_size = static_cast<uint32_t>(running.entries.size());
     record.submitted = entry->submitted;
     record.agreed = running.started;
@@ -139,6 +148,7 @@ void Observer::Met(const ProcessSet& set, const Request& request, size_t bytes, 
   batches_.fetch_add(1, kRelaxed);
   negotiating_.Add(asked, now);
   Record record;
+  record.communicator = "shm";  // ranks of one host meet in shared memory
   record.batch_size = 1;
   record.submitted = asked;
   record.agreed = record.done = now;
@@ -151,6 +161,7 @@ void Observer::Performed(const ProcessSet& set, const Request& request, size_t b
   bytes_.fetch_add(bytes, kRelaxed);
   record.set = set.id;
   record.kind = request.kind;
+  record.dtype = request.dtype;
   record.bytes = static_cast<int64_t>(bytes);
   recorder_.Add(record, request.name);
 }
@@ -234,7 +245,8 @@ std::string Observer::Recent() {
            ", \"process_set\": " + std::to_string(r.set) + ", \"kind\": \"" +
            std::string(Name(r.kind)) + "\", \"name\": \"" + Escaped(r.name.data()) +
            "\", \"failed\": " + (r.failed ? "true" : "false") +
-           ", \"bytes\": " + std::to_string(r.bytes) +
+           ", \"bytes\": " + std::to_string(r.bytes) + ", \"dtype\": \"" +
+           std::string(Name(r.dtype)) + "\", \"communicator\": \"" + r.communicator + "\"" +
            ", \"batch_size\": " + std::to_string(r.batch_size) +
            ", \"submitted\": " + Seconds(r.submitted) + ", \"agreed\": " + Seconds(r.agreed) +
            ", \"done\": " + Seconds(r.done) + "}";

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/config.h"
+#include "base/log.h"
 #include "base/spans.h"
 #include "engine/observe/question.h"
 #include "engine/observe/recorder.h"
@@ -21,9 +23,8 @@ namespace hvdlite::engine {
 
 class Observer {
  public:
-  // `all_write`: ranks other than 0 write a timeline, too.
-  Observer(size_t recorder_entries, int rank, bool all_write)
-      : rank_(rank), all_write_(all_write), recorder_(recorder_entries) {}
+  // Borrows `log`.
+  Observer(const Config& config, int rank, const Logger* log);
 
   // ---- The steps of an operation
   void Announced(const ProcessSet& set, const Entry& entry, bool by_slot, Nanos now);
@@ -70,7 +71,7 @@ class Observer {
   void ShowEnd(const ProcessSet& set, const Running& running, Nanos now);
 
   const int rank_;
-  const bool all_write_;
+  const bool all_write_;  // ranks other than 0 write a timeline, too
   std::atomic<bool> watches_arrivals_{false};
   Timeline timeline_;
   Question question_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/dtype.h"
 #include "base/mutex.h"
 #include "base/ops.h"
 
@@ -20,11 +21,13 @@ struct Record {
   uint64_t number = 0;  // counts this rank's operations since init
   int set = 0;
   OpKind kind = OpKind::kAllreduce;
+  DType dtype = DType::kUInt8;
   bool failed = false;
-  int64_t bytes = 0;        // of the result
-  uint32_t batch_size = 0;  // operations in the batch
-  Nanos submitted = 0;      // by the user; the others follow in this order
-  Nanos agreed = 0;         // all ranks have asked
+  const char* communicator = "";  // a literal; empty: nothing was moved
+  int64_t bytes = 0;              // of the result
+  uint32_t batch_size = 0;        // operations in the batch
+  Nanos submitted = 0;            // by the user; the others follow in this order
+  Nanos agreed = 0;               // all ranks have asked
   Nanos done = 0;
   std::array<char, 80> name{};  // cut if longer
 };

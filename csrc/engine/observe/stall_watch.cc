@@ -1,7 +1,6 @@
 #include "engine/observe/stall_watch.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "engine/observe/verdict.h"
 
@@ -15,22 +14,32 @@ Status StallWatch::Look(Nanos now, const std::optional<Whereabouts>& mine, const
   return Status::Ok();
 }
 
+StallReport StallWatch::Inspect(const ProcessSet& set, Nanos at) const {
+  return InspectStalls(set.agreement->ledger().pending(), set.ranks, at, options_);
+}
+
 Status StallWatch::LookAt(ProcessSet* set, Nanos now) {
   Watched& watched = watched_[set->id];
-  if (watched.speak_at > 0) {
-    if (now < watched.speak_at && set->agreement->answers().size() < set->ranks.size())
-      return Status::Ok();
-    watched.speak_at = 0;
-    return Speak(set, std::exchange(watched.report, {}));
+  if (watched.asked == 0 && now < watched.next_look) return Status::Ok();
+  const Nanos ahead = std::min(options_.warn_after / 2, kSecond);
+  watched.next_look = now + ahead / 2;
+  const auto speaks = [&watched](const StallReport& report, Nanos at) {
+    return !report.warning.empty() && (report.shut_down || at >= watched.next_warning);
+  };
+  if (!speaks(Inspect(*set, now + ahead), now + ahead)) {
+    watched.asked = 0;  // it goes on
+    return Status::Ok();
   }
-  if (now < watched.next_check) return Status::Ok();
-  watched.next_check = now + std::min(options_.warn_after, kSecond);
-  watched.report = InspectStalls(set->agreement->ledger().pending(), set->ranks, now, options_);
-  if (watched.report.warning.empty()) return Status::Ok();
-  watched.next_check = now + options_.warn_after;
-  watched.speak_at = now + kSecond;
-  set->agreement->Tell(Down::kWhere, 0, &set->heard);
-  return Status::Ok();
+  if (watched.asked == 0) {
+    watched.asked = now;
+    set->agreement->Tell(Down::kWhere, 0, &set->heard);
+  }
+  const StallReport report = Inspect(*set, now);
+  const bool all = set->agreement->answers().size() == set->ranks.size();
+  if (!speaks(report, now) || (!all && now < watched.asked + ahead + kSecond)) return Status::Ok();
+  watched.asked = 0;
+  watched.next_warning = now + options_.warn_after;
+  return Speak(set, report);
 }
 
 Status StallWatch::Speak(ProcessSet* set, const StallReport& report) const {

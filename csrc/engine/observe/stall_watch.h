@@ -1,6 +1,6 @@
 // StallWatch: finds, on the root of a process set, operations that some ranks asked for long ago
-// and others have not. It asks all ranks where they are, and warns when all have answered, after a
-// second at the latest.
+// and others have not. Shortly before a limit it asks all ranks where they are. It speaks at the
+// limit if all have answered, and otherwise up to a second later.
 //
 // Thread-safety: for the holder of the turn.
 #pragma once
@@ -34,11 +34,12 @@ class StallWatch {
 
  private:
   struct Watched {
-    Nanos next_check = 0;
-    StallReport report;
-    Nanos speak_at = 0;  // 0: no stall is known
+    Nanos next_look = 0;
+    Nanos next_warning = 0;
+    Nanos asked = 0;  // 0: no question is open
   };
   Status LookAt(ProcessSet* set, Nanos now);
+  StallReport Inspect(const ProcessSet& set, Nanos at) const;
   Status Speak(ProcessSet* set, const StallReport& report) const;
 
   const StallOptions options_;

@@ -62,13 +62,12 @@ Beginning Now() {
 
 Status Timeline::Start(const std::string& path, bool mark_cycles, int rank) {
   MutexLock life(life_mutex_);
-  MutexLock lock(mutex_);
   if (on_)
     return Status::InvalidArgument(
         "the timeline is being written already; call stop_timeline() first");
-  file_ = fopen(path.c_str(), "w");
-  if (file_ == nullptr)
-    return Status::FromErrno("cannot write the timeline to '" + path + "'", errno);
+  if (writer_.joinable()) writer_.join();  // it has ended by itself
+  HVDLITE_RETURN_IF_ERROR(file_.Open(path));
+  MutexLock lock(mutex_);
   const Beginning beginning = Now();
   started_ = beginning.monotonic;
   rank_ = rank;
@@ -96,17 +95,15 @@ void Timeline::Stop() {
   MutexLock life(life_mutex_);
   {
     MutexLock lock(mutex_);
-    if (!on_) return;
     on_ = false;
     stopping_ = true;
     changed_.NotifyAll();
   }
-  writer_.join();
+  if (writer_.joinable()) writer_.join();
 }
 
 void Timeline::Write() {
   NameThisThread("hvdlite-trace");
-  fputs("[\n]", file_);
   for (bool last = false; !last;) {
     std::string events;
     {
@@ -117,13 +114,13 @@ void Timeline::Write() {
       last = stopping_;
     }
     if (events.empty()) continue;
-    // Overwrites the closing bracket, and writes it again after the events.
-    fseek(file_, -1, SEEK_END);
-    fwrite(events.data(), 1, events.size(), file_);
-    fputc(']', file_);
-    fflush(file_);
+    const Status written = file_.Append(events);
+    if (written.ok()) continue;
+    log_.Warning(written.message());
+    on_ = false;
+    break;
   }
-  fclose(file_);
+  file_.Close();
 }
 
 void Timeline::Append(const std::string& event) {

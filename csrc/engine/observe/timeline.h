@@ -9,17 +9,16 @@
 //
 // Each rank is a "process" of the trace. Operations that overlap are on different threads of it
 // ("lanes"), and an operation has the same lane on all ranks. Only the root of the negotiation
-// knows of other ranks. The file is a complete JSON array after every flush, so a job that dies
-// leaves a readable one. `hvdlite timeline merge` (hvdlite/timeline) reads the files of all ranks:
+// knows of other ranks. `hvdlite timeline merge` (hvdlite/timeline) reads the files of all ranks:
 // the name of a rank's process comes with its clock, and the end of an operation with the number of
 // the decision, which is the same on all ranks.
 //
 // Thread-safety: Start, Stop and the events from any thread. The caller formats events; a separate
-// thread writes them, so that a slow disk never holds up a collective.
+// thread writes them, so that a slow disk never holds up a collective. If the file cannot grow any
+// more, that thread warns, and the timeline ends.
 #pragma once
 
 #include <atomic>
-#include <cstdio>
 #include <set>
 #include <string>
 #include <thread>
@@ -28,13 +27,17 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "engine/observe/trace_file.h"
 
 namespace hvdlite::engine {
 
 class Timeline {
  public:
+  // `most_bytes`: of a file. Borrows `log`.
+  Timeline(int64_t most_bytes, const Logger* log) : log_(*log), file_(most_bytes) {}
   ~Timeline() { Stop(); }
 
   // kIo names the file. kInvalidArgument if already started.
@@ -85,6 +88,7 @@ class Timeline {
   void Append(const std::string& event) REQUIRES(mutex_);
   void Write();
 
+  const Logger& log_;
   std::atomic<bool> on_{false};
   std::atomic<bool> mark_cycles_{false};
   Mutex life_mutex_;  // Start and Stop, one at a time; taken first
@@ -99,7 +103,7 @@ class Timeline {
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool first_ GUARDED_BY(mutex_) = true;
   Nanos started_ GUARDED_BY(mutex_) = 0;
-  FILE* file_ = nullptr;  // used by the writer, once it runs
+  TraceFile file_;  // used by the writer, once it runs
   std::thread writer_;
 };
 

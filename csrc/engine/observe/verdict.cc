@@ -109,7 +109,7 @@ std::string Missing(const StallFacts& facts) {
   return text + (groups.size() > kMostPlaces ? "; ..." : "");
 }
 
-std::string Waiting(const StallFacts& facts) {
+std::string TheWaiting(const StallFacts& facts) {
   std::vector<std::pair<std::string, std::vector<int>>> places;
   for (const int rank : facts.operations[0].asked) {
     const auto said = facts.said.find(rank);
@@ -167,7 +167,7 @@ std::string DecideStall(const StallFacts& facts) {
   const StalledOperation& oldest = facts.operations[0];
   return RankList(oldest.missing) + Verb(oldest.missing.size(), " has", " have") +
          " not asked for " + oldest.shown + " for " + InSeconds(oldest.age) + ": " +
-         Missing(facts) + Waiting(facts) + Cause(facts);
+         Missing(facts) + TheWaiting(facts) + Cause(facts);
 }
 
 std::string DecideEnd(const std::vector<int>& leaving, uint64_t steps,

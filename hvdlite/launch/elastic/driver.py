@@ -268,6 +268,7 @@ class Driver(Watch):
             store.delete(f"g{action.generation}")
         elif isinstance(action, events.Say):
             self._around.console.say(action.text)
+            self._around.observer.told(action.text)
         elif self._verdict.end is None:
             self._verdict.end = action
             self.ask(politely=True)

@@ -19,7 +19,7 @@ from typing import Any
 WINDOW_SECONDS = 10.0
 # A rank whose last report is this old is shown as silent, and not with old numbers.
 SILENT_SECONDS = 5.0
-_LATE_SHARE_OF_STEP = 0.05
+_LATE_SHARE_OF_TIME = 0.05
 _LATE_BEYOND_AVERAGE = 1.5
 
 
@@ -43,7 +43,7 @@ class Row:
     operations: float | None = None  # per second
     bytes: float | None = None  # per second
     waiting: float | None = None  # 0 to 1
-    late: float | None = None  # seconds per operation
+    late: float | None = None  # seconds of a step, or of an operation if steps are not known
     cores: float | None = None  # processor time per time
     memory: float | None = None  # bytes
     last: str = ""  # collective
@@ -150,6 +150,15 @@ class Board:
         counters: Mapping[str, Any] = reports[-1]["counters"] if reports else {}
         return counters
 
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What rank 0 has reported about tensors, versions and knobs; empty: nothing."""
+        root = self._ranks.get(0)
+        found: Mapping[str, Any] = (
+            root.reports[-1].get("details", {}) if root and root.reports else {}
+        )
+        return found
+
     def rows(self, now: float) -> list[Row]:
         """Returns one row per rank, in order."""
         rows = [self._row(number, rank, now) for number, rank in self._ranks.items()]
@@ -182,7 +191,7 @@ class Board:
         return row
 
     def _add_lateness(self, rows: Sequence[Row]) -> None:
-        """Adds how long operations waited for each rank; rank 0 knows it."""
+        """Adds how much of a step operations waited for each rank; rank 0 knows it."""
         root = self._ranks.get(0)
         if root is None or len(root.reports) < 2 or not root.growth("operations") or len(rows) < 2:
             return
@@ -194,11 +203,11 @@ class Board:
             row.rank: after.get(str(row.rank), 0.0) - before.get(str(row.rank), 0.0) for row in rows
         }
         average = sum(late.values()) / len(late)
+        steps = root.span * (rows[0].steps or rows[0].operations or float("inf"))
         for row in rows:
-            row.late = late[row.rank] / root.growth("operations")
-            step = 1 / (rows[0].steps or rows[0].operations or float("inf"))
+            row.late = late[row.rank] / steps
             if (
-                row.late > _LATE_SHARE_OF_STEP * step
+                late[row.rank] > _LATE_SHARE_OF_TIME * root.span
                 and late[row.rank] > _LATE_BEYOND_AVERAGE * average
             ):
                 row.straggler = True

@@ -39,7 +39,9 @@ _STEPS = Family("hvdlite_steps_per_second", "How often the names of tensors retu
 _WAITING = Family(
     "hvdlite_waiting_ratio", "The share of the time in which the rank waited for others."
 )
-_LATE = Family("hvdlite_late_seconds", "How long an operation waited for this rank, on average.")
+_LATE = Family(
+    "hvdlite_late_seconds", "How much of a step, or of an operation, waited for this rank."
+)
 _STRAGGLER = Family("hvdlite_straggler", "Whether the others wait for this rank.")
 _WAITED_FOR = Family(
     "hvdlite_waited_for_seconds_total",
@@ -142,8 +144,13 @@ def page(board: Board, now: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def line(board: Board, now: float, clock: float) -> str:
-    """The same as one line of JSON. `clock`: the time of day."""
+def line(board: Board, now: float, clock: float, began: float) -> str:
+    """The same as one line of JSON. `clock`: the time of day; `began`: when the job did."""
+    return json.dumps(record(board, now, clock, began))
+
+
+def record(board: Board, now: float, clock: float, began: float) -> Mapping[str, Any]:
+    """What `hvdlite report` reads."""
     ranks = [
         {
             "rank": row.rank,
@@ -161,7 +168,9 @@ def line(board: Board, now: float, clock: float) -> str:
         }
         for row in board.rows(now)
     ]
-    return json.dumps({"time": clock, "world_changes": board.changes, "ranks": ranks})
+    found = {"time": clock, "began": began, "world_changes": board.changes, "ranks": ranks}
+    more = {"heading": board.heading, "details": board.details}
+    return found | {name: value for name, value in more.items() if value}
 
 
 def _of(row: Row) -> dict[str, str]:

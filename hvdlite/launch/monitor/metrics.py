@@ -103,6 +103,7 @@ class File:
     def __init__(self, board: Board, path: str, say: Callable[[str], None]) -> None:
         self._board, self._path, self._say = board, path, say
         self._descriptor = -1
+        self._began = time.time()
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._descriptor = os.open(path, flags, 0o600)
@@ -112,7 +113,7 @@ class File:
     def draw(self, now: float) -> None:
         if self._descriptor < 0:
             return
-        text = exposition.line(self._board, now, time.time()) + "\n"
+        text = exposition.line(self._board, now, time.time(), self._began) + "\n"
         try:
             if os.write(self._descriptor, text.encode()) == len(text.encode()):
                 return

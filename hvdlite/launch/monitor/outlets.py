@@ -1,4 +1,4 @@
-"""Where other programs find the ranks' numbers, as the command line says."""
+"""Where people and other programs find the ranks' numbers, as the command line says."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ class Outlets:
     port: int | None = None  # None: no page; 0: any port
     address: str = LOOPBACK
     file: str | None = None
+    report: str | None = None
+
+    @property
+    def details(self) -> bool:
+        """Whether rank 0 should also report about tensors, versions and knobs."""
+        return self.file is not None or self.report is not None
 
     def __bool__(self) -> bool:
-        return self.port is not None or self.file is not None
+        return self.port is not None or self.details

@@ -53,7 +53,8 @@ class TimelineFile : public ::testing::Test {
 
   const hvdlite::testing::Watchdog watchdog_{60};
   const std::string path_ = ::testing::TempDir() + "hvdlite-trace." + std::to_string(getpid());
-  Timeline timeline_;
+  const Logger log_{LogLevel::kWarning, false, 0, 1};
+  Timeline timeline_{1 << 20, &log_};
 };
 
 using Lines = std::vector<std::string>;
@@ -128,6 +129,17 @@ TEST_F(TimelineFile, has_an_event_within_a_tenth_of_a_second) {
   }
   std::sort(took.begin(), took.end());
   EXPECT_LT(took[7], 100 * kMillisecond);
+}
+
+TEST_F(TimelineFile, ends_when_it_is_as_large_as_it_may_be_and_can_be_started_again) {
+  const std::string name(1000, 'x');
+  for (int i = 0; timeline_.on(); ++i) timeline_.Begin(name, "ALLREDUCE", i);
+  const std::string text = Text();
+  EXPECT_LE(text.size(), 1u << 20);
+  EXPECT_EQ(text.back(), ']');
+  ASSERT_TRUE(timeline_.Start(path_, false, 0).ok());
+  timeline_.Begin("a", "ALLREDUCE", 1);
+  EXPECT_EQ(Events(), (Lines{"B 0/1 a", "B 0/1 ALLREDUCE"}));
 }
 
 }  // namespace

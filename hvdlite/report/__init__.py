@@ -1,0 +1,1 @@
+"""`hvdlite report` and `hvdliterun --report`: one page with pictures of what a job has done."""
