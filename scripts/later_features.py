@@ -172,6 +172,17 @@ LATER = {
         "tests/soak/drift.py",
         "tests/unit/test_drift.py",
     ),
+    "hvdliterun --report, hvdlite report": (
+        "hvdlite/report/",
+        "hvdlite/job/details.py",
+        "hvdlite/job/versions.py",
+        "hvdlite/launch/monitor/report.py",
+        "tests/multiprocess/browser.py",
+        "tests/multiprocess/test_report",
+        "tests/mutants/report.py",
+        "tests/report_jobs.py",
+        "tests/unit/test_report",
+    ),
     "the watch of results and of NaNs": (
         "csrc/engine/execute/sample",
         "csrc/engine/negotiate/results",
