@@ -95,8 +95,7 @@ int32_t hvdlite_is_initialized(void) {
 }
 
 void hvdlite_abort(const char* why) {
-  Status ignored;
-  const auto engine = Runtime::Get().engine(&ignored);
+  const auto engine = Runtime::Get().engine();
   if (engine != nullptr) {
     engine->Abort(Status::PeerLost(engine->rank(),
                                    "rank " + std::to_string(engine->rank()) + " failed: " + why));
@@ -104,8 +103,7 @@ void hvdlite_abort(const char* why) {
 }
 
 void hvdlite_end_generation(int32_t number, const char* why) {
-  Status ignored;
-  const auto engine = Runtime::Get().engine(&ignored);
+  const auto engine = Runtime::Get().engine();
   if (engine != nullptr && static_cast<int64_t>(engine->world().generation()) == number)
     engine->Abort(Status::PeerLost(engine->rank(), why));
 }
@@ -279,8 +277,7 @@ hvdlite_code hvdlite_stop_timeline(void) {
 }
 
 int64_t hvdlite_describe(const char* what, char* text, int64_t capacity) {
-  Status ignored;
-  const auto engine = Runtime::Get().engine(&ignored);
+  const auto engine = Runtime::Get().engine();
   if (engine == nullptr) return 0;
   hvdlite::engine::Observer& observer = engine->observer();
   if (strcmp(what, "recent") == 0) return Give(observer.Recent(), text, capacity);
@@ -295,20 +292,17 @@ const char* hvdlite_mpi_handle_name(int32_t i) {
 }
 
 int64_t hvdlite_explain(int32_t process_set, char* text, int64_t capacity) {
-  Status ignored;
-  const auto engine = Runtime::Get().engine(&ignored);
+  const auto engine = Runtime::Get().engine();
   return engine == nullptr ? 0 : Give(engine->Explain(process_set), text, capacity);
 }
 
 int32_t hvdlite_uses_mpi(void) {
-  Status ignored;
-  const auto engine = Runtime::Get().engine(&ignored);
+  const auto engine = Runtime::Get().engine();
   return engine != nullptr && engine->world().mpi().use ? 1 : 0;
 }
 
 int32_t hvdlite_wait_question(double timeout_seconds) {
-  Status ignored;
-  const auto engine = Runtime::Get().engine(&ignored);
+  const auto engine = Runtime::Get().engine();
   if (engine == nullptr) return HVDLITE_JOB_ENDED;
   using Asked = hvdlite::engine::Question::Asked;
   const Asked asked =
@@ -329,20 +323,17 @@ void hvdlite_wish_report(void) {
 }
 
 void hvdlite_answer(const char* place, int32_t in_wait) {
-  Status ignored;
-  const auto engine = Runtime::Get().engine(&ignored);
+  const auto engine = Runtime::Get().engine();
   if (engine != nullptr) engine->observer().question().Answer(place, in_wait != 0);
 }
 
 int32_t hvdlite_process_set_ranks(int32_t process_set, int32_t* ranks, int32_t capacity) {
-  Status ignored;
-  const auto engine = Runtime::Get().engine(&ignored);
+  const auto engine = Runtime::Get().engine();
   const auto members = engine == nullptr ? nullptr : engine->sets().Members(process_set);
   return members == nullptr ? 0 : GiveNumbers(*members, ranks, capacity);
 }
 
 int32_t hvdlite_process_set_ids(int32_t* ids, int32_t capacity) {
-  Status ignored;
-  const auto engine = Runtime::Get().engine(&ignored);
+  const auto engine = Runtime::Get().engine();
   return engine == nullptr ? 0 : GiveNumbers(engine->sets().Ids(), ids, capacity);
 }

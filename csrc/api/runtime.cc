@@ -156,8 +156,7 @@ Status Runtime::ConnectStore(const char* address, const transport::tcp::Secret& 
 Status Runtime::Shutdown(double timeout_seconds) {
   if (forked_) return Status::Ok();
   MutexLock life(life_mutex_);
-  Status none;
-  const std::shared_ptr<Engine> ending = engine(&none);
+  const std::shared_ptr<Engine> ending = engine();
   if (ending == nullptr) return Status::Ok();
   const Status ended = ending->Shutdown(Deadline::AfterSeconds(timeout_seconds));
   // Handles stay until they are released; threads still inside a call keep the engine alive until
@@ -168,28 +167,26 @@ Status Runtime::Shutdown(double timeout_seconds) {
 }
 
 Status Runtime::Health() {
-  Status none;
-  const std::shared_ptr<Engine> mine = engine(&none);
+  const std::shared_ptr<Engine> mine = engine();
   return mine == nullptr ? Status::Ok() : mine->life().failure();
 }
 
 std::shared_ptr<Engine> Runtime::engine(Status* why) {
   if (forked_) {
-    *why = Status::NotInitialized(
-        "this is a forked child of a process that uses hvdlite (a data loader worker?); "
-        "collectives work in the parent "
-        "only");
+    if (why != nullptr)
+      *why = Status::NotInitialized(
+          "this is a forked child of a process that uses hvdlite (a data loader worker?); "
+          "collectives work in the parent only");
     return nullptr;
   }
   MutexLock lock(mutex_);
-  if (engine_ == nullptr)
+  if (engine_ == nullptr && why != nullptr)
     *why = Status::NotInitialized("hvdlite (Horovod) has not been initialized; use hvd.init().");
   return engine_;
 }
 
 bool Runtime::initialized() {
-  Status ignored;
-  return engine(&ignored) != nullptr;
+  return engine() != nullptr;
 }
 
 int64_t Runtime::Add(HandlePtr handle) {

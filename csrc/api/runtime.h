@@ -26,7 +26,7 @@ class Runtime {
   Status Shutdown(double timeout_seconds);
   Status Health();
   // Returns null, with a kNotInitialized in *why, if there is no job.
-  std::shared_ptr<engine::Engine> engine(Status* why);
+  std::shared_ptr<engine::Engine> engine(Status* why = nullptr);
   bool initialized();
   // In a forked child, the parent's, which can be asked for nothing but its place; otherwise null.
   engine::Engine* inherited() const NO_THREAD_SAFETY_ANALYSIS {

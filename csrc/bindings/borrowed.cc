@@ -84,11 +84,8 @@ hvdlite_code Follow(int64_t handle) {
   }
   for (;;) {
     int32_t finished = 0;
-    hvdlite_code code;
-    {
-      const Unlocked unlocked;
-      code = hvdlite_wait_for_device(handle, kSlice, &finished);
-    }
+    const hvdlite_code code =
+        WithoutLock([&] { return hvdlite_wait_for_device(handle, kSlice, &finished); });
     if (code != HVDLITE_OK || finished) return code;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   }

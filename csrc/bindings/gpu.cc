@@ -11,23 +11,14 @@ namespace {
 
 int32_t FindCuda(const std::string& library) {
   int32_t version = 0;
-  hvdlite_code code = HVDLITE_OK;
-  {
-    const Unlocked unlocked;
-    code = hvdlite_find_cuda(library.c_str(), &version);
-  }
-  ThrowIfError(code);
+  ThrowIfError(WithoutLock([&] { return hvdlite_find_cuda(library.c_str(), &version); }));
   return version;
 }
 
 int32_t FindNccl(const std::string& wanted, const std::string& wheel) {
   int32_t version = 0;
-  hvdlite_code code = HVDLITE_OK;
-  {
-    const Unlocked unlocked;
-    code = hvdlite_find_nccl(wanted.c_str(), wheel.c_str(), &version);
-  }
-  ThrowIfError(code);
+  ThrowIfError(
+      WithoutLock([&] { return hvdlite_find_nccl(wanted.c_str(), wheel.c_str(), &version); }));
   return version;
 }
 

@@ -52,12 +52,7 @@ void Init(int rank, int size, const std::optional<std::string>& store,
   options.set_sizes = sizes.data();
   options.set_ranks = ranks.data();
   options.set_count = static_cast<int32_t>(sizes.size());
-  hvdlite_code code;
-  {
-    const Unlocked unlocked;
-    code = hvdlite_init(&options);
-  }
-  ThrowIfError(code);
+  ThrowIfError(WithoutLock([&] { return hvdlite_init(&options); }));
 }
 
 hvdlite_place Where() {

@@ -16,11 +16,8 @@ namespace {
 std::string Text(const std::function<int64_t(char*, int64_t)>& ask) {
   std::vector<char> text(4096);
   for (;;) {
-    int64_t length;
-    {
-      const Unlocked unlocked;
-      length = ask(text.data(), static_cast<int64_t>(text.size()));
-    }
+    const int64_t length =
+        WithoutLock([&] { return ask(text.data(), static_cast<int64_t>(text.size())); });
     if (length < static_cast<int64_t>(text.size()))
       return std::string(text.data(), static_cast<size_t>(length));
     text.resize(static_cast<size_t>(length) * 2);  // it may have grown in between
@@ -45,14 +42,8 @@ void BindObservation(py::module_& module) {
   module.def("start_timeline", [](const std::string& path, bool mark_cycles) {
     ThrowIfError(hvdlite_start_timeline(path.c_str(), mark_cycles ? 1 : 0));
   });
-  module.def("stop_timeline", [] {
-    hvdlite_code code;
-    {
-      const Unlocked unlocked;
-      code = hvdlite_stop_timeline();
-    }
-    ThrowIfError(code);
-  });
+  module.def("stop_timeline",
+             [] { ThrowIfError(WithoutLock([] { return hvdlite_stop_timeline(); })); });
   module.def(
       "describe",
       [](const std::string& what) {
@@ -73,11 +64,7 @@ void BindObservation(py::module_& module) {
   module.def(
       "wait_question",
       [](double timeout) {
-        int32_t asked;
-        {
-          const Unlocked unlocked;
-          asked = hvdlite_wait_question(timeout);
-        }
+        const int32_t asked = WithoutLock([&] { return hvdlite_wait_question(timeout); });
         return py::make_tuple(asked, asked < 0 ? hvdlite_last_error() : "");
       },
       "What is asked or told (HVDLITE_ASKED_... of hvdlite.h), and why the job has ended.");

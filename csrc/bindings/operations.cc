@@ -180,10 +180,7 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
       int32_t done = 0;
       hvdlite_code code = hvdlite_end(handle, 0, &done);
       while (code == HVDLITE_OK && !done) {
-        {
-          const Unlocked unlocked;
-          code = hvdlite_end(handle, kSlice, &done);
-        }
+        code = WithoutLock([&] { return hvdlite_end(handle, kSlice, &done); });
         if (!done && PyErr_CheckSignals() != 0) throw py::error_already_set();
       }
       if (!done) ThrowIfError(code);  // only the wait has ended; the operation continues
@@ -206,12 +203,7 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
 // Returns None if the result is in the output, else what wait() returns.
 py::object RunOrThrow(const py::handle& input, const py::handle& output, Call* call) {
   int64_t handle = -1;
-  hvdlite_code code;
-  {
-    const Unlocked unlocked;
-    code = hvdlite_run(&call->operation, kSlice, &handle);
-  }
-  ThrowIfError(code);
+  ThrowIfError(WithoutLock([&] { return hvdlite_run(&call->operation, kSlice, &handle); }));
   if (handle < 0) return py::none();
   KeepAlive(handle, input, output, call);
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();

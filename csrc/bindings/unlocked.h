@@ -50,4 +50,11 @@ class Unlocked {
   PyThreadState* state_;
 };
 
+// What `call` returns, for a call that others need not wait for.
+template <typename Call>
+auto WithoutLock(const Call& call) {
+  const Unlocked unlocked;
+  return call();
+}
+
 }  // namespace hvdlite::bindings

@@ -125,13 +125,7 @@ def mpirun(request: pytest.FixtureRequest) -> str:
         with tempfile.TemporaryDirectory(dir=kept.parent, ignore_cleanup_errors=True) as new:
             pip = [
                 sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--no-deps",
-                "--ignore-installed",
-                "--prefix",
+                *"-m pip install --quiet --no-deps --ignore-installed --prefix".split(),
                 new,
             ]
             done = subprocess.run([*pip, wheel], capture_output=True, text=True, timeout=within(60))

@@ -103,6 +103,16 @@ class Job(Launcher):
         self.started.append(process)
         return process
 
+    def command(self, *words: str, **extra: str) -> subprocess.CompletedProcess[str]:
+        """Runs any command in the job's folder and environment, without a launcher."""
+        return subprocess.run(
+            words,
+            cwd=self.directory,
+            env=self.environment(**extra),
+            capture_output=True,
+            text=True,
+        )
+
     def script(self, text: str, name: str = "script.py") -> str:
         """A Python file for ranks to run."""
         path = self.directory / name

@@ -43,14 +43,7 @@ def why_not() -> str | None:
         made = _ip(
             "-n",
             trial,
-            "link",
-            "add",
-            "veth0",
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "veth1",
+            *"link add veth0 type veth peer name veth1".split(),
             check=False,
         )
         _ip("netns", "del", trial, check=False)
@@ -215,13 +208,7 @@ class Network:
             _ip(
                 "-n",
                 switch,
-                "link",
-                "add",
-                "bridge",
-                "address",
-                "02:77:00:00:00:01",
-                "type",
-                "bridge",
+                *"link add bridge address 02:77:00:00:00:01 type bridge".split(),
             )
             self._give(switch, "bridge", -1)
             for host, name in enumerate(self._names[1:]):

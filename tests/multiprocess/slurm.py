@@ -25,17 +25,7 @@ from pathlib import Path
 from machine import within
 from waiting import wait_until
 
-PROGRAMS = (
-    "munged",
-    "slurmctld",
-    "slurmd",
-    "srun",
-    "sbatch",
-    "salloc",
-    "scancel",
-    "sinfo",
-    "squeue",
-)
+PROGRAMS = "munged slurmctld slurmd srun sbatch salloc scancel sinfo squeue".split()
 _START_SECONDS = 30.0
 
 _CONFIGURATION = """\
@@ -121,10 +111,7 @@ def cluster(directory: Path) -> Iterator[dict[str, str]]:
 
     # Execs, so that the processes' numbers are those of Slurm's programs.
     knowing_the_nodes = [
-        "unshare",
-        "--mount",
-        "sh",
-        "-c",
+        *"unshare --mount sh -c".split(),
         f"mount --bind '{hosts}' /etc/hosts && exec \"$@\"",
         "sh",
     ]

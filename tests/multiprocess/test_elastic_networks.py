@@ -55,10 +55,7 @@ def test_a_host_whose_cable_is_pulled_is_lost_and_comes_back(
     hosts: HostsJob, network: Network, near: str
 ) -> None:  # 13
     process = hosts.start(
-        "-np",
-        "4",
-        "--min-np",
-        "2",
+        *"-np 4 --min-np 2".split(),
         *QUICK,
         "-H",
         f"{near}:2,b:2",

@@ -279,13 +279,22 @@ def test_all_ranks_stopped_and_continued_together_go_on(two_ranks: Ranks) -> Non
 # --- what might hold back the news
 
 
-def test_a_forked_child_that_outlives_its_killed_parent_does_not_hold_back_the_news(
-    three_ranks: Ranks,
+@pytest.mark.parametrize(
+    "leaves_a_child",
+    [
+        "if os.fork() == 0: outlive('heard')",
+        "import subprocess; waits = 'while test ! -e heard; do sleep 0.1; done'; subprocess.Popen("
+        "['timeout', str(within(60)), 'sh', '-c', waits], close_fds=False)",
+    ],
+    ids=["fork", "subprocess"],
+)
+def test_a_child_that_outlives_its_killed_parent_does_not_hold_back_the_news(
+    three_ranks: Ranks, leaves_a_child: str
 ) -> None:
     three_ranks.start(
         "hvd.init(); hvd.allreduce(np.ones(3))\n"
         "if RANK == 1:\n"
-        "    if os.fork() == 0: outlive('heard')\n"
+        f"    {leaves_a_child}\n"
         "    wait_for_others('inside'); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
         "flag_when_inside()\n"
         "until_it_fails(lambda: hvd.allreduce(np.ones(3)))\n"
@@ -293,21 +302,3 @@ def test_a_forked_child_that_outlives_its_killed_parent_does_not_hold_back_the_n
     three_ranks.wait()
     three_ranks.all_hear_of(1)
     (three_ranks.directory / "heard").touch()  # before that the child has not ended
-
-
-def test_a_subprocess_that_outlives_its_killed_parent_does_not_hold_back_the_news(
-    three_ranks: Ranks,
-) -> None:
-    three_ranks.start(
-        "import subprocess\n"
-        "hvd.init(); hvd.allreduce(np.ones(3))\n"
-        "if RANK == 1:\n"
-        "    waits = 'while test ! -e heard; do sleep 0.1; done'\n"
-        "    subprocess.Popen(['timeout', str(within(60)), 'sh', '-c', waits], close_fds=False)\n"
-        "    wait_for_others('inside'); tell(dying=True); os.kill(os.getpid(), signal.SIGKILL)\n"
-        "flag_when_inside()\n"
-        "until_it_fails(lambda: hvd.allreduce(np.ones(3)))\n"
-    )
-    three_ranks.wait()
-    three_ranks.all_hear_of(1)
-    (three_ranks.directory / "heard").touch()

@@ -20,6 +20,10 @@ BORROWED = ROOT / "tests" / "drop_in" / "borrowed"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
+def _run_two(job: Job, *words: str, **extra: str) -> None:
+    _check(job.run("-np", "2", *words, **extra))
+
+
 def _check(done: subprocess.CompletedProcess[bytes]) -> None:
     said = done.stdout.decode()
     assert done.returncode == 0, said + done.stderr.decode()
@@ -39,38 +43,21 @@ def test_torch_by_python_m(job: Job) -> None:
 @pytest.mark.watchdog(180)
 def test_tensorflow_by_the_launchers_flag(job: Job) -> None:
     needs_installed("tensorflow")
-    _check(
-        job.run(
-            "-np", "2", "--horovod-compat", "python", str(PROGRAMS / "tensorflow_tape.py"), **QUIET
-        )
-    )
+    _run_two(job, "--horovod-compat", "python", str(PROGRAMS / "tensorflow_tape.py"), **QUIET)
 
 
 @pytest.mark.watchdog(180)
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras"])
 def test_what_libraries_borrow_of_horovod_is_there_and_works(job: Job, framework: str) -> None:
     needs_installed(framework, *(["tensorflow"] if framework == "keras" else []))
-    _check(
-        job.run(
-            "-np",
-            "2",
-            "--horovod-compat",
-            "python",
-            str(BORROWED / f"from_{framework}.py"),
-            **QUIET,
-        )
-    )
+    _run_two(job, "--horovod-compat", "python", str(BORROWED / f"from_{framework}.py"), **QUIET)
 
 
 @pytest.mark.watchdog(180)
 def test_keras_by_the_environment_alone(job: Job) -> None:
     needs_installed("tensorflow", "keras")
     variables = compat.environment(job.environment()) | QUIET
-    _check(
-        job.run(
-            "-np", "2", "python", str(PROGRAMS / "keras_fit.py"), str(job.directory), **variables
-        )
-    )
+    _run_two(job, "python", str(PROGRAMS / "keras_fit.py"), str(job.directory), **variables)
 
 
 @pytest.mark.watchdog(120)
@@ -88,18 +75,9 @@ def test_torch_by_an_installed_alias_and_horovodrun(job: Job) -> None:
     subprocess.run(
         [python, "-m", "hvdlite.commands", "compat", "install"], check=True, env=environment
     )
-    flags = [
-        "-np",
-        "2",
-        "-H",
-        "localhost:2",
-        "--fusion-threshold-mb",
-        "32",
-        "--cycle-time-ms",
-        "1",
-        "--log-level",
-        "WARNING",
-    ]
+    flags = (
+        "-np 2 -H localhost:2 --fusion-threshold-mb 32 --cycle-time-ms 1 --log-level WARNING"
+    ).split()
     command = [
         horovodrun,
         *flags,
@@ -128,8 +106,7 @@ if __name__ == "__main__":
     assert horovod.run is horovod.runner.run is hvdlite.run
     print(horovod.run(work, args=(10,), num_proc=2))
 """)
-    command = [sys.executable, "-m", "hvdlite.compat", script]
-    done = subprocess.run(command, capture_output=True, text=True, env=job.environment())
+    done = job.command(sys.executable, "-m", "hvdlite.compat", script)
     assert done.stdout == "[(10, 'hvdlite.exceptions'), (11, 'hvdlite.exceptions')]\n", done.stderr
 
 
@@ -203,12 +180,7 @@ def test_a_program_that_fails_looks_as_under_python_itself(job: Job) -> None:
     )
     assert job.run("-np", "2", "python", "-m", "hvdlite.compat", script, "3", "x").returncode == 3
     script = job.script("import horovod.runner\n\ndef f():\n    raise KeyError('lost')\n\nf()\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "hvdlite.compat", script],
-        capture_output=True,
-        text=True,
-        env=job.environment(),
-    )
+    done = job.command(sys.executable, "-m", "hvdlite.compat", script)
     plain = f'Traceback (most recent call last):\n  File "{script}", line 6, in <module>\n    f()\n'
     assert (
         done.returncode == 1

@@ -24,11 +24,7 @@ PYTHON = sys.executable
 
 def test_each_rank_computes_with_its_share_of_the_cores_and_one_line_says_so(job: Job) -> None:
     job.prefix = [
-        "env",
-        "-u",
-        "OMP_NUM_THREADS",
-        "taskset",
-        "-c",
+        *"env -u OMP_NUM_THREADS taskset -c".split(),
         str(min(os.sched_getaffinity(0))),
     ]
     done = job.run("-np", "2", "sh", "-c", "echo $OMP_NUM_THREADS")

@@ -58,11 +58,7 @@ def test_kill_9_of_the_launchers_process_group_does_so_too(job: Job) -> None:
     process = subprocess.Popen(
         [
             PYTHON,
-            "-m",
-            "hvdlite.launch",
-            "-np",
-            "2",
-            "--grace-seconds",
+            *"-m hvdlite.launch -np 2 --grace-seconds".split(),
             PATIENT,
             "bash",
             "-c",

@@ -123,7 +123,6 @@ def test_exit_while_daemon_threads_wait_for_what_never_comes(two_ranks: Ranks, a
 
 
 def test_the_program_works_alone_without_a_launcher(job: Job) -> None:
-    import subprocess
     import sys
 
     program = job.script(
@@ -131,7 +130,7 @@ def test_the_program_works_alone_without_a_launcher(job: Job) -> None:
         "hvd.init(); assert (hvd.rank(), hvd.size()) == (0, 1)\n"
         "assert hvd.allreduce(np.ones(3)).sum() == 3 and hvd.join() == 0\n"
     )
-    done = subprocess.run([sys.executable, program], env=job.environment(), capture_output=True)
+    done = job.command(sys.executable, program)
     assert done.returncode == 0, done.stderr
 
 

@@ -52,9 +52,24 @@ def run(
     return codes[0], output
 
 
+def run_well(job: Job, mpirun: Mpirun, size: int, program: str, **extra: str) -> None:
+    """All ranks come to done() and print nothing."""
+    assert run(job, mpirun, size, program, **extra) == (0, "")
+    expect_done(job, size)
+
+
 def expect_done(job: Job, size: int) -> None:
     told = {path.name for path in job.directory.glob("done.*")}
     assert told == {f"done.{rank}" for rank in range(size)}
+
+
+def run_stored(job: Job, mpirun: Mpirun, size: int, program: str, **extra: str) -> tuple[int, str]:
+    """With a launcher's store, as under hvdliterun --mpi, so that ranks meet without MPI."""
+    secret = os.urandom(32)
+    with StoreServer(secret).start() as server:
+        store = "{}:{}".format(*server.address)
+        extra |= {"HVDLITE_RENDEZVOUS": store, "HVDLITE_SECRET": secret.hex()}
+        return run(job, mpirun, size, program, **extra)
 
 
 # --- who has MPI, and when it is used
@@ -76,9 +91,7 @@ def test_whoever_has_initialised_mpi(job: Job, mpirun: Mpirun, first: str) -> No
         "assert built.mpi_threads_supported() is True\nfrom mpi4py import MPI\nassert "
         "MPI.COMM_WORLD.allreduce(1) == 3\n"
     )
-    code, output = run(job, mpirun, 3, first + TWICE + after, **FORCED)
-    assert (code, output) == (0, "")
-    expect_done(job, 3)
+    run_well(job, mpirun, 3, first + TWICE + after, **FORCED)
 
 
 @MPI
@@ -93,9 +106,7 @@ def test_mpi_between_hosts_and_shared_memory_within(job: Job, mpirun: Mpirun) ->
 @pytest.mark.parametrize("chosen", ["net", "gloo"])
 def test_a_choice_against_mpi(job: Job, mpirun: Mpirun, chosen: str) -> None:
     program = TWO_ON_A_HOST + TWICE.replace("add()", "add(over_mpi=False)")
-    code, output = run(job, mpirun, 4, program, HVDLITE_CPU_OPERATIONS=chosen)
-    assert (code, output) == (0, "")
-    expect_done(job, 4)
+    run_well(job, mpirun, 4, program, HVDLITE_CPU_OPERATIONS=chosen)
 
 
 @MPI
@@ -114,22 +125,9 @@ def test_ranks_of_one_host_share_memory(job: Job, mpirun: Mpirun) -> None:
     assert code == 0 and output.count("shm: all members are on one host") == 2, output
 
 
-def stored() -> tuple[StoreServer, dict[str, str]]:
-    """A launcher's store, as under hvdliterun --mpi, so that ranks meet without MPI."""
-    secret = os.urandom(32)
-    server = StoreServer(secret).start()
-    return server, {
-        "HVDLITE_RENDEZVOUS": "{}:{}".format(*server.address),
-        "HVDLITE_SECRET": secret.hex(),
-    }
-
-
 @MPI
 def test_under_hvdliterun_mpi_is_found_as_well(job: Job, mpirun: Mpirun) -> None:
-    server, variables = stored()
-    with server:
-        code, output = run(job, mpirun, 4, TWO_ON_A_HOST + TWICE, **variables)
-    assert (code, output) == (0, "")
+    assert run_stored(job, mpirun, 4, TWO_ON_A_HOST + TWICE) == (0, "")
     expect_done(job, 4)
 
 
@@ -147,19 +145,14 @@ sys.meta_path.insert(0, Hidden())
 def test_without_mpi4py_tensors_travel_over_tcp_or_all_ranks_are_told(
     job: Job, mpirun: Mpirun
 ) -> None:
-    server, variables = stored()
     program = (
         HIDDEN
         + TWO_ON_A_HOST
         + TWICE.replace("add()", "add(over_mpi=False)")
         + "assert not built.mpi_built()\n"
     )
-    with server:
-        code, output = run(job, mpirun, 2, program, **variables)
-    assert (code, output) == (0, "")
-    server, variables = stored()
-    with server:
-        code, output = run(job, mpirun, 2, program, **variables, **FORCED)
+    assert run_stored(job, mpirun, 2, program) == (0, "")
+    code, output = run_stored(job, mpirun, 2, program, **FORCED)
     assert code != 0 and "`pip install 'hvdlite[mpi]'` brings it" in output, output
 
 
@@ -171,14 +164,9 @@ def test_a_single_rank_without_mpi4py_leaves_nobody_waiting_in_mpi(
         "import os\nif (os.environ.get('OMPI_COMM_WORLD_RANK') or os.environ['PMI_RANK']) == '1':\n"
     )
     one += "".join(f"    {line}\n" for line in HIDDEN.splitlines())
-    server, variables = stored()
-    with server:
-        program = one + TWO_ON_A_HOST + TWICE.replace("add()", "add(over_mpi=False)")
-        code, output = run(job, mpirun, 3, program, **variables)
-    assert (code, output) == (0, "")
-    server, variables = stored()
-    with server:
-        code, output = run(job, mpirun, 3, one + TWICE, **variables, **FORCED)
+    program = one + TWO_ON_A_HOST + TWICE.replace("add()", "add(over_mpi=False)")
+    assert run_stored(job, mpirun, 3, program) == (0, "")
+    code, output = run_stored(job, mpirun, 3, one + TWICE, **FORCED)
     assert code != 0 and "rank 1 cannot use it: mpi4py cannot be imported" in output, output
 
 
@@ -205,8 +193,7 @@ def test_too_few_threads_are_refused_with_the_fix(
         + first
         + TWICE.replace("add()", "add(over_mpi=False, enabled=True)")
     )
-    code, output = run(job, mpirun, 4, program)
-    assert (code, output) == (0, "")
+    assert run(job, mpirun, 4, program) == (0, "")
 
 
 @MPI
@@ -220,8 +207,7 @@ def test_serialized_threads_work_with_a_warning(job: Job, mpirun: Mpirun) -> Non
 @MPI
 def test_serialized_threads_on_request_need_no_warning(job: Job, mpirun: Mpirun) -> None:
     program = TWICE + "assert built.mpi_threads_supported() is False\n"
-    code, output = run(job, mpirun, 2, program, HOROVOD_MPI_THREADS_DISABLE="1", **FORCED)
-    assert (code, output) == (0, "")
+    assert run(job, mpirun, 2, program, HOROVOD_MPI_THREADS_DISABLE="1", **FORCED) == (0, "")
 
 
 # --- communicators
@@ -266,9 +252,7 @@ def test_a_communicator_or_a_list_says_who_the_ranks_are(
 ) -> None:
     extra = FORCED if over == "mpi" else {}
     program = BEGIN + COMMUNICATORS.replace("OVER", str(over == "mpi"))
-    code, output = run(job, mpirun, 4, program, seconds=100, **extra)
-    assert (code, output) == (0, "")
-    expect_done(job, 4)
+    run_well(job, mpirun, 4, program, **extra)
 
 
 PROCESS_SETS = """
@@ -313,9 +297,7 @@ done()
 @pytest.mark.parametrize("over", ["mpi", "shm"])
 def test_process_sets_of_communicators(job: Job, mpirun: Mpirun, over: str) -> None:
     extra = FORCED if over == "mpi" else {}
-    code, output = run(job, mpirun, 4, BEGIN + PROCESS_SETS, **extra)
-    assert (code, output) == (0, "")
-    expect_done(job, 4)
+    run_well(job, mpirun, 4, BEGIN + PROCESS_SETS, **extra)
 
 
 # --- the end
@@ -340,11 +322,8 @@ def test_process_sets_of_communicators(job: Job, mpirun: Mpirun, over: str) -> N
     ],
 )
 def test_the_end_in_any_order(job: Job, mpirun: Mpirun, end: str) -> None:
-    code, output = run(
-        job, mpirun, 2, "from mpi4py import MPI\n" + BEGIN + "add()\ndone()\n" + end, **FORCED
-    )
-    assert (code, output) == (0, "")
-    expect_done(job, 2)
+    program = "from mpi4py import MPI\n" + BEGIN + "add()\ndone()\n" + end
+    run_well(job, mpirun, 2, program, **FORCED)
 
 
 @MPI
@@ -426,22 +405,14 @@ def test_who_goes_on_without_a_failed_rank_does_not_hang_at_its_end(
 @MPI
 def test_a_job_that_mpi_does_not_know_is_told(job: Job, mpirun: Mpirun) -> None:
     """The mpirun of one with the library of the other, where the ranks could meet without."""
-    server, variables = stored()
-    other = mpich if mpirun is open_mpi else open_mpi
-    with server:
-        code, output = run(job, mpirun, 2, TWICE, **other(2)[1], **variables, **FORCED)
-        # Whichever rank is first: the launcher may end the other one before it has spoken.
-        assert code != 0 and re.search(r"has started this process as rank [01] of 2, ", output), (
-            output
-        )
-        assert "or leave MPI out (HVDLITE_CPU_OPERATIONS=net)." in output
-    server, variables = stored()
-    with server:
-        program = TWO_ON_A_HOST + TWICE.replace("add()", "add(over_mpi=False)")
-        code, output = run(
-            job, mpirun, 2, program, **other(2)[1], **variables, HVDLITE_CPU_OPERATIONS="net"
-        )
-    assert (code, output) == (0, "")
+    other = (mpich if mpirun is open_mpi else open_mpi)(2)[1]
+    code, output = run_stored(job, mpirun, 2, TWICE, **other, **FORCED)
+    # Whichever rank is first: the launcher may end the other one before it has spoken.
+    assert code != 0 and re.search(r"has started this process as rank [01] of 2, ", output), output
+    assert "or leave MPI out (HVDLITE_CPU_OPERATIONS=net)." in output
+    program = TWO_ON_A_HOST + TWICE.replace("add()", "add(over_mpi=False)")
+    net = {"HVDLITE_CPU_OPERATIONS": "net"}
+    assert run_stored(job, mpirun, 2, program, **other, **net) == (0, "")
 
 
 @MPI

@@ -16,13 +16,7 @@ from stillness import wait_until_still
 def _shell(job: Job, text: str) -> subprocess.CompletedProcess[str]:
     """`$RUN` is hvdliterun."""
     run = f"{sys.executable} -m hvdlite.launch"
-    return subprocess.run(
-        ["bash", "-c", text],
-        cwd=job.directory,
-        env=job.environment(RUN=run),
-        capture_output=True,
-        text=True,
-    )
+    return job.command("bash", "-c", text, RUN=run)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
@@ -99,11 +93,7 @@ def test_what_a_stuck_ssh_has_started_goes_with_it(job: Job) -> None:
     ssh.write_text("#!/bin/sh\nsleep 600\n")
     ssh.chmod(0o755)
     done = job.run(
-        "-H",
-        "elsewhere:1",
-        "--start-timeout",
-        "1",
-        "true",
+        *"-H elsewhere:1 --start-timeout 1 true".split(),
         PATH=f"{job.directory}:{os.environ['PATH']}",
     )
     assert (done.returncode, done.stderr) == (

@@ -95,8 +95,8 @@ def test_classes_of_the_main_program_stay_the_same(job: Job) -> None:
         "models = hvdlite.run(double, (Model(4),), num_proc=2)\n"
         "assert all(type(m) is Model and m.x == 8 for m in models)\n"
     )
-    done = subprocess.run([sys.executable, script], env=job.environment(), capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
+    done = job.command(sys.executable, script)
+    assert done.returncode == 0, done.stderr
 
 
 def test_modules_are_found_where_the_caller_finds_them(
@@ -574,7 +574,5 @@ def test_run_is_a_function_and_a_command() -> None:
 
 
 def test_the_task_by_itself_says_what_it_is_for(job: Job) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "hvdlite.launch.task"], env=job.environment(), capture_output=True
-    )
-    assert done.returncode == 2 and b"does nothing by itself" in done.stderr
+    done = job.command(sys.executable, "-m", "hvdlite.launch.task")
+    assert done.returncode == 2 and "does nothing by itself" in done.stderr

@@ -48,13 +48,7 @@ def launch(
         python,
         job.script(SUMS),
     ]
-    return subprocess.run(
-        [*prefix, *launcher],
-        cwd=job.directory,
-        env=job.environment(**extra),
-        capture_output=True,
-        text=True,
-    )
+    return job.command(*prefix, *launcher, **extra)
 
 
 @needs_mounts
@@ -72,10 +66,7 @@ def test_ranks_that_do_not_share_dev_shm_still_share_memory(job: Job) -> None:
     done = launch(
         job,
         before_each_rank=(
-            "unshare",
-            "-m",
-            "sh",
-            "-c",
+            *"unshare -m sh -c".split(),
             'mount -t tmpfs none /dev/shm && exec "$@"',
             "sh",
         ),

@@ -554,28 +554,20 @@ def test_a_pulled_cable_ends_both_sides(job: Job, network: Network, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "text"),
+    ("line", "status", "text"),
     [
         (
-            ["-H", "a:1,nowhere:1"],
+            "-H a:1,nowhere:1",
             1,
-            "host nowhere: no such host: check -H or the hostfile (ssh: Could not resolve",
+            "host nowhere: no such host: check -H or the hostfile (ssh: Could ",
         ),
-        (
-            ["-H", "a:1", "-p", "9"],
-            1,
-            "host a: no ssh server listens there: is sshd running, is --ssh-port right?",
-        ),
-        (
-            ["-H", "a:1", "--network-interfaces", "nope0"],
-            1,
-            "There is no interface 'nope0' with an address on",
-        ),
-        (["-np", "3", "-H", "a:1,b:1"], 2, "-np 3 is more than the 2 slots of the hosts"),
+        ("-H a:1 -p 9", 1, "host a: no ssh server listens there: is sshd running, is --ssh-port "),
+        ("-H a:1 --network-interfaces nope0", 1, "There is no interface 'nope0' with an address"),
+        ("-np 3 -H a:1,b:1", 2, "-np 3 is more than the 2 slots of the hosts"),
     ],
 )
-def test_bad_arguments(far: FarJob, arguments: list[str], status: int, text: str) -> None:
-    done = far.run(*arguments, "touch", "started")
+def test_bad_arguments(far: FarJob, line: str, status: int, text: str) -> None:
+    done = far.run(*line.split(), "touch", "started")
     assert done.returncode == status
     assert text in last_line(done.stderr)
     assert not (far.job.directory / "started").exists()
@@ -683,17 +675,9 @@ def test_a_folder_that_is_not_there_is_said(far: FarJob, tmp_path: Path) -> None
         "os.chdir('only here'); real = os.getcwd(); os.getcwd = lambda: real + ' no more'; "
         "sys.exit(main())"
     )
+    command = [*far.job.prefix, PYTHON, "-c", main, f"--ssh-args=-F {far.hosts.config}"]
     done = subprocess.run(
-        [
-            *far.job.prefix,
-            PYTHON,
-            "-c",
-            main,
-            f"--ssh-args=-F {far.hosts.config}",
-            "-H",
-            "a:1",
-            "pwd",
-        ],
+        [*command, "-H", "a:1", "pwd"],
         env=far.job.environment(),
         cwd=tmp_path,
         capture_output=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -153,10 +152,5 @@ print(tf.function(hvd.allreduce)(tf.ones(2)).numpy().tolist(),
 
 
 def test_without_a_launcher_tensorflow_is_a_job_of_one(job: Job) -> None:
-    done = subprocess.run(
-        [sys.executable, job.script(_ALONE)],
-        capture_output=True,
-        text=True,
-        env=job.environment(**_QUIET),
-    )
+    done = job.command(sys.executable, job.script(_ALONE), **_QUIET)
     assert done.stdout.strip() == "[1.0, 1.0] [[1.0, 1.0]]", done.stderr

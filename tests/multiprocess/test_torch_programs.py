@@ -167,13 +167,7 @@ def test_the_last_line_quotes_what_a_worker_of_the_dataloader_has_raised(job: Jo
 
 
 def test_without_a_launcher_it_is_a_job_of_one(job: Job) -> None:
-    import subprocess
     import sys
 
-    done = subprocess.run(
-        [sys.executable, job.script(_NOTHING_LOADED)],
-        capture_output=True,
-        text=True,
-        env=job.environment(),
-    )
+    done = job.command(sys.executable, job.script(_NOTHING_LOADED))
     assert done.stdout.strip() == "[1.0, 1.0]", done.stderr

@@ -23,15 +23,8 @@ FOLDER = ROOT / "benchmarks"
 CORES = os.cpu_count() or 1
 PAGES = ROOT / "docs" / "benchmarks"
 MODULES = (
-    "workloads",
-    "summary",
-    "targets",
-    "report",
-    "over_mpi_report",
-    "training_report",
-    "graphs_report",
-    "elastic_report",
-)
+    "workloads summary targets report over_mpi_report training_report graphs_report elastic_report"
+).split()
 
 
 @pytest.fixture(autouse=True)

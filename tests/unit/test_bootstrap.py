@@ -24,6 +24,7 @@ from hvdlite.rendezvous import StoreClient, StoreServer, addresses
 
 SECRET = bytes(range(32))
 NO_WISH = bootstrap.Wish()
+_HAS_TO_PASS = "Open MPI's mpirun has to pass HVDLITE_SECRET"
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 
 
@@ -145,10 +146,7 @@ def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
 def test_a_store_is_opened_on_ones_own_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "_LOOK_SECONDS", 0.2)
     me = Identity(0, 2, meeting=AtStore((("192.0.2.1", 4000),), may_open=True), secret=SECRET)
-    with pytest.raises(
-        HorovodInternalError,
-        match="its host does not have that address: give an address of rank 0's host",
-    ):
+    with pytest.raises(HorovodInternalError, match="its host does not have that address: give an"):
         bootstrap.meet(me, "", 5.0, NO_WISH)
 
 
@@ -156,10 +154,7 @@ def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(socket, "gethostname", lambda: "n2")
     monkeypatch.setattr(addresses, "is_of_this_machine", lambda name: False)
     me = Identity(0, 2, launcher="srun", meeting=AtPorts(("192.0.2.1",), "job"))
-    with pytest.raises(
-        HorovodInternalError,
-        match=r"rank 0 runs on n2, but the other ranks look for it on 192.0.2.1, which srun",
-    ):
+    with pytest.raises(HorovodInternalError, match="rank 0 runs on n2, .* 192.0.2.1, which srun"):
         bootstrap.meet(me, "", 1.0, NO_WISH)
 
 
@@ -172,9 +167,7 @@ def test_a_rank_that_nobody_answers_says_whether_it_was_given_a_secret(
     """Where ranks have nothing to tell one another by, one without the others' secret finds no
     store of theirs."""
     me = Identity(1, 2, launcher="srun", meeting=AtPorts(("127.0.0.1",), "job"), secret=secret)
-    with pytest.raises(
-        HorovodInternalError, match=rf"This rank {text}.*. All ranks need the same secret"
-    ):
+    with pytest.raises(HorovodInternalError, match=f"This rank {text}.* need the same secret"):
         bootstrap.meet(me, "", 0.2, NO_WISH)
 
 
@@ -238,23 +231,9 @@ def test_a_secret_for_many_jobs_is_no_jobs_own() -> None:
 @pytest.mark.parametrize(
     ("rank_0s", "mine", "text"),
     [
-        (
-            SECRET,
-            None,
-            r"rank 0 was given a secret and this rank 1 was not: Open MPI's mpirun has to pass "
-            r"HVDLITE_SECRET",
-        ),
-        (
-            None,
-            SECRET,
-            r"this rank 1 was given a secret and rank 0 was not: Open MPI's mpirun has to pass "
-            r"HVDLITE_SECRET",
-        ),
-        (
-            SECRET,
-            bytes(32),
-            r"this rank 1 was given another secret than rank 0.*has to be the same for all",
-        ),
+        (SECRET, None, "rank 0 was given a secret and this rank 1 was not: " + _HAS_TO_PASS),
+        (None, SECRET, "this rank 1 was given a secret and rank 0 was not: " + _HAS_TO_PASS),
+        (SECRET, bytes(32), "1 was given another secret than rank 0.*has to be the same for all"),
     ],
 )
 def test_ranks_that_were_not_given_the_same_secret_are_told_at_once(
@@ -314,18 +293,14 @@ def test_ranks_of_one_user_hear_what_rank_0_says_until_all_have_come(somewhere: 
     by_socket.say(somewhere, False, b"second", 10.0)
     assert [by_socket.say(somewhere, False, None, within(10)) for _ in range(3)] == [b"second"] * 3
     arrivals.all_are_here()
-    with pytest.raises(
-        TimeoutError, match="no word from rank 0 within 0 s .* one network namespace"
-    ):
+    with pytest.raises(TimeoutError, match="no word from rank 0 within 0 s .* network namespace"):
         by_socket.say(somewhere, False, None, 0.0)
 
 
 def test_a_place_that_this_users_other_job_has_is_told_with_its_process(somewhere: str) -> None:
     by_socket.say(somewhere, False, b"here", 10.0)
     by_socket._doors.pop(somewhere)  # so that it is somebody else's
-    with pytest.raises(
-        ConnectionError, match=rf"process {os.getpid()} .* listens .* the same MASTER_ADDR"
-    ):
+    with pytest.raises(ConnectionError, match=f"{os.getpid()} .* listens .* same MASTER_ADDR"):
         by_socket.say(somewhere, False, b"there", 0.0)
 
 

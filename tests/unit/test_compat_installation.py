@@ -190,10 +190,7 @@ def test_in_a_virtual_environment_pip_knows_it_too(tmp_path: Path) -> None:
     assert run(python, "-c", program) == "0.28.1 hvdlite.exceptions\n"
     listed = run(
         sys.executable,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "--python",
+        *"-m pip --disable-pip-version-check --python".split(),
         python,
         "list",
         "--format",

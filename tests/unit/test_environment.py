@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from cases import cases, variables
 from machine import within
 
 from hvdlite.launch import secret as job_secret
@@ -63,9 +64,7 @@ def test_the_secret_is_not_shown() -> None:
 
 @pytest.mark.parametrize("name", [n for n in OURS if n.endswith(("RANK", "SIZE"))])
 def test_a_half_set_environment_is_an_error_that_names_what_is_missing(name: str) -> None:
-    with pytest.raises(
-        ValueError, match=f"{name} not: a process of hvdliterun needs all of them or none"
-    ):
+    with pytest.raises(ValueError, match=f"{name} not: .* hvdliterun needs all of them or none"):
         discover({k: v for k, v in OURS.items() if k != name})
     with pytest.raises(ValueError, match="needs all of them or none"):
         discover({name: "1"})
@@ -74,9 +73,7 @@ def test_a_half_set_environment_is_an_error_that_names_what_is_missing(name: str
 def test_a_meeting_point_alone_is_half_set() -> None:
     with pytest.raises(ValueError, match="HVDLITE_RENDEZVOUS is set, but neither HVDLITE_RANK"):
         discover({"HVDLITE_RENDEZVOUS": "h:1"})
-    with pytest.raises(
-        ValueError, match=r"init\(rendezvous=...\) is set, but neither HVDLITE_RANK"
-    ):
+    with pytest.raises(ValueError, match=r"init\(rendezvous=...\) is set, but neither HVDLITE_R"):
         discover({}, Asked(rendezvous="h:1"))
 
 
@@ -181,10 +178,7 @@ def test_a_file_that_its_owner_alone_can_read_gives_the_secret(
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601, 0o777])
 def test_a_file_that_others_can_open_is_refused(secret_file: Path, mode: int) -> None:
     secret_file.chmod(mode)
-    with pytest.raises(
-        ValueError,
-        match=rf"HVDLITE_SECRET_FILE={secret_file} is open to others: .* {mode:04o}.*0600",
-    ):
+    with pytest.raises(ValueError, match=rf"{secret_file} is open to others: .* {mode:04o}.*0600"):
         job_secret.read(str(secret_file))
 
 
@@ -204,9 +198,7 @@ def test_what_is_no_file_with_a_secret_is_told(secret_file: Path, tmp_path: Path
         with pytest.raises(ValueError, match=text):
             job_secret.read(str(tmp_path / name))
     secret_file.write_text("deadbeef" * 7)
-    with pytest.raises(
-        ValueError, match=rf"what HVDLITE_SECRET_FILE={secret_file} names has to be 64 hex"
-    ) as error:
+    with pytest.raises(ValueError, match=rf"={secret_file} names has to be 64 hex") as error:
         job_secret.read(str(secret_file))
     assert "deadbeef" not in str(error.value)
 
@@ -214,10 +206,7 @@ def test_what_is_no_file_with_a_secret_is_told(secret_file: Path, tmp_path: Path
 def test_two_secrets_are_a_contradiction(secret_file: Path) -> None:
     both = {"HVDLITE_SECRET_FILE": str(secret_file), "HVDLITE_SECRET": SECRET.hex()}
     assert job_secret.from_environment(both) == SECRET
-    with pytest.raises(
-        ValueError,
-        match="HVDLITE_SECRET and HVDLITE_SECRET_FILE are both set, and to different secrets",
-    ):
+    with pytest.raises(ValueError, match="_SECRET_FILE are both set, and to different secrets"):
         job_secret.from_environment(both | {"HVDLITE_SECRET": bytes(32).hex()})
     # What hvdliterun hands on is the job's, also where a rank cannot read the file.
     descriptor = job_secret.store(SECRET)
@@ -234,123 +223,78 @@ def test_secrets_differ() -> None:
 
 # --- other launchers: every row of what was seen on real runs
 
-TORCHRUN = {
-    "RANK": "1",
-    "WORLD_SIZE": "4",
-    "LOCAL_RANK": "1",
-    "LOCAL_WORLD_SIZE": "2",
-    "GROUP_RANK": "0",
-    "MASTER_ADDR": "node1",
-    "MASTER_PORT": "29500",
-    "TORCHELASTIC_RUN_ID": "abc",
-    "TORCHELASTIC_RESTART_COUNT": "0",
-    "TORCHELASTIC_USE_AGENT_STORE": "True",
-}
-RAY_TRAIN = {
-    "RANK": "1",
-    "WORLD_SIZE": "4",
-    "LOCAL_RANK": "1",
-    "LOCAL_WORLD_SIZE": "2",
-    "NODE_RANK": "0",
-    "MASTER_ADDR": "10.0.0.1",
-    "MASTER_PORT": "29500",
-}
-OPEN_MPI_4 = _places("OMPI_COMM_WORLD_") | {
-    "OMPI_COMM_WORLD_NODE_RANK": "1",
-    "PMIX_RANK": "1",
-    "PMIX_NAMESPACE": "1234",
-    "PMIX_HOSTNAME": "node1",
-    "PMIX_SERVER_URI21": "1234.0;tcp4://10.0.0.1:4000",
-}
-OPEN_MPI_5 = OPEN_MPI_4 | {
-    "OMPI_UNIVERSE_SIZE": "4",
-    "PMIX_NAMESPACE": "prterun-node1-1@1",
-    "PRTE_LAUNCHED": "1",
-}
+TORCHRUN = variables(
+    "RANK=1 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=node1 "
+    "MASTER_PORT=29500 TORCHELASTIC_RUN_ID=abc TORCHELASTIC_RESTART_COUNT=0 "
+    "TORCHELASTIC_USE_AGENT_STORE=True"
+)
+RAY_TRAIN = variables(
+    "RANK=1 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 NODE_RANK=0 MASTER_ADDR=10.0.0.1 "
+    "MASTER_PORT=29500"
+)
+OPEN_MPI_4 = _places("OMPI_COMM_WORLD_") | variables(
+    "OMPI_COMM_WORLD_NODE_RANK=1 PMIX_RANK=1 PMIX_NAMESPACE=1234 PMIX_HOSTNAME=node1 "
+    "PMIX_SERVER_URI21=1234.0;tcp4://10.0.0.1:4000"
+)
+OPEN_MPI_5 = OPEN_MPI_4 | variables(
+    "OMPI_UNIVERSE_SIZE=4 PMIX_NAMESPACE=prterun-node1-1@1 PRTE_LAUNCHED=1"
+)
 MVAPICH = _places("MV2_COMM_WORLD_")
-MPICH = {
-    "PMI_RANK": "1",
-    "PMI_SIZE": "4",
-    "MPI_LOCALRANKID": "1",
-    "MPI_LOCALNRANKS": "2",
-    "PMI_FD": "9",
-}
-SRUN = {
-    "SLURM_JOB_ID": "77",
-    "SLURM_STEP_ID": "0",
-    "SLURM_PROCID": "1",
-    "SLURM_LOCALID": "1",
-    "SLURM_NODEID": "0",
-    "SLURM_NTASKS": "4",
-    "SLURM_STEP_NUM_TASKS": "4",
-    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
-    "SLURM_STEP_NODELIST": "n[07-08]",
-}
-SRUN_PMI2 = SRUN | {
-    "PMI_RANK": "1",
-    "PMI_SIZE": "4",
-    "PMI_FD": "9",
-    "PMI_JOBID": "77.0",
-    "SLURM_MPI_TYPE": "pmi2",
-}
+MPICH = variables("PMI_RANK=1 PMI_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2 PMI_FD=9")
+SRUN = variables(
+    "SLURM_JOB_ID=77 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_LOCALID=1 SLURM_NODEID=0 SLURM_NTASKS=4 "
+    "SLURM_STEP_NUM_TASKS=4 SLURM_STEP_TASKS_PER_NODE=2(x2) SLURM_STEP_NODELIST=n[07-08]"
+)
+SRUN_PMI2 = SRUN | variables("PMI_RANK=1 PMI_SIZE=4 PMI_FD=9 PMI_JOBID=77.0 SLURM_MPI_TYPE=pmi2")
 SRUN_PMIX = SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.77.0", "SLURM_MPI_TYPE": "pmix"}
-HOROVODRUN = _places("HOROVOD_", cross=(0, 2)) | {
-    "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1",
-    "HOROVOD_GLOO_RENDEZVOUS_PORT": "4000",
-    "HOROVOD_CONTROLLER": "gloo",
-}
+HOROVODRUN = _places("HOROVOD_", cross=(0, 2)) | variables(
+    "HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1 HOROVOD_GLOO_RENDEZVOUS_PORT=4000 "
+    "HOROVOD_CONTROLLER=gloo"
+)
 JSRUN = _places("JSM_NAMESPACE_")
 
 # Rank 1 of 4, second on its host, under each of them.
-FOREIGN = [
-    pytest.param(HOROVODRUN, "horovodrun", OverHttp, id="horovodrun"),
-    pytest.param(TORCHRUN, "torchrun", OverTorchStore, id="torchrun"),
-    pytest.param(RAY_TRAIN, "torchrun", AtPorts, id="Ray Train"),
-    pytest.param(OPEN_MPI_4, "Open MPI's mpirun", OverMpi, id="Open MPI 4"),
-    pytest.param(OPEN_MPI_5, "Open MPI's mpirun", OverMpi, id="Open MPI 5"),
-    pytest.param(MVAPICH, "MVAPICH's mpirun", OverMpi, id="MVAPICH"),
-    pytest.param(MPICH, "mpiexec", OverMpi, id="MPICH and Intel MPI"),
-    pytest.param(SRUN, "srun", AtPorts, id="srun"),
-    pytest.param(SRUN_PMI2, "srun", AtPorts, id="srun --mpi=pmi2"),
-    pytest.param(SRUN_PMIX, "PMIx", AtPorts, id="srun --mpi=pmix"),
-    pytest.param(JSRUN, "jsrun", OverMpi, id="jsrun"),
-    pytest.param(JSRUN | {"PMIX_RANK": "1"}, "PMIx", OverMpi, id="jsrun with PMIx"),
-    pytest.param(JSRUN | OPEN_MPI_4, "Open MPI's mpirun", OverMpi, id="jsrun with Spectrum MPI"),
+FOREIGN = {
+    "horovodrun": (HOROVODRUN, "horovodrun", OverHttp),
+    "torchrun": (TORCHRUN, "torchrun", OverTorchStore),
+    "Ray Train": (RAY_TRAIN, "torchrun", AtPorts),
+    "Open MPI 4": (OPEN_MPI_4, "Open MPI's mpirun", OverMpi),
+    "Open MPI 5": (OPEN_MPI_5, "Open MPI's mpirun", OverMpi),
+    "MVAPICH": (MVAPICH, "MVAPICH's mpirun", OverMpi),
+    "MPICH and Intel MPI": (MPICH, "mpiexec", OverMpi),
+    "srun": (SRUN, "srun", AtPorts),
+    "srun --mpi=pmi2": (SRUN_PMI2, "srun", AtPorts),
+    "srun --mpi=pmix": (SRUN_PMIX, "PMIx", AtPorts),
+    "jsrun": (JSRUN, "jsrun", OverMpi),
+    "jsrun with PMIx": (JSRUN | {"PMIX_RANK": "1"}, "PMIx", OverMpi),
+    "jsrun with Spectrum MPI": (JSRUN | OPEN_MPI_4, "Open MPI's mpirun", OverMpi),
     # Traps.
-    pytest.param(
+    "trap 2: mpirun's processes inherit the step of its daemon": (
         SRUN
         | OPEN_MPI_4
         | {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"},
         "Open MPI's mpirun",
         OverMpi,
-        id="trap 2: mpirun's processes inherit the step of its daemon",
     ),
-    pytest.param(
+    "trap 3: MPICH inside Slurm, three sizes in one process": (
         SRUN
         | MPICH
-        | {
-            "SLURM_PROCID": "0",
-            "SLURM_LOCALID": "0",
-            "SLURM_NTASKS": "3",
-            "SLURM_STEP_NUM_TASKS": "1",
-        }
-        | {"SLURM_STEP_TASKS_PER_NODE": "1"},
+        | variables("SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=3")
+        | variables("SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1"),
         "mpiexec",
         OverMpi,
-        id="trap 3: MPICH inside Slurm, three sizes in one process",
     ),
-    pytest.param(
+    "trap 5: torchrun under srun, whose tasks are the agents": (
         SRUN
         | TORCHRUN
         | {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0"},
         "torchrun",
         OverTorchStore,
-        id="trap 5: torchrun under srun, whose tasks are the agents",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
+@cases("environ, launcher, meeting", FOREIGN)
 def test_each_launcher_is_understood(
     environ: dict[str, str], launcher: str, meeting: type[Meeting]
 ) -> None:
@@ -371,7 +315,7 @@ def test_slurms_own_pmi_needs_no_mpi() -> None:
     )
 
 
-@pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
+@cases("environ, launcher, meeting", FOREIGN)
 def test_who_wants_to_be_alone_may(
     environ: dict[str, str], launcher: str, meeting: type[Meeting]
 ) -> None:
@@ -381,19 +325,17 @@ def test_who_wants_to_be_alone_may(
     assert discover(environ | {"HVDLITE_ALLOW_SINGLETON": "0"}).size == 4
 
 
-@pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
+@cases("environ, launcher, meeting", FOREIGN)
 def test_ranks_of_another_launcher_do_not_train_alone(
     environ: dict[str, str], launcher: str, meeting: type[Meeting]
 ) -> None:
-    with pytest.raises(
-        RuntimeError, match=r"has started 4 processes .*HVDLITE_SIZE=1.*HVDLITE_ALLOW_SINGLETON=1"
-    ):
+    with pytest.raises(RuntimeError, match="started 4 processes .*_SIZE=1.*_ALLOW_SINGLETON=1"):
         discover(environ | ALONE)
     with pytest.raises(RuntimeError, match=r"has started 4 processes .*init\(size=1\)"):
         discover(environ, Asked(0, 1))
 
 
-@pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
+@cases("environ, launcher, meeting", FOREIGN)
 def test_hvdliterun_and_arguments_count_more(
     environ: dict[str, str], launcher: str, meeting: type[Meeting]
 ) -> None:
@@ -409,7 +351,7 @@ def test_hvdliterun_and_arguments_count_more(
     )
 
 
-@pytest.mark.parametrize(("environ", "launcher", "meeting"), FOREIGN)
+@cases("environ, launcher, meeting", FOREIGN)
 def test_a_launcher_may_leave_the_numbers_to_another_one(
     environ: dict[str, str], launcher: str, meeting: type[Meeting]
 ) -> None:
@@ -448,30 +390,18 @@ def test_where_horovodruns_ranks_meet() -> None:
     assert discover(HOROVODRUN).meeting == OverHttp(("10.0.0.1", 4000))
 
 
-@pytest.mark.parametrize(
+@cases(
     "environ",
-    [
-        pytest.param(TORCHRUN | {"LOCAL_WORLD_SIZE": "4"}, id="torchrun"),
-        pytest.param(RAY_TRAIN | {"LOCAL_WORLD_SIZE": "4"}, id="Ray Train"),
-        pytest.param(TORCHRUN | {"MASTER_ADDR": "127.0.0.1"}, id="two agents here"),
-        pytest.param(
-            {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"},
-            id="by hand",
-        ),
-        pytest.param(
-            {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "::1", "MASTER_PORT": "29500"},
-            id="IPv6",
-        ),
-        pytest.param(
-            SRUN | {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_STEP_NODELIST": "n07"}, id="srun"
-        ),
-        pytest.param(
-            SRUN_PMIX | {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_STEP_NODELIST": "n07"}, id="PMIx"
-        ),
-        pytest.param(
-            HOROVODRUN | {"HOROVOD_LOCAL_SIZE": "4", "HOROVOD_CROSS_SIZE": "1"}, id="horovodrun"
-        ),
-    ],
+    {
+        "torchrun": TORCHRUN | {"LOCAL_WORLD_SIZE": "4"},
+        "Ray Train": RAY_TRAIN | {"LOCAL_WORLD_SIZE": "4"},
+        "two agents here": TORCHRUN | {"MASTER_ADDR": "127.0.0.1"},
+        "by hand": variables("RANK=1 WORLD_SIZE=4 MASTER_ADDR=localhost MASTER_PORT=29500"),
+        "IPv6": {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "::1", "MASTER_PORT": "29500"},
+        "srun": SRUN | {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_STEP_NODELIST": "n07"},
+        "PMIx": SRUN_PMIX | {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_STEP_NODELIST": "n07"},
+        "horovodrun": HOROVODRUN | {"HOROVOD_LOCAL_SIZE": "4", "HOROVOD_CROSS_SIZE": "1"},
+    },
 )
 def test_ranks_of_one_host_meet_where_it_shows_whose_processes_they_are(
     environ: dict[str, str],
@@ -487,22 +417,19 @@ def test_ranks_of_one_host_meet_where_it_shows_whose_processes_they_are(
     }
     assert discover(environ | other).rank == 0 and discover(environ | other).meeting == me.meeting
     for name in (
-        "TORCHELASTIC_RESTART_COUNT",
-        "MASTER_PORT",
-        "SLURM_STEP_ID",
-        "HOROVOD_GLOO_RENDEZVOUS_PORT",
-    ):
+        "TORCHELASTIC_RESTART_COUNT MASTER_PORT SLURM_STEP_ID HOROVOD_GLOO_RENDEZVOUS_PORT"
+    ).split():
         if name in environ:
             assert discover(environ | {name: "77"}).meeting != me.meeting
 
 
-@pytest.mark.parametrize(
-    ("environ", "size"),
-    [
-        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3,1"}, 3, id="uneven"),
-        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": "2,1(x2)"}, 2, id="repeated"),
-        pytest.param(SRUN | {"SLURM_STEP_TASKS_PER_NODE": ""}, None, id="not told"),
-    ],
+@cases(
+    "environ, size",
+    {
+        "uneven": (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3,1"}, 3),
+        "repeated": (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "2,1(x2)"}, 2),
+        "not told": (SRUN | {"SLURM_STEP_TASKS_PER_NODE": ""}, None),
+    },
 )
 def test_the_local_size_is_that_of_the_ranks_node(
     environ: dict[str, str], size: int | None
@@ -516,44 +443,25 @@ def test_ranks_know_when_they_share_one_host() -> None:
     assert not discover({k: v for k, v in MPICH.items() if not k.startswith("MPI_")}).on_one_host
 
 
-@pytest.mark.parametrize(
+@cases(
     "environ",
-    [
-        pytest.param(
-            {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "3"},
-            id="trap 1: the body of an sbatch script",
+    {
+        "trap 1: the body of an sbatch script": variables(
+            "SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=3"
         ),
-        pytest.param({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "3"}, id="trap 1: the shell of salloc"),
-        pytest.param(
-            {"SLURM_STEP_ID": "4294967290", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "3"},
-            id="trap 1: the shell of salloc in a step of its own",
+        "trap 1: the shell of salloc": {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "3"},
+        "trap 1: the shell of salloc in a step of its own": variables(
+            "SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=3"
         ),
-        pytest.param(
-            {
-                "SLURM_STEP_ID": "0",
-                "SLURM_PROCID": "0",
-                "SLURM_STEP_NUM_TASKS": "1",
-                "SLURM_NTASKS": "3",
-            },
-            id="srun -n 1",
+        "srun -n 1": variables(
+            "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=3"
         ),
-        pytest.param(
-            {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0"},
-            id="mpirun -np 1",
-        ),
-        pytest.param({"RANK": "3", "WORLD_SIZE": "4"}, id="names that anything may use"),
-        pytest.param(
-            {"WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"},
-            id="a program that will spawn",
-        ),
-        pytest.param(
-            {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_FUSION_THRESHOLD": "0"}, id="Horovod's knobs"
-        ),
-        pytest.param(
-            {"OMPI_MCA_btl": "self", "PMIX_SERVER_URI4": "x", "SLURM_CONF": "y"},
-            id="settings of launchers",
-        ),
-    ],
+        "mpirun -np 1": variables("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 PMIX_RANK=0"),
+        "names that anything may use": {"RANK": "3", "WORLD_SIZE": "4"},
+        "a program that will spawn": {"WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"},
+        "Horovod's knobs": {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_FUSION_THRESHOLD": "0"},
+        "settings of launchers": variables("OMPI_MCA_btl=self PMIX_SERVER_URI4=x SLURM_CONF=y"),
+    },
 )
 def test_what_is_really_alone_is_alone(environ: Mapping[str, str]) -> None:
     me = discover(environ)
@@ -561,40 +469,29 @@ def test_what_is_really_alone_is_alone(environ: Mapping[str, str]) -> None:
 
 
 def test_trap_4_srun_of_fewer_tasks_than_the_allocation_has() -> None:
-    two = {
-        "SLURM_NTASKS": "2",
-        "SLURM_STEP_NUM_TASKS": "2",
-        "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
-        "SLURM_LOCALID": "0",
-    }
+    two = variables(
+        "SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_LOCALID=0"
+    )
     assert discover(SRUN | two).size == 2
     # Whatever the allocation has:
     assert discover(SRUN | two | {"SLURM_NTASKS": "3"}).size == 2
 
 
-@pytest.mark.parametrize(
-    ("environ", "missing"),
-    [
-        pytest.param({"PMI_RANK": "0"}, "PMI_SIZE", id="trap 7: PMI"),
-        pytest.param({"PMI_SIZE": "2"}, "PMI_RANK", id="PMI's size"),
-        pytest.param({"OMPI_COMM_WORLD_RANK": "0"}, "OMPI_COMM_WORLD_SIZE", id="Open MPI"),
-        pytest.param({"OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_RANK", id="Open MPI's size"),
-        pytest.param({"MV2_COMM_WORLD_RANK": "0"}, "MV2_COMM_WORLD_SIZE", id="MVAPICH"),
-        pytest.param({"JSM_NAMESPACE_RANK": "0"}, "JSM_NAMESPACE_SIZE", id="jsrun"),
-        pytest.param({"HOROVOD_RANK": "0"}, "HOROVOD_SIZE", id="horovodrun"),
-        pytest.param(
-            {"HOROVOD_LOCAL_RANK": "0"}, "HOROVOD_RANK, HOROVOD_SIZE", id="horovodrun's local rank"
-        ),
-        pytest.param({"RANK": "0", "MASTER_ADDR": "h"}, "WORLD_SIZE, MASTER_PORT", id="torchrun"),
-        pytest.param(
-            {"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"},
-            "RANK, MASTER_ADDR",
-            id="torchrun's rank",
-        ),
-        pytest.param(
-            {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0"}, "SLURM_STEP_NUM_TASKS", id="srun"
-        ),
-    ],
+@cases(
+    "environ, missing",
+    {
+        "trap 7: PMI": ({"PMI_RANK": "0"}, "PMI_SIZE"),
+        "PMI's size": ({"PMI_SIZE": "2"}, "PMI_RANK"),
+        "Open MPI": ({"OMPI_COMM_WORLD_RANK": "0"}, "OMPI_COMM_WORLD_SIZE"),
+        "Open MPI's size": ({"OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_RANK"),
+        "MVAPICH": ({"MV2_COMM_WORLD_RANK": "0"}, "MV2_COMM_WORLD_SIZE"),
+        "jsrun": ({"JSM_NAMESPACE_RANK": "0"}, "JSM_NAMESPACE_SIZE"),
+        "horovodrun": ({"HOROVOD_RANK": "0"}, "HOROVOD_SIZE"),
+        "horovodrun's local rank": ({"HOROVOD_LOCAL_RANK": "0"}, "HOROVOD_RANK, HOROVOD_SIZE"),
+        "torchrun": ({"RANK": "0", "MASTER_ADDR": "h"}, "WORLD_SIZE, MASTER_PORT"),
+        "torchrun's rank": ({"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"}, "RANK, MASTER_ADDR"),
+        "srun": ({"SLURM_PROCID": "0", "SLURM_STEP_ID": "0"}, "SLURM_STEP_NUM_TASKS"),
+    },
 )
 def test_what_is_half_set_is_an_error(environ: dict[str, str], missing: str) -> None:
     with pytest.raises(
@@ -604,63 +501,44 @@ def test_what_is_half_set_is_an_error(environ: dict[str, str], missing: str) -> 
     assert discover(environ | {"HVDLITE_ALLOW_SINGLETON": "1"}) == Identity()
 
 
-@pytest.mark.parametrize(
-    ("environ", "text"),
-    [
-        pytest.param(MPICH | {"PMI_RANK": "4"}, "PMI_RANK=4 has to be below PMI_SIZE=4", id="rank"),
-        pytest.param(MPICH | {"PMI_SIZE": "-4"}, "PMI_SIZE='-4' is not allowed", id="no number"),
-        pytest.param(
-            MPICH | {"MPI_LOCALNRANKS": "5"},
-            "MPI_LOCALNRANKS=5 exceeds PMI_SIZE=4",
-            id="local size",
-        ),
-        pytest.param(
-            SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3(x2)"}, "makes 6 processes", id="tasks per node"
-        ),
-        pytest.param(
-            SRUN | {"SLURM_STEP_TASKS_PER_NODE": "1,3"}, "SLURM_LOCALID=1 do not fit", id="local id"
-        ),
-        pytest.param(
-            SRUN | {"SLURM_STEP_NODELIST": ""}, "SLURM_STEP_NODELIST is not set", id="nodes"
-        ),
-        pytest.param(SRUN | {"SLURM_STEP_NODELIST": "n[1"}, "Invalid node list", id="bad nodes"),
-        pytest.param(SRUN_PMIX | {"PMIX_RANK": "0"}, "PMIX_RANK=0, but SLURM_PROCID=1", id="PMIx"),
-        pytest.param(
+@cases(
+    "environ, text",
+    {
+        "rank": (MPICH | {"PMI_RANK": "4"}, "PMI_RANK=4 has to be below PMI_SIZE=4"),
+        "no number": (MPICH | {"PMI_SIZE": "-4"}, "PMI_SIZE='-4' is not allowed"),
+        "local size": (MPICH | {"MPI_LOCALNRANKS": "5"}, "MPI_LOCALNRANKS=5 exceeds PMI_SIZE=4"),
+        "tasks per node": (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3(x2)"}, "makes 6 processes"),
+        "local id": (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "1,3"}, "SLURM_LOCALID=1 do not fit"),
+        "nodes": (SRUN | {"SLURM_STEP_NODELIST": ""}, "SLURM_STEP_NODELIST is not set"),
+        "bad nodes": (SRUN | {"SLURM_STEP_NODELIST": "n[1"}, "Invalid node list"),
+        "PMIx": (SRUN_PMIX | {"PMIX_RANK": "0"}, "PMIX_RANK=0, but SLURM_PROCID=1"),
+        "prterun in Slurm": (
             SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "prte"},
             "nothing says how many",
-            id="prterun in Slurm",
         ),
-        pytest.param({"PMIX_RANK": "1"}, "nothing says how many processes there are", id="prterun"),
-        pytest.param(
-            TORCHRUN | {"MASTER_PORT": "x"}, "MASTER_ADDR:MASTER_PORT=.* is not allowed", id="port"
-        ),
-        pytest.param(
+        "prterun": ({"PMIX_RANK": "1"}, "nothing says how many processes there are"),
+        "port": (TORCHRUN | {"MASTER_PORT": "x"}, "MASTER_ADDR:MASTER_PORT=.* is not allowed"),
+        "horovodrun": (
             HOROVODRUN | {"HOROVOD_GLOO_RENDEZVOUS_PORT": ""},
             "HOROVOD_SIZE=4, but HOROVOD_GLOO_RENDEZVOUS_PORT not set",
-            id="horovodrun",
         ),
-    ],
+    },
 )
 def test_what_a_launcher_left_has_to_fit_together(environ: dict[str, str], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         discover(environ)
 
 
-@pytest.mark.parametrize(
-    ("environ", "both"),
-    [
-        pytest.param(
+@cases(
+    "environ, both",
+    {
+        "two mpiruns": (
             OPEN_MPI_4 | MPICH | {"PMI_SIZE": "3"},
             ("OMPI_COMM_WORLD_SIZE=4", "PMI_SIZE=3"),
-            id="two mpiruns",
         ),
-        pytest.param(
-            HOROVODRUN | OURS, ("HVDLITE_SIZE=6", "HOROVOD_SIZE=4"), id="horovodrun and hvdliterun"
-        ),
-        pytest.param(
-            OPEN_MPI_4 | JSRUN | {"JSM_NAMESPACE_SIZE": "8"}, ("JSM_NAMESPACE_SIZE=8",), id="jsrun"
-        ),
-    ],
+        "horovodrun and hvdliterun": (HOROVODRUN | OURS, ("HVDLITE_SIZE=6", "HOROVOD_SIZE=4")),
+        "jsrun": (OPEN_MPI_4 | JSRUN | {"JSM_NAMESPACE_SIZE": "8"}, ("JSM_NAMESPACE_SIZE=8",)),
+    },
 )
 def test_sources_that_speak_of_the_same_processes_have_to_agree(
     environ: dict[str, str], both: tuple[str, ...]
@@ -670,17 +548,15 @@ def test_sources_that_speak_of_the_same_processes_have_to_agree(
     assert all(text in str(error.value) for text in both)
 
 
-@pytest.mark.parametrize(
+@cases(
     "environ",
-    [
+    {
         # `srun --pty bash` with PMI-2, and mpirun in that shell.
-        pytest.param(
-            OPEN_MPI_4 | {"PMI_RANK": "0", "PMI_SIZE": "1"}, id="an outer process that was alone"
-        ),
-        pytest.param(OPEN_MPI_4 | {"PMI_RANK": "0"}, id="half of an outer one's variables"),
-        pytest.param(TORCHRUN | MPICH | {"PMI_SIZE": "2"}, id="torchrun under mpirun"),
-        pytest.param(OURS | MPICH, id="hvdliterun under mpirun"),
-    ],
+        "an outer process that was alone": OPEN_MPI_4 | {"PMI_RANK": "0", "PMI_SIZE": "1"},
+        "half of an outer one's variables": OPEN_MPI_4 | {"PMI_RANK": "0"},
+        "torchrun under mpirun": TORCHRUN | MPICH | {"PMI_SIZE": "2"},
+        "hvdliterun under mpirun": OURS | MPICH,
+    },
 )
 def test_what_an_outer_launcher_left_does_no_harm(environ: dict[str, str]) -> None:
     assert discover(environ).size in (4, 6)

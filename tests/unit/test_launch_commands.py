@@ -6,6 +6,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
+from cases import cases
 
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import lsf, mpi, slurm
@@ -66,81 +67,71 @@ def test_another_mpirun_is_an_error_that_says_what_to_do(answer: str) -> None:
 
 # --- mpirun
 
-COMMANDS = [
-    pytest.param(
+COMMANDS = {
+    "open mpi 4": (
         OPEN_MPI_4,
         Request(ONE, 2, TRAIN),
         "mpirun --tag-output -np 2 -H localhost:2 --bind-to none --map-by slot python train.py",
-        id="open mpi 4",
     ),
-    pytest.param(
+    "open mpi 5": (
         OPEN_MPI_5,
         Request(ONE, 2, TRAIN),
         "mpirun --output tag -np 2 -H localhost:2 --bind-to none --map-by slot python train.py",
-        id="open mpi 5",
     ),
-    pytest.param(
+    "mpich": (
         MPICH,
         Request(ONE, 2, TRAIN),
         "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 2 -hosts localhost -ppn 2 python "
         "train.py",
-        id="mpich",
     ),
-    pytest.param(
+    "intel": (
         INTEL,
         Request([Host("a", 2), Host("b", 1)], 3, TRAIN),
         "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 3 -hosts a:2,b:1 python train.py",
-        id="intel",
     ),
-    pytest.param(
+    "open mpi 4, everything": (
         OPEN_MPI_4,
         _everything("--", "eth0", "eth1"),
         "mpirun --allow-run-as-root --tag-output -np 4 -H a:2,b:2 --bind-to core --mca pml ob1 "
         "--mca btl self,vader,tcp --mca plm_rsh_args '-p 2222 -i /k' --mca btl_tcp_if_include "
         "eth0,eth1 --mca oob_tcp_if_include eth0,eth1 -x A -x B --x-y python train.py",
-        id="open mpi 4, everything",
     ),
-    pytest.param(
+    "open mpi 5, everything": (
         OPEN_MPI_5,
         _everything("--", "eth0"),
         "mpirun --allow-run-as-root --output tag -np 4 -H a:2,b:2 --bind-to core --mca pml ob1 "
         "--mca btl self,sm,tcp --prtemca plm_ssh_args '-p 2222 -i /k' --mca btl_tcp_if_include "
         "eth0 --prtemca prte_if_include eth0 -x A -x B --x-y python train.py",
-        id="open mpi 5, everything",
     ),
-    pytest.param(
+    "mpich, everything": (
         MPICH,
         _everything("-", "eth0"),
         "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 4 -hosts a:2,b:2 -iface eth0 "
         "-bind-to core -genvlist A,B -x-y python train.py",
-        id="mpich, everything",
     ),
-    pytest.param(
+    "open mpi 4, many hosts": (
         OPEN_MPI_4,
         Request([Host(f"n{i}", 1) for i in range(64)], 64, TRAIN),
         f"mpirun --tag-output -np 64 -H {','.join(f'n{i}:1' for i in range(64))} --bind-to none "
         "--map-by slot "
         "--mca plm_rsh_no_tree_spawn 1 --mca plm_rsh_num_concurrent 64 python train.py",
-        id="open mpi 4, many hosts",
     ),
-    pytest.param(
+    "open mpi 5, many hosts": (
         OPEN_MPI_5,
         Request([Host(f"n{i}", 1) for i in range(64)], 64, TRAIN),
         f"mpirun --output tag -np 64 -H {','.join(f'n{i}:1' for i in range(64))} --bind-to none "
         "--map-by slot "
         "--prtemca plm_ssh_no_tree_spawn 1 --prtemca plm_ssh_num_concurrent 64 python train.py",
-        id="open mpi 5, many hosts",
     ),
-    pytest.param(
+    "one host needs no interface": (
         OPEN_MPI_5,
         Request(ONE, 2, TRAIN, interfaces=["lo"]),
         "mpirun --output tag -np 2 -H localhost:2 --bind-to none --map-by slot python train.py",
-        id="one host needs no interface",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("version", "request_", "expected"), COMMANDS)
+@cases("version, request_, expected", COMMANDS)
 def test_mpirun(version: Version, request_: Request, expected: str) -> None:
     assert mpi.launch(version, "mpirun", "MARK", "/t", request_).argv == shlex.split(expected)
 
@@ -167,24 +158,11 @@ def test_what_mpirun_only_takes_from_its_environment(
 
 
 def test_variables_of_a_machine_a_login_or_a_rank_stay_behind() -> None:
-    stay = [
-        "PWD",
-        "HOSTNAME",
-        "SSH_AUTH_SOCK",
-        "SLURM_PROCID",
-        "OMPI_COMM_WORLD_RANK",
-        "PMI_RANK",
-        "MPI_LOCALRANKID",
-    ]
+    stay = (
+        "PWD HOSTNAME SSH_AUTH_SOCK SLURM_PROCID OMPI_COMM_WORLD_RANK PMI_RANK MPI_LOCALRANKID"
+    ).split()
     stay += ["HVDLITE_RANK", "HOROVOD_LOCAL_SIZE", "CUDA_VISIBLE_DEVICES", "BASH_FUNC_x%%", "a b"]
-    go = [
-        "HVDLITE_RENDEZVOUS",
-        "HVDLITE_SECRET",
-        "HOROVOD_CYCLE_TIME",
-        "PATH",
-        "PYTHONPATH",
-        "NCCL_DEBUG",
-    ]
+    go = ("HVDLITE_RENDEZVOUS HVDLITE_SECRET HOROVOD_CYCLE_TIME PATH PYTHONPATH NCCL_DEBUG").split()
     assert forwardable(dict.fromkeys([*stay, *go], "1")) == sorted(go)
 
 

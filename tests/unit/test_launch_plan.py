@@ -136,14 +136,7 @@ def test_a_job_within_a_job_does_not_inherit_the_outer_ones_secret() -> None:
 def test_torchruns_variables_say_what_ours_say() -> None:
     slots = plan.assign(parse_hosts("a:2,b:1"))
     told = plan.torch_environment(slots, "run")
-    names = (
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
-        "GROUP_RANK",
-        "GROUP_WORLD_SIZE",
-    )
+    names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE".split()
     assert [[told[rank][name] for name in names] for rank in range(3)] == [
         ["0", "3", "0", "2", "0", "2"],
         ["1", "3", "1", "2", "0", "2"],
@@ -164,14 +157,9 @@ def test_the_host_of_rank_0_is_called_by_its_name_alone(name: str, host: str) ->
 
 
 def test_what_belongs_to_this_machine_does_not_travel() -> None:
-    stays = [
-        "SSH_CONNECTION",
-        "XDG_RUNTIME_DIR",
-        "CUDA_VISIBLE_DEVICES",
-        "BASH_FUNC_x%%",
-        "OLDPWD",
-        "HOSTNAME",
-    ]
+    stays = (
+        "SSH_CONNECTION XDG_RUNTIME_DIR CUDA_VISIBLE_DEVICES BASH_FUNC_x%% OLDPWD HOSTNAME"
+    ).split()
     goes = ["PATH", "HOME", "LD_LIBRARY_PATH", "NCCL_DEBUG", "MY_CUDA_FLAGS", "XDG_DATA_HOME"]
     assert plan.travelling(dict.fromkeys([*stays, *goes], "1")).keys() == {*goes}
 
@@ -219,69 +207,43 @@ def test_what_flags_set_is_what_resolve_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["true"], "-np N is required"),
-        (["-np", "2"], "no command given"),
-        (
-            ["-np", "two", "true"],
-            "'two' is not a number of processes: expected a number such as 4, or auto",
+    ("line", "text"),
+    {
+        "true": "-np N is required",
+        "-np 2": "no command given",
+        "-np two true": "'two' is not a number of processes: expected a number such as 4, or auto",
+        "-np 0 true": "-np 0 is not allowed",
+        "--nproc-per-node 0 true": (
+            "'0' is not a number of processes: expected a number such as 4, auto, gpu or cpu"
         ),
-        (["-np", "0", "true"], "-np 0 is not allowed"),
-        (
-            ["--nproc-per-node", "0", "true"],
-            "'0' is not a number of processes: expected a number such as 4, auto, gpu or cpu",
+        "-np 2 --verbos true": "unrecognized arguments: --verbos (did you mean --verbose?)",
+        "-np 2 --output-filname=d true": "(did you mean --output-filename?)",
+        "-np 2 --zzz true": "unrecognized arguments: --zzz (hvdliterun --help lists all options)",
+        "-np 2 --torch-env --mpi true": "--torch-env is for ranks that hvdliterun itself starts",
+        "-H a:2 --hostfile f true": "not allowed with argument",
+        "-np 2 --hostfile no-such-file true": "cannot read no-such-file: No such file or directory",
+        "-np 2 --config-file no-such-file true": (
+            "cannot read no-such-file: No such file or directory"
         ),
-        (
-            ["-np", "2", "--verbos", "true"],
-            "unrecognized arguments: --verbos (did you mean --verbose?)",
-        ),
-        (["-np", "2", "--output-filname=d", "true"], "(did you mean --output-filename?)"),
-        (
-            ["-np", "2", "--zzz", "true"],
-            "unrecognized arguments: --zzz (hvdliterun --help lists all options)",
-        ),
-        (
-            ["-np", "2", "--torch-env", "--mpi", "true"],
-            "--torch-env is for ranks that hvdliterun itself starts",
-        ),
-        (["-H", "a:2", "--hostfile", "f", "true"], "not allowed with argument"),
-        (
-            ["-np", "2", "--hostfile", "no-such-file", "true"],
-            "cannot read no-such-file: No such file or directory",
-        ),
-        (
-            ["-np", "2", "--config-file", "no-such-file", "true"],
-            "cannot read no-such-file: No such file or directory",
-        ),
-        (["-np", "2", "--min-np", "3", "true"], "--min-np 3 is more than -np 2"),
-        (
-            ["-np", "2", "--min-np", "none", "true"],
-            "'none' is not allowed: expected a whole number",
-        ),
-        (
-            ["-np", "2", "--elastic-timeout", "-1", "true"],
-            "'-1' is not allowed: expected seconds, more than 0",
-        ),
-        (["-np", "2", "--gloo", "--mpi", "true"], "not allowed with argument"),
-        (
-            ["-np", "2", "-x", "NO_SUCH_VARIABLE", "true"],
-            "-x NO_SUCH_VARIABLE: there is no such variable here",
-        ),
-        (["-np", "2", "-x", "1=2", "true"], "-x '1=2' is not allowed"),
-        (["-np", "3", "-H", "localhost:2", "true"], "-np 3 is more than the 2 slots"),
-        (["-np", "2", "--cycle-time-ms", "fast", "true"], "--cycle-time-ms='fast' is not allowed"),
-        (["-np", "2", "--fusion-threshold-mb", "-1", "true"], "--fusion-threshold-mb"),
-        (["-np", "2", "--log-level", "loud", "true"], "one of trace, debug"),
-        (["-np", "2", "--stall-check", "--no-stall-check", "true"], "not allowed with argument"),
-        (["-np", "2", "--no-such-flag", "true"], "no-such-flag"),
-    ],
+        "-np 2 --min-np 3 true": "--min-np 3 is more than -np 2",
+        "-np 2 --min-np none true": "'none' is not allowed: expected a whole number",
+        "-np 2 --elastic-timeout -1 true": "'-1' is not allowed: expected seconds, more than 0",
+        "-np 2 --gloo --mpi true": "not allowed with argument",
+        "-np 2 -x NO_SUCH_VARIABLE true": "-x NO_SUCH_VARIABLE: there is no such variable here",
+        "-np 2 -x 1=2 true": "-x '1=2' is not allowed",
+        "-np 3 -H localhost:2 true": "-np 3 is more than the 2 slots",
+        "-np 2 --cycle-time-ms fast true": "--cycle-time-ms='fast' is not allowed",
+        "-np 2 --fusion-threshold-mb -1 true": "--fusion-threshold-mb",
+        "-np 2 --log-level loud true": "one of trace, debug",
+        "-np 2 --stall-check --no-stall-check true": "not allowed with argument",
+        "-np 2 --no-such-flag true": "no-such-flag",
+    }.items(),
 )
 def test_a_wrong_command_line_ends_with_status_2_and_says_why(
-    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+    line: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        status = cli.main(arguments)
+        status = cli.main(line.split())
     except SystemExit as end:
         status = int(str(end.code))
     assert status == 2

@@ -45,11 +45,7 @@ def test_ports_keys_and_further_arguments_are_handed_on() -> None:
     ("status", "words", "text"),
     [
         (255, "Host key verification failed.", "its host key is unknown here"),
-        (
-            255,
-            "root@n: Permission denied (publickey).",
-            "`ssh n true` has to work without a password",
-        ),
+        (255, "root@n: Permission denied (publickey).", "`ssh n true` has to work without a pass"),
         (255, "ssh: Could not resolve hostname n: Name or service not known", "no such host"),
         (255, "ssh: connect to host n port 22: Connection refused", "no ssh server listens there"),
         (255, "ssh: connect to host n port 22: Connection timed out", "it does not answer"),
@@ -57,13 +53,13 @@ def test_ports_keys_and_further_arguments_are_handed_on() -> None:
         (
             1,
             "/opt/python: No module named hvdlite",
-            "hvdlite is not installed there for /opt/my env/bin/python",
+            "not installed there for /opt/my env/bin/python",
         ),
         (1, "ModuleNotFoundError: No module named 'hvdlite'", "hvdlite is not installed there"),
         (
             127,
             "sh: 1: exec: /opt/python: not found",
-            "there is no /opt/my env/bin/python: the same Python",
+            "there is no /opt/my env/bin/python: the same",
         ),
         (9, "something else", "ssh ended with status 9 before the agent answered (something else)"),
         (-9, "", "ssh was killed by signal 9 before the agent answered"),

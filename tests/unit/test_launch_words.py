@@ -4,6 +4,7 @@ on real runs."""
 from __future__ import annotations
 
 import pytest
+from cases import cases
 
 from hvdlite.launch.spawn import failure_parsers, tags
 from hvdlite.launch.spawn.failure_parsers import Cause
@@ -26,72 +27,62 @@ def _untangle(tag: Tag, text: bytes, step: int) -> dict[int, bytes]:
     return whole
 
 
-OUTPUTS = [
-    pytest.param(
+OUTPUTS = {
+    "open mpi 5": (
         OPEN_MPI_5,
         b"[1,0]<stdout>: out\n[1,11]<stdout>: a\rb\rcd\n[1,0]<stdout>: \n[1,0]<stdout>:  indented "
         b"\xff\n",
         {0: b"out\n\n indented \xff\n", 11: b"a\rb\rcd\n"},
-        id="open mpi 5",
     ),
-    pytest.param(
+    "open mpi 5, ends without newlines": (
         OPEN_MPI_5,
         b"[1,0]<stdout>: not yet[1,1]<stdout>: nor here",
         {0: b"not yet", 1: b"nor here"},
-        id="open mpi 5, ends without newlines",
     ),
-    pytest.param(
+    "open mpi 4, lines in pieces": (
         OPEN_MPI_4,
         b"[1,1]<stdout>:a\rb[1,0]<stdout>:x[1,1]<stdout>:c\n[1,0]<stdout>:[0] [1,2 [1,\n",
         {0: b"x[0] [1,2 [1,\n", 1: b"a\rbc\n"},
-        id="open mpi 4, lines in pieces",
     ),
-    pytest.param(
+    "open mpi speaks": (
         OPEN_MPI_5,
         b"-----\nprterun noticed\n[1,0]<stdout>: x\n[0,0]<stderr>:Sorry!\n",
         {0: b"x\n", LAUNCHER: b"-----\nprterun noticed\n[0,0]<stderr>:Sorry!\n"},
-        id="open mpi speaks",
     ),
-    pytest.param(
+    "hydra": (
         HYDRA,
         b"<7f3a>0:out\n<7f3a>1:a\r<7f3a>0:b<7f3a>1:c\nEXIT CODE: 9\n<7f3a>0:[1] <7f <7f3a>: \n",
         {0: b"out\nb[1] <7f <7f3a>: \n", 1: b"a\rc\n", LAUNCHER: b"EXIT CODE: 9\n"},
-        id="hydra",
     ),
-    pytest.param(
+    "hydra speaks where a rank has not ended its line": (
         HYDRA,
         b"<7f3a>0:[mpiexec: unfinished[mpiexec@vm] Exit codes: [vm] 0,0\n",
         {0: b"[mpiexec: unfinished", LAUNCHER: b"[mpiexec@vm] Exit codes: [vm] 0,0\n"},
-        id="hydra speaks where a rank has not ended its line",
     ),
-    pytest.param(
+    "hydra, what looks like a tag at the end": (
         HYDRA,
         b"<7f3a>0:ends with half a mark <7f",
         {0: b"ends with half a mark <7f"},
-        id="hydra, what looks like a tag at the end",
     ),
-    pytest.param(
+    "open mpi, what looks like a tag at the end": (
         OPEN_MPI_5,
         b"[1,0]<stdout>: x\n[1,",
         {0: b"x\n", LAUNCHER: b"[1,"},
-        id="open mpi, what looks like a tag at the end",
     ),
-    pytest.param(
+    "srun": (
         tags.SLURM,
         b"0: out\n 1: 0: text\n10: \nsrun: error: n2: task 1: Killed\n",
         {0: b"out\n", 1: b"0: text\n", 10: b"\n", LAUNCHER: b"srun: error: n2: task 1: Killed\n"},
-        id="srun",
     ),
-    pytest.param(
+    "srun, long lines": (
         tags.SLURM,
         b"0: " + b"x" * 1024 + b"\n1: y\n0: " + b"x" * 1024 + b"\n0: \n0: " + b"z" * 1023 + b"\n",
         {0: b"x" * 2048 + b"\n" + b"z" * 1023 + b"\n", 1: b"y\n"},
-        id="srun, long lines",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("tag", "text", "expected"), OUTPUTS)
+@cases("tag, text, expected", OUTPUTS)
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000, 100000])
 def test_each_rank_gets_its_own_bytes_back(
     tag: Tag, text: bytes, expected: dict[int, bytes], step: int

@@ -4,6 +4,7 @@ to do with MPI."""
 from __future__ import annotations
 
 import pytest
+from cases import cases, variables
 
 from hvdlite.launch import environment
 from hvdlite.launch.environment import Identity, asks_about_mpi, discover
@@ -14,12 +15,7 @@ HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "4"}
 MVAPICH = {"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "4"}
 JSRUN = {"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "4"}
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
-SRUN = {
-    "SLURM_STEP_ID": "0",
-    "SLURM_PROCID": "1",
-    "SLURM_STEP_NUM_TASKS": "4",
-    "SLURM_STEP_NODELIST": "n[1-2]",
-}
+SRUN = variables("SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NODELIST=n[1-2]")
 STORE = {"HVDLITE_RENDEZVOUS": "h:1", "HVDLITE_SECRET": "ab" * 32}
 OURS = {f"HVDLITE_{name}": "1" for name in ("RANK", "LOCAL_RANK", "CROSS_RANK")} | STORE
 OURS |= {"HVDLITE_SIZE": "4", "HVDLITE_LOCAL_SIZE": "2", "HVDLITE_CROSS_SIZE": "2"}
@@ -27,32 +23,28 @@ HOROVODRUN = {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "4", "HOROVOD_GLOO_RENDEZVOUS
 HOROVODRUN |= {"HOROVOD_GLOO_RENDEZVOUS_PORT": "1"}
 
 
-@pytest.mark.parametrize(
-    ("environ", "by_mpi"),
-    [
-        pytest.param(OPEN_MPI, True, id="Open MPI"),
-        pytest.param(HYDRA, True, id="MPICH"),
-        pytest.param(MVAPICH, True, id="MVAPICH"),
-        pytest.param(JSRUN, True, id="jsrun"),
-        pytest.param(JSRUN | {"PMIX_RANK": "1"}, True, id="jsrun, with PMIx's rank"),
-        pytest.param(OPEN_MPI | STORE, True, id="hvdliterun --mpi"),
-        pytest.param(HYDRA | STORE, True, id="hvdliterun --mpi, MPICH"),
-        pytest.param(OPEN_MPI | SRUN, True, id="mpirun in a Slurm step"),
-        pytest.param(SRUN, False, id="srun"),
-        pytest.param(SRUN | HYDRA, False, id="srun --mpi=pmi2"),
-        pytest.param(
-            SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.1.0"},
-            False,
-            id="srun --mpi=pmix",
-        ),
-        pytest.param(SRUN | STORE, False, id="hvdliterun --srun"),
-        pytest.param(TORCHRUN, False, id="torchrun"),
-        pytest.param(TORCHRUN | OPEN_MPI, False, id="torchrun started by mpirun"),
-        pytest.param(OURS, False, id="hvdliterun"),
-        pytest.param(OURS | OPEN_MPI, False, id="hvdliterun started by mpirun"),
-        pytest.param(HOROVODRUN, False, id="horovodrun"),
-        pytest.param({}, False, id="python"),
-    ],
+@cases(
+    "environ, by_mpi",
+    {
+        "Open MPI": (OPEN_MPI, True),
+        "MPICH": (HYDRA, True),
+        "MVAPICH": (MVAPICH, True),
+        "jsrun": (JSRUN, True),
+        "jsrun, with PMIx's rank": (JSRUN | {"PMIX_RANK": "1"}, True),
+        "hvdliterun --mpi": (OPEN_MPI | STORE, True),
+        "hvdliterun --mpi, MPICH": (HYDRA | STORE, True),
+        "mpirun in a Slurm step": (OPEN_MPI | SRUN, True),
+        "srun": (SRUN, False),
+        "srun --mpi=pmi2": (SRUN | HYDRA, False),
+        "srun --mpi=pmix": (SRUN | {"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.1.0"}, False),
+        "hvdliterun --srun": (SRUN | STORE, False),
+        "torchrun": (TORCHRUN, False),
+        "torchrun started by mpirun": (TORCHRUN | OPEN_MPI, False),
+        "hvdliterun": (OURS, False),
+        "hvdliterun started by mpirun": (OURS | OPEN_MPI, False),
+        "horovodrun": (HOROVODRUN, False),
+        "python": ({}, False),
+    },
 )
 def test_whose_processes_can_initialise_mpi(environ: dict[str, str], by_mpi: bool) -> None:
     assert discover(environ).by_mpi is by_mpi

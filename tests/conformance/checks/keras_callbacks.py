@@ -28,16 +28,15 @@ from checks.keras_here import (
     keras,
     model,
     momentum_follows_the_rate,
-    part,
+    own,
     same,
     state,
 )  # fmt: skip
 
 
 def _train(here: Here, net: Any, *callbacks: Any, optimizer: Any = None, **more: Any) -> Any:
-    x, y = data(here)
     optimizer = optimizer or hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))
-    return fit(net, optimizer, part(here, x), part(here, y), callbacks=callbacks, **more)
+    return fit(net, optimizer, *own(here), callbacks=callbacks, **more)
 
 
 def _first_broadcast(root: int = 0, **more: Any) -> Any:
@@ -120,19 +119,12 @@ def dropout_is_not_the_same_on_all_ranks(here: Here) -> None:
 
 @check(min_ranks=2, seconds=30)
 def ranks_with_different_numbers_of_steps_are_told_so(here: Here) -> None:
-    x, y = data(here)
-    rows = EACH * (STEPS - (here.rank == 0))
+    steps = STEPS - (here.rank == 0)
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
     with raises(
         ValueError, f"rank 0: {STEPS - 1}, rank 1: {STEPS}", f"steps_per_epoch={STEPS - 1}"
     ):
-        fit(
-            model(),
-            optimizer,
-            part(here, x)[:rows],
-            part(here, y)[:rows],
-            callbacks=[_first_broadcast()],
-        )
+        fit(model(), optimizer, *own(here, steps), callbacks=[_first_broadcast()])
 
 
 @check(min_ranks=2, seconds=30)
@@ -147,8 +139,7 @@ def metrics_are_those_of_all_ranks(here: Here) -> None:
     note = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(dict(logs)))
     average = hvd.callbacks.MetricAverageCallback()
     metrics = ["mae", "mse"]
-    x, y = data(here)
-    checked = (part(here, x)[:EACH], part(here, y)[:EACH])
+    checked = own(here, 1)
     history = _train(
         here, model(), average, note, metrics=metrics, validation_data=checked, epochs=2
     )
@@ -157,16 +148,9 @@ def metrics_are_those_of_all_ranks(here: Here) -> None:
     everyones = hvd.allgather_object({name: history[name] for name in sorted(names)})
     assert everyones == [everyones[0]] * here.size
     assert [{k: v[i] for k, v in history.items()} for i in range(2)] == seen
-    want = model()
-    single = fit(
-        want,
-        keras.optimizers.SGD(0.1, momentum=0.9),
-        x,
-        y,
-        batch_size=EACH * here.size,
-        metrics=metrics,
-    )
-    np.testing.assert_allclose(history["loss"], single["loss"], rtol=1e-5)
+    single = keras.optimizers.SGD(0.1, momentum=0.9)
+    want = fit(model(), single, *data(here), batch_size=EACH * here.size, metrics=metrics)
+    np.testing.assert_allclose(history["loss"], want["loss"], rtol=1e-5)
 
 
 @check(min_ranks=2, seconds=30)
@@ -214,11 +198,10 @@ def the_learning_rate_follows_a_schedule_and_momentum_follows_it(here: Here) -> 
     history = _train(here, model(), schedule(0.1, 0.5, start_epoch=1, end_epoch=3), epochs=4)
     np.testing.assert_allclose(history["lr"], [0.1, 0.1, 0.05, 0.05], rtol=1e-6)
     momentum_follows_the_rate(here, keras.optimizers.SGD, lambda single, _: single.momentums)
-    x, y = data(here)
     with raises(ValueError, "initial_lr"):
         schedule(None, 0.5)
     with raises(ValueError, "steps_per_epoch"):
-        endless = iter([(part(here, x)[:EACH], part(here, y)[:EACH])] * 3)
+        endless = iter([own(here, 1)] * 3)
         fit(
             model(),
             keras.optimizers.SGD(0.1),
@@ -252,15 +235,9 @@ def _behind(epochs: list[dict[str, Any]]) -> Any:
 
 @check(seconds=30)
 def the_metrics_callback_adds_hvdlites_numbers_for_those_behind_it(here: Here) -> None:
-    x, y = data(here)
     epochs: list[dict[str, Any]] = []
-    history = _train(
-        here,
-        model(),
-        hvd.callbacks.MetricsCallback(),
-        _behind(epochs),
-        validation_data=(part(here, x), part(here, y)),
-    )
+    numbers = hvd.callbacks.MetricsCallback()
+    history = _train(here, model(), numbers, _behind(epochs), validation_data=own(here))
     names = {name for name in epochs[0] if name.startswith("hvdlite/")}
     assert names == {
         "hvdlite/step_seconds",

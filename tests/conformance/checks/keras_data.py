@@ -23,6 +23,7 @@ from checks.keras_here import (
     keras,
     legacy,
     model,
+    own,
     part,
     same,
 )  # fmt: skip
@@ -31,7 +32,7 @@ from checks.keras_here import (
 @check(kind=("PyDataset", "tf.data", "DataLoader", "generator"), seconds=60)
 def fit_takes_every_kind_of_data(here: Here, kind: str) -> None:
     x, y = data(here)
-    mine = part(here, x), part(here, y)
+    mine = own(here)
     more: dict[str, Any] = {}
     source: Any
     if kind == "PyDataset":
@@ -102,8 +103,7 @@ def class_weights_sample_weights_and_validation(here: Here) -> None:
 def a_loop_of_ones_own(here: Here) -> None:
     got = model()
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
-    x, y = data(here)
-    x, y = part(here, x), part(here, y)
+    x, y = own(here)
     mse = keras.losses.MeanSquaredError()
     variables = got.trainable_variables
     if backend() == "tensorflow":

@@ -9,7 +9,7 @@ import numpy as np
 
 from checks import check
 from checks.here import Here, raises
-from checks.keras_here import data, fit, hvd, keras, model, part
+from checks.keras_here import fit, hvd, keras, model, own
 from hvdlite.exceptions import MismatchError
 
 
@@ -27,7 +27,6 @@ def _changing(here: Here, rank: int, at: int) -> Any:
 
 @check(min_ranks=2, seconds=60)
 def a_weight_that_changes_on_one_rank_is_found(here: Here) -> None:
-    x, y = data(here)
     first = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))
     odd = here.size - 1
@@ -38,27 +37,25 @@ def a_weight_that_changes_on_one_rank_is_found(here: Here) -> None:
     )
     with raises(MismatchError, "bias", *words):
         changing = _changing(here, odd, at=1)
-        fit(model(), optimizer, part(here, x), part(here, y), callbacks=[first, changing])
+        fit(model(), optimizer, *own(here), callbacks=[first, changing])
 
 
 @check(min_ranks=2, seconds=60)
 def the_guard_alone_finds_a_forgotten_broadcast(here: Here) -> None:
-    x, y = data(here)
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
     guard = hvd.callbacks.DriftGuardCallback()
     with raises(MismatchError, "(and 3 more)"):
-        fit(model(here.rank), optimizer, part(here, x), part(here, y), callbacks=[guard])
+        fit(model(here.rank), optimizer, *own(here), callbacks=[guard])
 
 
 @check(min_ranks=2, seconds=60)
 def local_variables_may_differ(here: Here) -> None:
-    x, y = data(here)
     net = model()
     bias = net.layers[-1].bias
     bias.assign(np.full(bias.shape, here.rank, "float32"))
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.0))
     guard = hvd.callbacks.DriftGuardCallback(local_variables=[bias])
-    fit(net, optimizer, part(here, x), part(here, y), callbacks=[guard])
+    fit(net, optimizer, *own(here), callbacks=[guard])
     assert guard._guard.compared > 2
 
     net = model()
@@ -66,5 +63,5 @@ def local_variables_may_differ(here: Here) -> None:
         keras.optimizers.SGD(0.1), local_layers=net.layers[-1]
     )
     guard = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-    fit(net, optimizer, part(here, x), part(here, y), callbacks=[guard])
+    fit(net, optimizer, *own(here), callbacks=[guard])
     assert guard._guard.compared > 2

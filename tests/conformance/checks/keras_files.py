@@ -17,7 +17,6 @@ from checks import check
 from checks.here import Here, raises
 from checks.keras_here import (
     contents,
-    data,
     directory,
     equal_everywhere,
     fit,
@@ -26,7 +25,7 @@ from checks.keras_here import (
     keras,
     legacy,
     model,
-    part,
+    own,
     state,
 )  # fmt: skip
 
@@ -70,8 +69,7 @@ def a_file_loads_without_hvdlite_and_with_it_goes_on(here: Here) -> None:
     where = directory(here)
     try:
         net = model()
-        x, y = data(here)
-        x, y = part(here, x), part(here, y)
+        x, y = own(here)
         optimizer = hvd.DistributedOptimizer(
             keras.optimizers.Adam(0.01), backward_passes_per_step=2
         )

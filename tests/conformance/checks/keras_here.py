@@ -59,6 +59,12 @@ def part(here: Here, array: np.ndarray) -> np.ndarray:
     )
 
 
+def own(here: Here, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
+    """This rank's x and y, of the first so many steps."""
+    x, y = (part(here, array)[: steps * EACH] for array in data(here))
+    return x, y
+
+
 def model(seed: int = 3, policy: str | None = None, units: int = 5) -> Any:
     """A small network; the same for the same seed."""
     layers = keras.layers
@@ -129,14 +135,7 @@ def together(
 ) -> Any:
     """The network after training on all ranks."""
     net = net or model()
-    x, y = data(here)
-    fit(
-        net,
-        hvd.DistributedOptimizer(optimizer, **(options or {})),
-        part(here, x),
-        part(here, y),
-        **more,
-    )
+    fit(net, hvd.DistributedOptimizer(optimizer, **(options or {})), *own(here), **more)
     return net
 
 

@@ -12,14 +12,13 @@ from checks.here import Here, raises
 from checks.keras_here import (
     all_skip_an_overflow,
     alone,
-    data,
     equal_everywhere,
     fit,
     hvd,
     keras,
     model,
     momentum_follows_the_rate,
-    part,
+    own,
     passes_add_up,
     same,
     together,
@@ -59,8 +58,7 @@ def an_overflow_on_one_rank_makes_all_skip_the_step(here: Here, generation: str)
     try:
         optimizers = keras.optimizers if generation == "new" else keras.optimizers.legacy
         net = model()
-        x, y = data(here)
-        x, y = part(here, x), part(here, y)
+        x, y = own(here)
         inner = optimizers.SGD(0.1, momentum=0.9)
         optimizer = hvd.DistributedOptimizer(keras.mixed_precision.LossScaleOptimizer(inner))
         fit(net, optimizer, x, y)

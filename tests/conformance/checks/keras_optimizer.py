@@ -6,7 +6,7 @@ from typing import Any
 
 from checks import check
 from checks.here import Here, raises
-from checks.keras_here import data, equal_everywhere, fit, hvd, keras, model, part, state
+from checks.keras_here import equal_everywhere, fit, hvd, keras, model, own, state
 
 
 @check(seconds=30)
@@ -30,8 +30,7 @@ def it_is_the_same_optimizer_of_a_subclass_with_the_same_name(here: Here) -> Non
 def a_copy_by_from_config_reduces_as_well(here: Here) -> None:
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
     net = model()
-    x, y = data(here)
-    fit(net, type(optimizer).from_config(optimizer.get_config()), part(here, x), part(here, y))
+    fit(net, type(optimizer).from_config(optimizer.get_config()), *own(here))
     equal_everywhere(here, state(net))
 
 

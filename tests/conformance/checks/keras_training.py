@@ -29,6 +29,7 @@ from checks.keras_here import (
     keras,
     legacy,
     model,
+    own,
     part,
     passes_add_up,
     same,
@@ -99,9 +100,8 @@ def with_gradients_that_add_up_over_several_passes(here: Here, average: bool) ->
 def a_step_between_passes_changes_no_weight(here: Here) -> None:
     net = model()
     before = contents(net.weights)
-    x, y = data(here)
     optimizer = hvd.DistributedOptimizer(make("momentum"), backward_passes_per_step=3)
-    fit(net, optimizer, part(here, x)[:EACH], part(here, y)[:EACH], epochs=1)
+    fit(net, optimizer, *own(here, 1), epochs=1)
     assert int(contents([optimizer._agg_helper.counter])[0]) == 1
     for a, b in zip(contents(net.weights), before, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -111,7 +111,6 @@ def a_step_between_passes_changes_no_weight(here: Here) -> None:
 def layers_that_are_local_keep_their_gradients(here: Here) -> None:
     def train(scale: bool, how: str) -> tuple[list[np.ndarray], Any]:
         net = model()
-        x, y = data(here)
         if how == "layer":
             optimizer = hvd.PartialDistributedOptimizer(
                 make("SGD"), local_layers=net.layers[1], scale_local_gradients=scale
@@ -120,13 +119,12 @@ def layers_that_are_local_keep_their_gradients(here: Here) -> None:
             optimizer = hvd.DistributedOptimizer(make("SGD"), scale_local_gradients=scale)
             for variable in net.layers[1].trainable_variables:
                 optimizer.register_local_var(variable)
-        fit(net, optimizer, part(here, x)[:EACH], part(here, y)[:EACH], epochs=1)
+        fit(net, optimizer, *own(here, 1), epochs=1)
         return contents(net.layers[1].weights), net
 
     before = contents(model().layers[1].weights)
     plain = model()
-    x, y = data(here)
-    fit(plain, make("SGD"), part(here, x)[:EACH], part(here, y)[:EACH], epochs=1)
+    fit(plain, make("SGD"), *own(here, 1), epochs=1)
     steps = [b - a for a, b in zip(before, contents(plain.layers[1].weights), strict=True)]
     for how in ("layer", "variable"):
         for scale in (True, False):
@@ -155,7 +153,7 @@ def a_process_set_trains_by_itself(here: Here) -> None:
 
         fit(want, make("SGD"), of_the_set(x), of_the_set(y), batch_size=EACH * len(ranks))
     else:
-        fit(want, make("SGD"), part(here, x), part(here, y))
+        fit(want, make("SGD"), *own(here))
     for a, b in zip(contents(got.weights), contents(want.weights), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6)
     hvd.remove_process_set(process_set)
@@ -171,8 +169,7 @@ def mixed_precision_takes_or_skips_a_step_on_all_ranks(here: Here) -> None:
             net = model()
             optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))
             assert legacy() or isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
-            x, y = data(here)
-            x, y = part(here, x), part(here, y)
+            x, y = own(here)
             steps = 1 if jit_for_conditions() and not jit else STEPS
             fit(net, optimizer, x[: steps * EACH], y[: steps * EACH], jit_compile=jit)
             assert legacy() or net.optimizer is optimizer
@@ -191,11 +188,10 @@ def a_distributed_optimizer_inside_loss_scaling_is_refused(here: Here) -> None:
         return  # there it is the right order
     net = model()
     inner = hvd.DistributedOptimizer(make("SGD"))
-    x, y = data(here)
     with raises(
         ValueError, "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))"
     ):
-        fit(net, keras.mixed_precision.LossScaleOptimizer(inner), x, y)
+        fit(net, keras.mixed_precision.LossScaleOptimizer(inner), *own(here))
 
 
 @check(seconds=30)
@@ -248,8 +244,7 @@ def an_embedding(here: Here, sparse_as_dense: bool) -> None:
 @check(seconds=30)
 def two_optimizers_in_one_program(here: Here) -> None:
     nets = [model(seed) for seed in (1, 2)]
-    x, y = data(here)
-    x, y = part(here, x), part(here, y)
+    x, y = own(here)
     for net in nets:
         net.compile(optimizer=hvd.DistributedOptimizer(make("momentum")), loss="mse")
     for _ in range(3):

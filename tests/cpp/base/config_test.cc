@@ -1,4 +1,5 @@
 #include "base/config.h"
+#include "testing/says.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ TEST(Config, what_ranks_must_have_alike_shows_in_a_text) {
   Config one;
   Config other;
   EXPECT_EQ(one.Alike(), other.Alike());
-  EXPECT_NE(one.Alike().find("HVDLITE_CPU_OPERATIONS=auto;"), std::string::npos) << one.Alike();
+  EXPECT_TRUE(Says(one.Alike(), "HVDLITE_CPU_OPERATIONS=auto;"));
   ASSERT_TRUE(other.Set("cycle_time", "7").ok());  // each rank may have its own
   EXPECT_EQ(one.Alike(), other.Alike());
   for (const char* field : {"shm_chunk_bytes", "torus_allreduce"}) {

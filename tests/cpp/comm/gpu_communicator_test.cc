@@ -8,6 +8,7 @@
 
 #include "testing/fake_cuda.h"
 #include "testing/fake_nccl.h"
+#include "testing/says.h"
 
 namespace hvdlite::comm::gpu {
 namespace {
@@ -111,10 +112,8 @@ TEST_F(GpuCommunicatorTest, AMemberThatCannotBeReadEndsTheJob) {
   host_.lies = 1;
   gpu::Communicator communicator(&host_, &card_, options_);
   const auto work = Turn(&communicator);
-  EXPECT_EQ(work->status().code(), StatusCode::kInternal);
-  EXPECT_NE(work->status().message().find("do all run the same version of hvdlite?"),
-            std::string::npos)
-      << work->status().message();
+  EXPECT_TRUE(
+      FailsWith(work->status(), StatusCode::kInternal, "do all run the same version of hvdlite?"));
   EXPECT_FALSE(work->failed_alone());
 }
 

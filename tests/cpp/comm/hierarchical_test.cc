@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "hierarchical_world.h"
 #include "net_case.h"
+#include "testing/says.h"
 
 namespace hvdlite::comm::net_testing {
 namespace {
@@ -141,7 +142,7 @@ TEST_P(Hierarchical, SaysHowManyRailsThereAre) {
   });
   const std::string expected =
       rails == 1 ? "1 allreduce between" : std::to_string(rails) + " parallel allreduces between";
-  EXPECT_NE(said.find(expected), std::string::npos) << said;
+  EXPECT_TRUE(Says(said, expected));
 }
 
 }  // namespace

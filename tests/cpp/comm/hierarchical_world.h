@@ -6,12 +6,12 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "comm/hierarchical/communicator.h"
 #include "net_world.h"
 #include "shm_world.h"
+#include "testing/in_threads.h"
 
 namespace hvdlite::comm::net_testing {
 
@@ -91,11 +91,8 @@ class HierarchicalWorld {
 
   std::vector<Status> Run(const std::function<Status(int, Communicator*)>& body) {
     std::vector<Status> statuses(members_.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < members_.size(); ++i) {
-      threads.emplace_back([&, i] { statuses[i] = body(static_cast<int>(i), asked_[i].get()); });
-    }
-    for (std::thread& thread : threads) thread.join();
+    InThreads(members_.size(),
+              [&](size_t i) { statuses[i] = body(static_cast<int>(i), asked_[i].get()); });
     return statuses;
   }
 

@@ -6,6 +6,7 @@
 
 #include "comm/mpi/allreduce_impl.h"
 #include "comm/mpi/choice.h"
+#include "testing/says.h"
 
 namespace hvdlite::comm::mpi {
 namespace {
@@ -51,9 +52,8 @@ TEST(MpiVerdict, ARankWithoutItIsNamed) {
   EXPECT_FALSE(choice.use);
   EXPECT_EQ(choice.why, "rank 1 has no MPI: mpi4py is not installed");
   const Status demanded = Decide(job, "mpi", &choice);
-  EXPECT_EQ(demanded.code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(demanded.message().find("rank 1 has no MPI: mpi4py is not installed"),
-            std::string::npos);
+  EXPECT_TRUE(FailsWith(demanded, StatusCode::kInvalidArgument,
+                        "rank 1 has no MPI: mpi4py is not installed"));
 }
 
 TEST(MpiVerdict, WhereNobodyAskedThereIsNothingToSay) {
@@ -67,9 +67,8 @@ TEST(MpiVerdict, TwoDifferentOnesAreAnError) {
   mpi::Choice choice;
   for (const std::string wish : {"auto", "mpi"}) {
     const Status mixed = Decide(Job({"a", "b", "b"}, {"X 1", "X 1", "Y 2"}), wish, &choice);
-    EXPECT_EQ(mixed.code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(mixed.message().find("rank 0 has X 1 and rank 2 has Y 2"), std::string::npos)
-        << mixed.message();
+    EXPECT_TRUE(
+        FailsWith(mixed, StatusCode::kInvalidArgument, "rank 0 has X 1 and rank 2 has Y 2"));
     EXPECT_FALSE(choice.use);
   }
 }

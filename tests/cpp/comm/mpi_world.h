@@ -5,13 +5,13 @@
 
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "comm/mpi/communicator.h"
 #include "comm/mpi/pipe.h"
 #include "comm/net_over_pipes.h"
 #include "testing/fake_mpi.h"
+#include "testing/in_threads.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::comm::net_testing {
@@ -22,19 +22,15 @@ class MpiWorld {
     std::vector<int> ranks(static_cast<size_t>(size));
     for (int r = 0; r < size; ++r) ranks[static_cast<size_t>(r)] = r;
     members_.resize(static_cast<size_t>(size));
-    std::vector<std::thread> threads;
-    for (int r = 0; r < size; ++r) {
-      threads.emplace_back([&, r] {
-        std::unique_ptr<mpi::Channel> channel;
-        const Status opened =
-            mpi::Channel::Open(mpi_.library(), mpi_.world(r), ranks, /*tag=*/0,
-                               Deadline::AfterSeconds(30 * testing::Patience()), &channel);
-        ASSERT_TRUE(opened.ok()) << opened.ToString();
-        members_[static_cast<size_t>(r)] = std::make_unique<mpi::Communicator>(
-            std::move(channel), OverPipes(channel.get(), r), options);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    InThreads(size, [&](int r) {
+      std::unique_ptr<mpi::Channel> channel;
+      const Status opened =
+          mpi::Channel::Open(mpi_.library(), mpi_.world(r), ranks, /*tag=*/0,
+                             Deadline::AfterSeconds(30 * testing::Patience()), &channel);
+      ASSERT_TRUE(opened.ok()) << opened.ToString();
+      members_[static_cast<size_t>(r)] = std::make_unique<mpi::Communicator>(
+          std::move(channel), OverPipes(channel.get(), r), options);
+    });
   }
 
   int size() const { return static_cast<int>(members_.size()); }
@@ -44,11 +40,8 @@ class MpiWorld {
 
   std::vector<Status> Run(const std::function<Status(int, Communicator*)>& body) {
     std::vector<Status> statuses(members_.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < members_.size(); ++i) {
-      threads.emplace_back([&, i] { statuses[i] = body(static_cast<int>(i), members_[i].get()); });
-    }
-    for (std::thread& thread : threads) thread.join();
+    InThreads(members_.size(),
+              [&](size_t i) { statuses[i] = body(static_cast<int>(i), members_[i].get()); });
     return statuses;
   }
 

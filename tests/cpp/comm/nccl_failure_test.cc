@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nccl_world.h"
+#include "testing/says.h"
 
 namespace hvdlite::comm::net_testing {
 namespace {
@@ -106,7 +107,7 @@ TEST(Nccl, APeerThatNeverComesIsWaitedForUntilAborted) {
       EventPtr finished;
       const Status again =
           StartAndDrive(&member, trials[static_cast<size_t>(me)]->batch(), &finished);
-      EXPECT_NE(again.message().find("aborted"), std::string::npos) << again.ToString();
+      EXPECT_TRUE(Says(again, "aborted"));
       member.communicator.reset();
     }
     world.member(1).Abort();
@@ -175,9 +176,7 @@ TEST(Nccl, AnInitialisationThatFailsSaysWhy) {
     ASSERT_TRUE(world->Begin(0).ok());
     Status status = world->Begin(1);
     if (status.ok()) status = world->AwaitReady(1);
-    EXPECT_EQ(status.code(), StatusCode::kPeerLost);
-    EXPECT_NE(status.message().find("unhandled system error"), std::string::npos)
-        << status.ToString();
+    EXPECT_TRUE(FailsWith(status, StatusCode::kPeerLost, "unhandled system error"));
   }
 }
 
@@ -190,8 +189,7 @@ TEST(Nccl, ACallThatFailsFailsTheWorkWithNcclsWords) {
     GpuTrial mine(trial.batch(0), &world.member(0), 0, 1);
     EventPtr finished;
     const Status status = StartAndDrive(&world.member(0), mine.batch(), &finished);
-    EXPECT_EQ(status.code(), StatusCode::kIo);
-    EXPECT_NE(status.message().find("internal error"), std::string::npos) << status.ToString();
+    EXPECT_TRUE(FailsWith(status, StatusCode::kIo, "internal error"));
     EXPECT_EQ(world.member(0).communicator->Look().ToString(), status.ToString());
   }
 }
@@ -214,9 +212,7 @@ TEST(Nccl, AnErrorThatComesLaterComesOutWhenLookedFor) {
     ExpectUsable(&member);
     return status;
   });
-  EXPECT_EQ(statuses[1].code(), StatusCode::kPeerLost);
-  EXPECT_NE(statuses[1].message().find("(the fake was told to fail)"), std::string::npos)
-      << statuses[1].ToString();
+  EXPECT_TRUE(FailsWith(statuses[1], StatusCode::kPeerLost, "(the fake was told to fail)"));
 }
 
 TEST(Nccl, ADeviceThatFailsLaterIsSeenWhenLookedFor) {
@@ -247,7 +243,7 @@ TEST(Nccl, MembersThatDoDifferentThingsAreToldSo) {
     return status;
   });
   for (const Status& status : statuses) EXPECT_FALSE(status.ok());
-  EXPECT_NE(FakeNccl::Complaints().find("ncclAllReduce(count 100"), std::string::npos);
+  EXPECT_TRUE(Says(FakeNccl::Complaints(), "ncclAllReduce(count 100"));
 }
 
 TEST(Nccl, WithoutDeviceMemoryThePackedTensorsGoThroughPinnedMemory) {
@@ -280,9 +276,7 @@ TEST(Nccl, WithoutAnyMemoryABatchOfSeveralTensorsFailsWithTheDriversWords) {
   fake_cuda_fail("cuMemHostAlloc", 1, 2, device::kOutOfMemory);
   EventPtr finished;
   const Status status = StartAndDrive(&member, mine.batch(), &finished);
-  EXPECT_EQ(status.code(), StatusCode::kIo);
-  EXPECT_NE(status.message().find("bytes on Fake GPU 0: out of memory"), std::string::npos)
-      << status.ToString();
+  EXPECT_TRUE(FailsWith(status, StatusCode::kIo, "bytes on Fake GPU 0: out of memory"));
   EXPECT_EQ(finished, nullptr);
   EXPECT_TRUE(member.communicator->Look().ok()) << "NCCL has not been called";
   ASSERT_TRUE(StartAndDrive(&member, mine.batch(), &finished).ok());

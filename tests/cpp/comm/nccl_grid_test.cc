@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nccl_world.h"
+#include "testing/says.h"
 #include "testing/tier.h"
 
 namespace hvdlite::comm::net_testing {
@@ -57,7 +58,7 @@ TEST(NcclGrid, IsUsedWhereHostsAreSeveralAndAlike) {
   EXPECT_EQ(grid.place, 2);
   EXPECT_EQ(grid.first_of_host, 1);
   EXPECT_EQ(grid.first_of_place, 5);
-  EXPECT_NE(grid.why.find("inside each of 2 hosts"), std::string::npos) << grid.why;
+  EXPECT_TRUE(Says(grid.why, "inside each of 2 hosts"));
 }
 
 // Member 3 of {0 1 2 | 3 4 5}; its tensors lie at `memory`.
@@ -102,8 +103,7 @@ TEST(NcclGrid, OneTensorIsCutAndWhatIsLeftGoesAmongAll) {
   ExpectCall(p.rounds[1], Among::kHost, What::kReduceScatter, at, mine, 4);
   ExpectCall(p.rounds[2], Among::kPlace, What::kAllReduce, mine, mine, 4);
   ExpectCall(p.rounds[3], Among::kHost, What::kAllGather, mine, at, 4);
-  EXPECT_NE(p.why.find("directly, 1 tensor among 6 members, allreduce by hosts"), std::string::npos)
-      << p.why;
+  EXPECT_TRUE(Says(p.why, "directly, 1 tensor among 6 members, allreduce by hosts"));
   EXPECT_EQ(Planned({12}).rounds.size(), 3u);  // nothing is left
   const Planned tiny({2});
   ASSERT_EQ(tiny.rounds.size(), 1u);
@@ -138,7 +138,7 @@ TEST(NcclGrid, NothingButAllreduceGoesByIt) {
   const nccl::Plan plan = nccl::Planner(context, batch).Make(nullptr);
   ASSERT_EQ(plan.rounds.size(), 1u);
   EXPECT_EQ(plan.rounds[0].among, Among::kAll);
-  EXPECT_EQ(nccl::ExplainLayout(context, batch).find("by hosts"), std::string::npos);
+  EXPECT_FALSE(Says(nccl::ExplainLayout(context, batch), "by hosts"));
 }
 
 // "aabb": two hosts with two members each; "abab": the same, placed in turns.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "comm/nccl/planner.h"
+#include "testing/says.h"
 
 namespace hvdlite::comm::nccl {
 namespace {
@@ -104,9 +105,8 @@ TEST(NcclPlan, OneTensorGoesDirectlyAndSeveralThroughABuffer) {
             LayoutKind::kDirect);
   EXPECT_EQ(BytesOf(context, AllreduceOf({0, 7})), 0u);
   EXPECT_EQ(BytesOf(context, AllreduceOf({7, 3, 0, 4})), 32u + 16 + 16);  // 28, 12 and 16 bytes
-  EXPECT_NE(ExplainLayout(context, AllreduceOf({7, 7}))
-                .find("through one buffer, 2 tensors among 2 members"),
-            std::string::npos);
+  EXPECT_TRUE(Says(ExplainLayout(context, AllreduceOf({7, 7})),
+                   "through one buffer, 2 tensors among 2 members"));
 }
 
 TEST(NcclPlan, PartsArePaddedWhereThatIsCheap) {

@@ -21,6 +21,7 @@
 #include "net_case.h"
 #include "testing/fake_cuda.h"
 #include "testing/fake_nccl.h"
+#include "testing/in_threads.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::comm::net_testing {
@@ -106,14 +107,10 @@ class NcclWorld {
     }
   }
   void Destroy() {
-    std::vector<std::thread> threads;
-    for (NcclMember& member : members_) {
-      threads.emplace_back([&member] {
-        member.communicator.reset();
-        member.channels.reset();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    InThreads(members_.size(), [&](size_t i) {
+      members_[i].communicator.reset();
+      members_[i].channels.reset();
+    });
   }
 
   int size() const { return static_cast<int>(members_.size()); }
@@ -155,11 +152,8 @@ class NcclWorld {
 
   std::vector<Status> Run(const std::function<Status(int, NcclMember&)>& body) {
     std::vector<Status> statuses(members_.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < members_.size(); ++i) {
-      threads.emplace_back([&, i] { statuses[i] = body(static_cast<int>(i), members_[i]); });
-    }
-    for (std::thread& thread : threads) thread.join();
+    InThreads(members_.size(),
+              [&](size_t i) { statuses[i] = body(static_cast<int>(i), members_[i]); });
     return statuses;
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "comm/choose.h"
+#include "testing/says.h"
 
 namespace hvdlite::comm {
 namespace {
@@ -103,12 +104,11 @@ TEST(NetChoose, MoreBytesNeverGetFasterAndTheChoiceIsTheCheapest) {
 TEST(NetChoose, SaysWhy) {
   const Question question{OpKind::kAllreduce, DType::kFloat16, false, 4 * kMiB, 16, 1};
   const std::string why = Why(question, Choose(question, CostModel{}));
-  EXPECT_NE(why.find("direct: 4 MiB among 16 members"), std::string::npos) << why;
-  EXPECT_NE(why.find("one-shot: "), std::string::npos) << why;
-  EXPECT_NE(why.find("float16 is summed in float32 and rounded once"), std::string::npos) << why;
+  EXPECT_TRUE(Says(why, "direct: 4 MiB among 16 members"));
+  EXPECT_TRUE(Says(why, "one-shot: "));
+  EXPECT_TRUE(Says(why, "float16 is summed in float32 and rounded once"));
   const Question barrier{OpKind::kBarrier, DType::kUInt8, false, 0, 4, 1};
-  EXPECT_NE(Why(barrier, Choose(barrier, CostModel{})).find("the only algorithm for barrier"),
-            std::string::npos);
+  EXPECT_TRUE(Says(Why(barrier, Choose(barrier, CostModel{})), "the only algorithm for barrier"));
 }
 
 }  // namespace

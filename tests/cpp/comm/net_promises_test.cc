@@ -11,6 +11,8 @@
 #include "kernels/adasum.h"
 #include "kernels/reduce.h"
 #include "net_case.h"
+#include "testing/in_threads.h"
+#include "testing/says.h"
 #include "transport/tcp/mesh.h"
 
 namespace hvdlite::comm::net_testing {
@@ -261,8 +263,7 @@ TEST(NetPromises, AnInjectedEndIsPassedOnWithThePeersName) {
     for (auto& link : net.links()[m]) link.reset();
     return status;
   });
-  EXPECT_EQ(statuses[0].code(), StatusCode::kPeerLost);
-  EXPECT_EQ(statuses[0].peer(), 2);
+  EXPECT_TRUE(IsLossOf(2, statuses[0]));
 }
 
 TEST(NetPromises, WaitsAreExactlyWhatTheWorkWaitsFor) {
@@ -327,17 +328,13 @@ TEST(NetPromises, WorksOverARealLoopbackMesh) {
     peers.push_back({i, {doors[i]->endpoint()}});
   }
   Links links(kMembers);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kMembers; ++i) {
-    threads.emplace_back([&, i] {
-      std::vector<std::unique_ptr<transport::tcp::Link>> row;
-      const Status status = transport::tcp::ConnectMesh(
-          0, peers, doors[i].get(), Deadline::AfterSeconds(30 * testing::Patience()), &row);
-      EXPECT_TRUE(status.ok()) << status.ToString();
-      for (auto& link : row) links[static_cast<size_t>(i)].push_back(std::move(link));
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  InThreads(kMembers, [&](int i) {
+    std::vector<std::unique_ptr<transport::tcp::Link>> row;
+    const Status status = transport::tcp::ConnectMesh(
+        0, peers, doors[i].get(), Deadline::AfterSeconds(30 * testing::Patience()), &row);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    for (auto& link : row) links[static_cast<size_t>(i)].push_back(std::move(link));
+  });
   if (HasFailure()) return;
   NetWorld net(std::move(links), {}, {});
   std::vector<Case> cases;

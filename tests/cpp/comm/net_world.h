@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "comm/net/communicator.h"
 #include "testing/fault_transport.h"
+#include "testing/in_threads.h"
 #include "testing/watchdog.h"
 #include "transport/checked.h"
 #include "transport/tcp/link.h"
@@ -120,11 +121,8 @@ class NetWorld {
   // Runs `body(member, communicator)` in a thread per member; the statuses it returns.
   std::vector<Status> Run(const std::function<Status(int, Communicator*)>& body) {
     std::vector<Status> statuses(members_.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < members_.size(); ++i) {
-      threads.emplace_back([&, i] { statuses[i] = body(static_cast<int>(i), members_[i].get()); });
-    }
-    for (auto& thread : threads) thread.join();
+    InThreads(members_.size(),
+              [&](size_t i) { statuses[i] = body(static_cast<int>(i), members_[i].get()); });
     return statuses;
   }
 

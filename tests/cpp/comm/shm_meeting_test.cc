@@ -10,9 +10,9 @@
 #include <cstring>
 #include <memory>
 #include <random>
-#include <thread>
 #include <vector>
 
+#include "testing/in_threads.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::comm::shm {
@@ -105,41 +105,37 @@ TEST_P(ManyMeetings, are_complete_for_all_or_for_none) {
   constexpr uint64_t kMeetings = 3000;
   Members member(count);
   const testing::Watchdog watchdog(60, [] { return std::string("a meeting never completes"); });
-  std::vector<std::thread> threads;
   std::atomic<bool> failed{false};  // a member that has left is waited for for ever
   std::vector<uint64_t> withdrawn(static_cast<size_t>(count));
-  for (int me = 0; me < count; ++me) {
-    threads.emplace_back([&, me] {
-      std::minstd_rand random(static_cast<unsigned>(me + 1));
-      Meeting& meeting = member[me];
-      for (uint64_t number = 1; number <= kMeetings && !failed;) {
-        // All members of a meeting bring the same size: it follows from the number.
-        const size_t agreed = number % 2 == 0 ? 8 : 800;
-        const uint64_t mine = number * 100 + static_cast<uint64_t>(me);
-        memcpy(meeting.Tensor(me, agreed) + agreed - 8, &mine, 8);
-        bool complete = meeting.Arrive({number, number});
-        for (size_t patience = random() % 2 == 0 ? 8 : 800; !complete && patience > 0; --patience) {
-          complete = meeting.Complete();
-          if (!complete && patience % 16 == 0) sched_yield();
-        }
-        if (!complete && meeting.Withdraw()) {
-          ++withdrawn[static_cast<size_t>(me)];
-          continue;
-        }
-        bool right = meeting.Agrees();
-        for (int m = 0; m < count; ++m) {
-          uint64_t theirs = 0;
-          memcpy(&theirs, meeting.Tensor(m, agreed) + agreed - 8, 8);
-          right &= theirs == number * 100 + static_cast<uint64_t>(m);
-        }
-        EXPECT_TRUE(right) << "meeting " << number;
-        if (!right) failed = true;
-        meeting.Conclude();
-        ++number;
+  InThreads(count, [&](int me) {
+    std::minstd_rand random(static_cast<unsigned>(me + 1));
+    Meeting& meeting = member[me];
+    for (uint64_t number = 1; number <= kMeetings && !failed;) {
+      // All members of a meeting bring the same size: it follows from the number.
+      const size_t agreed = number % 2 == 0 ? 8 : 800;
+      const uint64_t mine = number * 100 + static_cast<uint64_t>(me);
+      memcpy(meeting.Tensor(me, agreed) + agreed - 8, &mine, 8);
+      bool complete = meeting.Arrive({number, number});
+      for (size_t patience = random() % 2 == 0 ? 8 : 800; !complete && patience > 0; --patience) {
+        complete = meeting.Complete();
+        if (!complete && patience % 16 == 0) sched_yield();
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+      if (!complete && meeting.Withdraw()) {
+        ++withdrawn[static_cast<size_t>(me)];
+        continue;
+      }
+      bool right = meeting.Agrees();
+      for (int m = 0; m < count; ++m) {
+        uint64_t theirs = 0;
+        memcpy(&theirs, meeting.Tensor(m, agreed) + agreed - 8, 8);
+        right &= theirs == number * 100 + static_cast<uint64_t>(m);
+      }
+      EXPECT_TRUE(right) << "meeting " << number;
+      if (!right) failed = true;
+      meeting.Conclude();
+      ++number;
+    }
+  });
   uint64_t all = 0;
   for (const uint64_t each : withdrawn) all += each;
   EXPECT_GT(all, 0u) << "no member has withdrawn: this has tested little";

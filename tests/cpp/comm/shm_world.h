@@ -10,11 +10,11 @@
 #include <functional>
 #include <memory>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "comm/net_case.h"
 #include "comm/shm/communicator.h"
+#include "testing/in_threads.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::comm::shm_testing {
@@ -47,11 +47,7 @@ class ShmWorld {
   transport::shm::Doorbells& bells(int m) { return *bells_[static_cast<size_t>(m)]; }
   shm::Communicator& communicator(int m) { return *communicators_[static_cast<size_t>(m)]; }
 
-  void Run(const std::function<void(int)>& play) {
-    std::vector<std::thread> threads;
-    for (int m = 0; m < size(); ++m) threads.emplace_back([&play, m] { play(m); });
-    for (std::thread& thread : threads) thread.join();
-  }
+  void Run(const std::function<void(int)>& play) { InThreads(size(), play); }
 
   // Turns the work as the engine does. `yields`: how long to look busy before sleeping.
   void Drive(int m, Work* work, int yields) {

@@ -4,11 +4,12 @@
 
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "rendezvous/memory_store.h"
+#include "testing/in_threads.h"
 #include "testing/ranks.h"
+#include "testing/says.h"
 
 namespace hvdlite::testing {
 namespace {
@@ -39,19 +40,15 @@ TEST(EngineStart, a_rank_that_does_not_say_where_it_is_reached_is_named_and_not_
   LossyStore store;
   RanksOptions options{.size = 2, .hosts = 2};
   options.config.start_timeout_seconds = 2;  // longer than both take to come
-  std::vector<std::thread> threads;
-  for (int r = 0; r < 2; ++r) {
-    threads.emplace_back([&, r] {
-      std::unique_ptr<Engine> engine;
-      const Status status = StartEngine(options, r, "job/", &store, &engine);
-      EXPECT_EQ(status.code(), StatusCode::kTimeout);
-      EXPECT_EQ(status.message().find("rank 1 called hvd.init(), but did not say within 2 s where"),
-                0u)
-          << status.message();
-      EXPECT_EQ(status.message().find("job/"), std::string::npos) << status.message();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  InThreads(2, [&](int r) {
+    std::unique_ptr<Engine> engine;
+    const Status status = StartEngine(options, r, "job/", &store, &engine);
+    EXPECT_EQ(status.code(), StatusCode::kTimeout);
+    EXPECT_EQ(status.message().find("rank 1 called hvd.init(), but did not say within 2 s where"),
+              0u)
+        << status.message();
+    EXPECT_FALSE(Says(status, "job/"));
+  });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Whole engines with batches on (fake) GPUs: what a batch waits for, and batches that go by hosts.
 #include "testing/fake_nccl.h"
 #include "testing/gpu_rank.h"
+#include "testing/says.h"
 
 namespace hvdlite::testing {
 namespace {
@@ -81,19 +82,15 @@ TEST(EngineGpuBatch, goes_by_hosts_where_that_is_asked_for) {
           EXPECT_EQ(mine.Get<float>(handle->output), expected);
         }
       }
-      EXPECT_NE(me.engine->Explain(0).find("allreduce by hosts: inside each of 2 hosts"),
-                std::string::npos)
-          << me.engine->Explain(0);
+      EXPECT_TRUE(Says(me.engine->Explain(0), "allreduce by hosts: inside each of 2 hosts"));
       if (me.rank < 2) {
         HandlePtr handle;
         ASSERT_TRUE(
             mine.Do(mine.Ask(OpKind::kAllreduce, "pair", mine.Put(Count(10, 1))), &handle, 1).ok());
         EXPECT_EQ(mine.Get<float>(handle->output)[0], 2);
-        EXPECT_NE(
-            me.engine->Explain(1).find(
-                "not by hosts, although that was requested: there is one member on each host"),
-            std::string::npos)
-            << me.engine->Explain(1);
+        EXPECT_TRUE(
+            Says(me.engine->Explain(1),
+                 "not by hosts, although that was requested: there is one member on each host"));
       }
       ASSERT_TRUE(me.Do(Barrier("end")).ok());
     });
@@ -110,7 +107,7 @@ TEST(EngineGpuBatch, goes_flat_where_nobody_asks_for_anything_else) {
     const TensorView x = mine.Put(Count(1000, 1));
     ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x)).ok());
     EXPECT_EQ(mine.Get<float>(x)[0], 4);
-    EXPECT_EQ(me.engine->Explain(0).find("by hosts"), std::string::npos) << me.engine->Explain(0);
+    EXPECT_FALSE(Says(me.engine->Explain(0), "by hosts"));
   });
   EXPECT_EQ(fake_nccl_calls("ncclReduceScatter"), 0);
 }
@@ -125,10 +122,8 @@ TEST(EngineGpuBatch, is_staged_where_nccl_does_not_even_begin) {
     const TensorView x = mine.Put(Count(1000, 1));
     ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x)).ok());
     EXPECT_EQ(mine.Get<float>(x)[0], 2);
-    EXPECT_NE(me.engine->Explain(0).find(
-                  "rank 0 has no NCCL: NCCL failed in making an id for a communicator"),
-              std::string::npos)
-        << me.engine->Explain(0);
+    EXPECT_TRUE(Says(me.engine->Explain(0),
+                     "rank 0 has no NCCL: NCCL failed in making an id for a communicator"));
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "testing/fake_nccl.h"
 #include "testing/gpu_rank.h"
+#include "testing/says.h"
 #include "testing/tier.h"
 
 extern "C" {
@@ -250,10 +251,9 @@ TEST(EngineGpuFailure, what_the_device_does_not_finish_for_a_removed_set_is_said
     const Status removed = me.Do(RemoveSet("remove", set));
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_TRUE(removed.ok()) << removed.ToString();
-    EXPECT_NE(said.find("the GPU does not finish the work it was given; memory that the work uses "
-                        "is not freed"),
-              std::string::npos)
-        << said;
+    EXPECT_TRUE(Says(said,
+                     "the GPU does not finish the work it was given; memory that the work uses "
+                     "is not freed"));
     EXPECT_EQ(fake_cuda_calls("cuMemFreeAsync"), frees);
     bool finished = true;
     const Status lost = handles[0]->pending->Finished(&finished);

@@ -5,6 +5,7 @@
 
 #include "fake_gpu/fake_nccl.h"
 #include "testing/gpu_rank.h"
+#include "testing/says.h"
 
 namespace hvdlite::testing {
 namespace {
@@ -238,9 +239,8 @@ TEST(EngineGpu, one_rank_uses_one_gpu) {
     ASSERT_TRUE(first.Do(first.Ask(OpKind::kAllreduce, "x", x, x)).ok());
     const TensorView y = second.Put(Count(10, 1));
     const Status status = second.Do(second.Ask(OpKind::kAllreduce, "y", y, y));
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(status.message().find("uses the GPU cuda:0 and was given a tensor on cuda:1"),
-              std::string::npos);
+    EXPECT_TRUE(FailsWith(status, StatusCode::kInvalidArgument,
+                          "uses the GPU cuda:0 and was given a tensor on cuda:1"));
     EXPECT_EQ(first.Get<float>(x), Count(10, 1));
   });
 }
@@ -253,11 +253,8 @@ TEST(EngineGpu, a_tensor_on_the_cpu_and_one_on_a_gpu_do_not_meet) {
     const TensorView x = mine.Put(host);
     const Status status = me.rank == 0 ? me.Do(Allreduce("x", host, &host))
                                        : mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x));
-    EXPECT_EQ(status.code(), StatusCode::kMismatch);
-    EXPECT_NE(
-        status.message().find("rank 0 sent a tensor on the CPU, rank 1 sent a tensor on a GPU"),
-        std::string::npos)
-        << status.message();
+    EXPECT_TRUE(FailsWith(status, StatusCode::kMismatch,
+                          "rank 0 sent a tensor on the CPU, rank 1 sent a tensor on a GPU"));
   });
 }
 
@@ -275,9 +272,7 @@ TEST(EngineGpu,
       ASSERT_TRUE(mine.gpu()->Allocate(44 << 20, &hog).ok());
     }
     const Status status = mine.Do(mine.Ask(OpKind::kAllgather, "gathered", x));
-    EXPECT_EQ(status.code(), StatusCode::kIo) << status.ToString();
-    EXPECT_NE(status.message().find("rank 1 cannot take part"), std::string::npos)
-        << status.message();
+    EXPECT_TRUE(FailsWith(status, StatusCode::kIo, "rank 1 cannot take part"));
     if (hog != nullptr) {
       mine.gpu()->Free(hog, mine.gpu()->stream());
       const device::Gpu::Current current(*mine.gpu());
@@ -312,7 +307,7 @@ TEST_P(EngineGpuWays, a_rank_that_has_joined_gives_zeros) {
     ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "c", x, x)).ok());
     EXPECT_EQ(mine.Get<float>(x)[0], 3);
     const std::string why = me.engine->Explain(0);
-    EXPECT_NE(why.find(std::string("Tensors on GPUs: ") + GetParam()), std::string::npos) << why;
+    EXPECT_TRUE(Says(why, std::string("Tensors on GPUs: ") + GetParam()));
   });
 }
 
@@ -435,10 +430,8 @@ TEST(EngineGpu, nccl_that_is_demanded_and_missing_on_a_rank_fails_the_operation_
     for (int i = 0; i < 2; ++i) {
       const TensorView x = mine.Put(Count(10, 1));
       const Status status = mine.Do(mine.Ask(OpKind::kAllreduce, "x", x, x));
-      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-      EXPECT_NE(status.message().find("HVDLITE_GPU_OPERATIONS=nccl, but rank 0 has no NCCL"),
-                std::string::npos)
-          << status.message();
+      EXPECT_TRUE(FailsWith(status, StatusCode::kInvalidArgument,
+                            "HVDLITE_GPU_OPERATIONS=nccl, but rank 0 has no NCCL"));
     }
     std::vector<float> y(10, 1);
     EXPECT_TRUE(me.Do(Allreduce("y", y, &y)).ok());
@@ -463,9 +456,7 @@ TEST(EngineGpu, a_device_that_breaks_ends_the_job_with_its_words) {
     } else {
       status = me.Wait(handle);
     }
-    EXPECT_EQ(status.code(), StatusCode::kIo) << status.ToString();
-    EXPECT_NE(status.message().find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos)
-        << status.message();
+    EXPECT_TRUE(FailsWith(status, StatusCode::kIo, "CUDA_ERROR_ILLEGAL_ADDRESS"));
     (void)me.engine->Shutdown(Deadline::AfterSeconds(1));
     me.engine.reset();
     ++over;

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/image.h"
 #include "testing/gpu_rank.h"
+#include "testing/says.h"
 
 namespace hvdlite::testing {
 namespace {
@@ -47,7 +48,7 @@ std::string TimelineAndMetricsOf(const std::string& operations) {
 
 void ExpectIn(const std::string& text, const std::vector<std::string>& parts) {
   for (const std::string& part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;
+    EXPECT_TRUE(Says(text, part)) << part << "\nis not in\n" << text;
 }
 
 TEST(EngineGpuWords, the_timeline_and_the_counters_tell_what_nccl_does_and_what_it_does_not) {
@@ -64,7 +65,7 @@ TEST(EngineGpuWords, the_timeline_and_the_counters_tell_that_all_is_staged) {
   const std::string text = TimelineAndMetricsOf("stage");
   ExpectIn(text,
            {"STAGE_ALLREDUCE", "through host memory, there ", R"("stage": {"allreduce": 3})"});
-  EXPECT_EQ(text.find("nccl:"), std::string::npos);
+  EXPECT_FALSE(Says(text, "nccl:"));
 }
 
 TEST(EngineGpuWords, an_engine_knows_on_which_gpu_memory_lies) {
@@ -93,9 +94,8 @@ TEST(EngineGpuWords, an_engine_without_a_driver_says_so_each_time) {
     for (int i = 0; i < 2; ++i) {
       int ordinal = -1;
       const Status status = me.engine->world().card().Usable();
-      EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-      EXPECT_NE(status.message().find("no NVIDIA driver is installed here"), std::string::npos)
-          << status.message();
+      EXPECT_TRUE(
+          FailsWith(status, StatusCode::kUnsupported, "no NVIDIA driver is installed here"));
       EXPECT_EQ(me.engine->world().card().Find(&ordinal, &ordinal).ToString(), status.ToString());
     }
   });

@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <memory>
-#include <thread>
 #include <vector>
 
+#include "testing/in_threads.h"
 #include "testing/ranks.h"
 
 namespace hvdlite::testing {
@@ -16,23 +16,19 @@ TEST(EngineHeartbeat, a_rank_without_a_limit_of_its_own_is_not_accused_by_the_ot
   rendezvous::MemoryStore store;
   constexpr double kLimit = 3;  // longer than an engine may be held up
   const Watchdog watchdog(60);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < 3; ++r) {
-    threads.emplace_back([&, r] {
-      RanksOptions options{.size = 3, .hosts = 3};
-      options.config.heartbeat_seconds = r == 1 ? 0 : kLimit;
-      std::unique_ptr<Engine> engine;
-      ASSERT_TRUE(StartEngine(options, r, "job/", &store, &engine).ok());
-      if (r == 1) usleep(static_cast<useconds_t>(1.25e6 * kLimit));
-      HandlePtr handle;
-      ASSERT_TRUE(engine->Submit(0, Barrier(), true, &handle).ok());
-      while (!engine->Wait(*handle, kSecond)) {
-      }
-      EXPECT_TRUE(handle->status().ok()) << handle->status().ToString();
-      EXPECT_TRUE(engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  InThreads(3, [&](int r) {
+    RanksOptions options{.size = 3, .hosts = 3};
+    options.config.heartbeat_seconds = r == 1 ? 0 : kLimit;
+    std::unique_ptr<Engine> engine;
+    ASSERT_TRUE(StartEngine(options, r, "job/", &store, &engine).ok());
+    if (r == 1) usleep(static_cast<useconds_t>(1.25e6 * kLimit));
+    HandlePtr handle;
+    ASSERT_TRUE(engine->Submit(0, Barrier(), true, &handle).ok());
+    while (!engine->Wait(*handle, kSecond)) {
+    }
+    EXPECT_TRUE(handle->status().ok()) << handle->status().ToString();
+    EXPECT_TRUE(engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
+  });
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Whole engines over an MPI: who uses it, who is told why not, and what remains of it.
 #include <string>
 
+#include "testing/in_threads.h"
 #include "testing/ranks.h"
+#include "testing/says.h"
 
 namespace hvdlite::testing {
 namespace {
@@ -31,33 +33,29 @@ std::vector<Status> Start(const std::function<void(int, engine::EngineOptions*)>
                           FakeMpi* mpi, bool same_host) {
   rendezvous::MemoryStore store;
   std::vector<Status> statuses(2);
-  std::vector<std::thread> threads;
   const Watchdog watchdog(60, [] { return std::string("starting"); });
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      engine::EngineOptions options;
-      options.rank = rank;
-      options.size = 2;
-      options.config.host_id = same_host ? "a" : "host" + std::to_string(rank);
-      options.config.start_timeout_seconds = 20 * Patience();
-      options.mpi.library = mpi->library();
-      options.mpi.communicator = mpi->world(rank);
-      options.mpi.name = "the fake MPI";
-      differ(rank, &options);
-      std::unique_ptr<Engine> engine;
-      statuses[static_cast<size_t>(rank)] = Engine::Start(options, &store, &engine);
-      if (engine == nullptr) return;
-      std::vector<float> x(1000, 1);
-      HandlePtr handle;
-      EXPECT_TRUE(engine->Submit(0, Allreduce("x", x, &x), true, &handle).ok());
-      while (!engine->Wait(*handle, kSecond)) {
-      }
-      EXPECT_TRUE(handle->status().ok());
-      EXPECT_EQ(x[999], 2);
-      EXPECT_TRUE(engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  InThreads(2, [&](int rank) {
+    engine::EngineOptions options;
+    options.rank = rank;
+    options.size = 2;
+    options.config.host_id = same_host ? "a" : "host" + std::to_string(rank);
+    options.config.start_timeout_seconds = 20 * Patience();
+    options.mpi.library = mpi->library();
+    options.mpi.communicator = mpi->world(rank);
+    options.mpi.name = "the fake MPI";
+    differ(rank, &options);
+    std::unique_ptr<Engine> engine;
+    statuses[static_cast<size_t>(rank)] = Engine::Start(options, &store, &engine);
+    if (engine == nullptr) return;
+    std::vector<float> x(1000, 1);
+    HandlePtr handle;
+    EXPECT_TRUE(engine->Submit(0, Allreduce("x", x, &x), true, &handle).ok());
+    while (!engine->Wait(*handle, kSecond)) {
+    }
+    EXPECT_TRUE(handle->status().ok());
+    EXPECT_EQ(x[999], 2);
+    EXPECT_TRUE(engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
+  });
   return statuses;
 }
 
@@ -70,10 +68,8 @@ TEST(EngineMpi, a_rank_without_it_is_named_to_all_where_it_is_demanded) {
       },
       &mpi, /*same_host=*/true);
   for (const Status& status : statuses) {
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(status.message().find("rank 1 has no MPI: mpi4py is not installed"),
-              std::string::npos)
-        << status.message();
+    EXPECT_TRUE(FailsWith(status, StatusCode::kInvalidArgument,
+                          "rank 1 has no MPI: mpi4py is not installed"));
   }
 }
 
@@ -96,8 +92,7 @@ TEST(EngineMpi, two_different_ones_are_an_error_on_all) {
       },
       &mpi, /*same_host=*/false);
   for (const Status& status : statuses) {
-    EXPECT_NE(status.message().find("rank 0 has the fake MPI and rank 1 has another MPI"),
-              std::string::npos);
+    EXPECT_TRUE(Says(status, "rank 0 has the fake MPI and rank 1 has another MPI"));
   }
 }
 
@@ -116,32 +111,28 @@ TEST(EngineMpi, a_communicator_that_numbers_the_ranks_otherwise_is_refused) {
 TEST(EngineMpi, process_sets_get_communicators_of_their_own_and_give_them_back) {
   FakeMpi mpi(3);
   rendezvous::MemoryStore store;
-  std::vector<std::thread> threads;
   const Watchdog watchdog(60, [] { return std::string("sets"); });
   RanksOptions options{.size = 3};
-  for (int rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      Rank me(rank, 3);
-      ASSERT_TRUE(StartEngine(options, rank, "job/", &store, &me.engine, &mpi).ok());
-      for (int i = 0; i < 5; ++i) {
-        HandlePtr added;
-        ASSERT_TRUE(me.Do(AddSet("add", {0, 2}), 0, &added).ok());
-        const int set = static_cast<int>(added->number);
-        std::vector<float> x(10000, 1);
-        if (rank != 1) {
-          ASSERT_TRUE(me.Do(Allreduce("x", x, &x), set).ok());
-          EXPECT_EQ(x[9999], 2);
-        }
-        ASSERT_TRUE(me.Do(RemoveSet("remove", set)).ok());
+  InThreads(3, [&](int rank) {
+    Rank me(rank, 3);
+    ASSERT_TRUE(StartEngine(options, rank, "job/", &store, &me.engine, &mpi).ok());
+    for (int i = 0; i < 5; ++i) {
+      HandlePtr added;
+      ASSERT_TRUE(me.Do(AddSet("add", {0, 2}), 0, &added).ok());
+      const int set = static_cast<int>(added->number);
+      std::vector<float> x(10000, 1);
+      if (rank != 1) {
+        ASSERT_TRUE(me.Do(Allreduce("x", x, &x), set).ok());
+        EXPECT_EQ(x[9999], 2);
       }
-      ASSERT_TRUE(me.Do(Barrier("all")).ok());
-      EXPECT_EQ(mpi.open_communicators(), 3);
-      ASSERT_TRUE(me.Do(Barrier("seen")).ok());
-      EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
-      me.engine.reset();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+      ASSERT_TRUE(me.Do(RemoveSet("remove", set)).ok());
+    }
+    ASSERT_TRUE(me.Do(Barrier("all")).ok());
+    EXPECT_EQ(mpi.open_communicators(), 3);
+    ASSERT_TRUE(me.Do(Barrier("seen")).ok());
+    EXPECT_TRUE(me.engine->Shutdown(Deadline::AfterSeconds(20 * Patience())).ok());
+    me.engine.reset();
+  });
   EXPECT_EQ(mpi.open_communicators(), 0);
 }
 

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "engine/job.h"
+#include "testing/in_threads.h"
 #include "testing/ranks.h"
 
 namespace hvdlite::testing {
@@ -158,31 +159,27 @@ TEST_P(EngineOrder, hundreds_of_operations_submitted_in_another_order_on_each_ra
 
 TEST_P(EngineOrder, several_threads_of_each_rank_mix_blocking_and_asynchronous_calls) {
   RunRanks(Options(), [](Rank& me) {
-    std::vector<std::thread> threads;
-    for (int t = 0; t < 4; ++t) {
-      threads.emplace_back([&me, t] {
-        std::mt19937 random(static_cast<uint32_t>(me.rank * 100 + t));
-        for (int round = 0; round < 40; ++round) {
-          const std::string name = "t" + std::to_string(t) + ".";
-          std::vector<float> x(1 + random() % 1 + static_cast<size_t>(round * 100), 1), y(x), z(x);
-          const HandlePtr a = me.Submit(Allreduce(name + "a", x, &x));
-          if (random() % 3 == 0) usleep(random() % 300);
-          ASSERT_TRUE(me.Do(Allreduce(name + "b", y, &y)).ok());
-          const HandlePtr c = me.Submit(Allreduce(name + "c", z, &z), 0, /*will_wait=*/true);
-          if (t % 2 == 0) {
-            ASSERT_TRUE(me.Poll(a).ok());
-          } else {
-            ASSERT_TRUE(me.Wait(a).ok());
-          }
-          ASSERT_TRUE(me.Wait(c).ok());
-          const std::vector<float> expected(x.size(), static_cast<float>(me.size));
-          ASSERT_EQ(x, expected);
-          ASSERT_EQ(y, expected);
-          ASSERT_EQ(z, expected);
+    InThreads(4, [&me](int t) {
+      std::mt19937 random(static_cast<uint32_t>(me.rank * 100 + t));
+      for (int round = 0; round < 40; ++round) {
+        const std::string name = "t" + std::to_string(t) + ".";
+        std::vector<float> x(1 + random() % 1 + static_cast<size_t>(round * 100), 1), y(x), z(x);
+        const HandlePtr a = me.Submit(Allreduce(name + "a", x, &x));
+        if (random() % 3 == 0) usleep(random() % 300);
+        ASSERT_TRUE(me.Do(Allreduce(name + "b", y, &y)).ok());
+        const HandlePtr c = me.Submit(Allreduce(name + "c", z, &z), 0, /*will_wait=*/true);
+        if (t % 2 == 0) {
+          ASSERT_TRUE(me.Poll(a).ok());
+        } else {
+          ASSERT_TRUE(me.Wait(a).ok());
         }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+        ASSERT_TRUE(me.Wait(c).ok());
+        const std::vector<float> expected(x.size(), static_cast<float>(me.size));
+        ASSERT_EQ(x, expected);
+        ASSERT_EQ(y, expected);
+        ASSERT_EQ(z, expected);
+      }
+    });
   });
 }
 

@@ -6,7 +6,9 @@
 #include "engine/job.h"
 #include "engine/negotiate/tree.h"
 #include "engine/tune/tuning.h"
+#include "testing/in_threads.h"
 #include "testing/ranks.h"
+#include "testing/says.h"
 
 namespace hvdlite::testing {
 namespace {
@@ -117,8 +119,8 @@ TEST(EngineTuningFiles, the_log_is_a_table_and_the_result_is_used_again) {
   RunRanks(options, play);
   const std::string table = ReadFile(log);
   EXPECT_EQ(table.substr(0, 23), "hierarchical_allreduce,");
-  EXPECT_NE(table.find("\n0,0,0,1,1,128,"), std::string::npos) << table;
-  EXPECT_NE(table.find(",warmup\n"), std::string::npos);
+  EXPECT_TRUE(Says(table, "\n0,0,0,1,1,128,"));
+  EXPECT_TRUE(Says(table, ",warmup\n"));
   ASSERT_GT(table.size(), 6u);
   EXPECT_EQ(table.substr(table.size() - 6), ",best\n");
   std::string why;
@@ -141,16 +143,11 @@ TEST(EngineTuningFiles, a_wrong_name_to_keep_is_refused) {
   options.config.autotune = true;
   options.config.autotune_keep = "speed";
   rendezvous::MemoryStore store;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&options, &store, rank] {
-      std::unique_ptr<Engine> engine;
-      const Status started = StartEngine(options, rank, "job/", &store, &engine);
-      EXPECT_NE(started.message().find("HVDLITE_AUTOTUNE_KEEP"), std::string::npos)
-          << started.ToString();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  InThreads(2, [&options, &store](int rank) {
+    std::unique_ptr<Engine> engine;
+    const Status started = StartEngine(options, rank, "job/", &store, &engine);
+    EXPECT_TRUE(Says(started, "HVDLITE_AUTOTUNE_KEEP"));
+  });
 }
 
 TEST(DialsOf, follow_what_carries_tensors) {

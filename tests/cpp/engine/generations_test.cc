@@ -5,6 +5,8 @@
 #include <cmath>
 #include <random>
 
+#include "testing/in_threads.h"
+#include "testing/says.h"
 #include "testing/tier.h"
 
 namespace hvdlite::testing {
@@ -81,16 +83,12 @@ void Play(std::vector<engine::EngineOptions> options,
           const std::function<void(const Status&, Engine*)>& play) {
   const Watchdog watchdog(60);
   rendezvous::MemoryStore store;
-  std::vector<std::thread> threads;
-  for (const engine::EngineOptions& each : options) {
-    threads.emplace_back([&store, &play, &each] {
-      std::unique_ptr<Engine> engine;
-      const Status started = Engine::Start(each, &store, &engine);
-      play(started, engine.get());
-      if (engine != nullptr) (void)engine->Shutdown(Deadline::AfterSeconds(10 * Patience()));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  InThreads(options.size(), [&](size_t i) {
+    std::unique_ptr<Engine> engine;
+    const Status started = Engine::Start(options[i], &store, &engine);
+    play(started, engine.get());
+    if (engine != nullptr) (void)engine->Shutdown(Deadline::AfterSeconds(10 * Patience()));
+  });
 }
 
 TEST(EngineGeneration, a_rank_that_is_left_behind_gets_no_link_and_both_generations_are_named) {
@@ -106,9 +104,7 @@ TEST(EngineGeneration, a_rank_that_is_left_behind_gets_no_link_and_both_generati
     const std::lock_guard<std::mutex> lock(mutex);
     said += started.message();
   });
-  EXPECT_NE(said.find("is in generation 7 of its job, but this rank is in generation 6"),
-            std::string::npos)
-      << said;
+  EXPECT_TRUE(Says(said, "is in generation 7 of its job, but this rank is in generation 6"));
 }
 
 TEST(EngineGeneration, a_rank_of_another_generation_does_not_meet_those_of_its_host) {
@@ -141,9 +137,7 @@ TEST(EngineGeneration, its_ranks_may_have_less_than_the_start_timeout_to_meet) {
   engine::EngineOptions alone = Options(0, 2, 3);
   alone.seconds_to_meet = 1;
   Play({alone}, [](const Status& started, Engine*) {
-    EXPECT_EQ(started.code(), StatusCode::kTimeout);
-    EXPECT_NE(started.message().find("did not call hvd.init() within 1 s"), std::string::npos)
-        << started.message();
+    EXPECT_TRUE(FailsWith(started, StatusCode::kTimeout, "did not call hvd.init() within 1 s"));
   });
 }
 

@@ -11,6 +11,7 @@
 
 #include "pool/elsewhere.h"
 #include "pool/memory.h"
+#include "testing/in_threads.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::pool::segment_testing {
@@ -157,24 +158,20 @@ TEST(PoolSegment, threads_never_get_one_block_twice) {
   const testing::Watchdog watchdog(120);
   constexpr size_t kOther = 40'000;
   const auto segment = Make(4);
-  std::vector<std::thread> threads;
   std::atomic<int> mistakes{0};
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      if (t == 0) segment->Expect(kOther, 1);
-      for (int i = 0; i < 2000; ++i) {
-        const size_t size = i % 3 == 0 ? kOther : kSize;
-        char* const block = static_cast<char*>(segment->Take(size));
-        if (block == nullptr) continue;
-        const char mark = static_cast<char>(t * 50 + i % 50);
-        block[0] = block[size - 1] = mark;
-        if (i % 16 == 0) std::this_thread::yield();
-        mistakes += block[0] != mark || block[size - 1] != mark;
-        segment->Give(block);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  InThreads(4, [&](int t) {
+    if (t == 0) segment->Expect(kOther, 1);
+    for (int i = 0; i < 2000; ++i) {
+      const size_t size = i % 3 == 0 ? kOther : kSize;
+      char* const block = static_cast<char*>(segment->Take(size));
+      if (block == nullptr) continue;
+      const char mark = static_cast<char>(t * 50 + i % 50);
+      block[0] = block[size - 1] = mark;
+      if (i % 16 == 0) std::this_thread::yield();
+      mistakes += block[0] != mark || block[size - 1] != mark;
+      segment->Give(block);
+    }
+  });
   EXPECT_EQ(mistakes, 0);
   EXPECT_EQ(segment->stats().live, 0u);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "rendezvous/host_id.h"
+#include "testing/says.h"
 
 namespace hvdlite::rendezvous {
 namespace {
@@ -54,8 +55,8 @@ TEST(Interfaces, OnlyThoseNamedAreUsedInTheOrderOfTheNames) {
 
 TEST(Interfaces, AnUnknownNameIsAnErrorThatListsWhatThereIs) {
   const std::string error = Select({Make("eth0", "10.0.0.5")}, {"eth7"}).front();
-  EXPECT_NE(error.find("'eth7'"), std::string::npos) << error;
-  EXPECT_NE(error.find("eth0 (10.0.0.5)"), std::string::npos) << error;
+  EXPECT_TRUE(Says(error, "'eth7'"));
+  EXPECT_TRUE(Says(error, "eth0 (10.0.0.5)"));
 }
 
 TEST(Interfaces, ThisMachineHasALoopbackWithItsPrefix) {

@@ -1,4 +1,5 @@
 #include "rendezvous/roster.h"
+#include "testing/says.h"
 
 #include <gtest/gtest.h>
 
@@ -97,9 +98,9 @@ TEST(Roster, OneRankIsAJobAndNoneIsAnEmptyOne) {
 TEST(Roster, RefusesMissingAndDoubleRanksByNumber) {
   Roster roster;
   Status status = MakeRoster({On(0, "a"), On(2, "a")}, &roster);
-  EXPECT_NE(status.message().find("rank 1 is missing"), std::string::npos) << status.message();
+  EXPECT_TRUE(Says(status, "rank 1 is missing"));
   status = MakeRoster({On(0, "a"), On(1, "a"), On(1, "b")}, &roster);
-  EXPECT_NE(status.message().find("rank 1 came twice"), std::string::npos) << status.message();
+  EXPECT_TRUE(Says(status, "rank 1 came twice"));
   EXPECT_FALSE(MakeRoster({On(-1, "a")}, &roster).ok());
 }
 
@@ -115,8 +116,7 @@ TEST(Roster, SettingsThatDifferAreNamedWithTheirRanks) {
             "some settings have to be equal on all ranks, but rank 0 has SMALL=1 KIND=auto and "
             "rank 2 has SMALL=10 KIND=net");
   members[2].settings = "CHUNK=4096;SMALL=1";
-  EXPECT_NE(MakeRoster(members, &roster).message().find("rank 2 has nothing of the kind"),
-            std::string::npos);
+  EXPECT_TRUE(Says(MakeRoster(members, &roster), "rank 2 has nothing of the kind"));
 }
 
 TEST(Roster, ReleasesThatDifferAreNamedWithRanksAndHosts) {
@@ -155,11 +155,9 @@ TEST(Member, OfAnotherVersionIsNamed) {
            {"\6"s, "a rank"},
        }) {
     const Status status = DecodeMember(bytes, &back);
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_NE(status.message().find("different releases of hvdlite: " + who +
-                                    ", whose description has version"),
-              std::string::npos)
-        << status.message();
+    EXPECT_TRUE(
+        FailsWith(status, StatusCode::kInvalidArgument,
+                  "different releases of hvdlite: " + who + ", whose description has version"));
   }
 }
 
@@ -277,15 +275,14 @@ TEST(ChooseAddress, GivesLinkLocalAddressesTheScopeOfThisMachine) {
   EXPECT_EQ(Choose({"fe80::1%ib0/64", "fe80::3%eth0/64"}, {"fe80::2%eth0/64"}), "fe80::2%eth0");
   EXPECT_EQ(Choose({"fe80::1%eth0/64", "fd00:1::5/64"}, {"fe80::2%eth0/64", "fd00:2::6/64"}),
             "fd00:2::6");
-  EXPECT_NE(Choose({"10.0.0.5/24"}, {"fe80::2%eth0/64"}).find("has no usable address"),
-            std::string::npos);
+  EXPECT_TRUE(Says(Choose({"10.0.0.5/24"}, {"fe80::2%eth0/64"}), "has no usable address"));
 }
 
 TEST(ChooseAddress, IgnoresWhatIsNoAddressAndNamesWhatItGot) {
   EXPECT_EQ(Choose({"x", "10.0.0.5/24"}, {"10.0.0.6/99", "node1", "10.0.0.7/24"}), "10.0.0.7");
   const std::string error = Choose({"10.0.0.5/24"}, {"node1"});
-  EXPECT_NE(error.find("node1"), std::string::npos);
-  EXPECT_NE(Choose({"10.0.0.5/24"}, {}).find("none"), std::string::npos);
+  EXPECT_TRUE(Says(error, "node1"));
+  EXPECT_TRUE(Says(Choose({"10.0.0.5/24"}, {}), "none"));
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include <thread>
 
 #include "base/sha256.h"
+#include "testing/in_threads.h"
+#include "testing/says.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::transport::shm {
@@ -31,18 +33,16 @@ struct Host {
     for (int r = 0; r < size; ++r) ranks.push_back(10 + r);
     EXPECT_TRUE(Neighbours::Open(&listener, &name).ok());
   }
+  // One rank comes.
+  void Come(int r, const Until& until = InTime(), bool eventfds = false) {
+    const size_t i = static_cast<size_t>(r);
+    status[i] = r == 0 ? Neighbours::Host(listener, kSecret, ranks, eventfds, until, &all[i])
+                       : Neighbours::Join(name, kSecret, r, ranks, eventfds, until, &all[i]);
+  }
   void Meet(bool eventfds = false, const std::vector<int>& missing = {}) {
-    std::vector<std::thread> threads;
-    for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
-      if (std::count(missing.begin(), missing.end(), r) > 0) continue;
-      threads.emplace_back([&, r] {
-        const size_t i = static_cast<size_t>(r);
-        const Deadline deadline = InTime();
-        status[i] = r == 0 ? Neighbours::Host(listener, kSecret, ranks, eventfds, deadline, &all[i])
-                           : Neighbours::Join(name, kSecret, r, ranks, eventfds, deadline, &all[i]);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    InThreads(static_cast<int>(ranks.size()), [&](int r) {
+      if (std::count(missing.begin(), missing.end(), r) == 0) Come(r, InTime(), eventfds);
+    });
   }
   int listener = -1;
   std::string name;
@@ -108,14 +108,10 @@ TEST(Neighbours, what_ranks_share_reaches_all_others) {
     std::vector<int> given;
     for (int r = 0; r < size; ++r)  // rank 2 has none
       given.push_back(r == 2 ? -1 : memfd_create(std::to_string(r).c_str(), MFD_CLOEXEC));
-    std::vector<std::thread> threads;
-    for (size_t r = 0; r < given.size(); ++r) {
-      threads.emplace_back([&, r] {
-        const Status shared = host.all[r]->Share(given[r], InTime(), &got[r]);
-        EXPECT_TRUE(shared.ok()) << shared.ToString();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    InThreads(given.size(), [&](size_t r) {
+      const Status shared = host.all[r]->Share(given[r], InTime(), &got[r]);
+      EXPECT_TRUE(shared.ok()) << shared.ToString();
+    });
     for (size_t r = 0; r < given.size(); ++r) {
       ASSERT_EQ(got[r].size(), given.size());
       for (size_t other = 0; other < given.size(); ++other) {
@@ -146,8 +142,7 @@ TEST(Neighbours, a_rank_that_dies_instead_of_sharing_is_named) {
   const Status shared = host.all[0]->Share(-1, InTime(), &got);
   host.all[0].reset();
   spoke.join();
-  EXPECT_EQ(shared.code(), StatusCode::kPeerLost);
-  EXPECT_EQ(shared.peer(), 12);
+  EXPECT_TRUE(IsLossOf(12, shared));
 }
 
 TEST(Neighbours, a_death_is_told_from_a_departure) {
@@ -158,8 +153,7 @@ TEST(Neighbours, a_death_is_told_from_a_departure) {
   EXPECT_TRUE(host.all[0]->Check().ok());
   host.all[1].reset();
   const Status dead = host.all[0]->Check();
-  EXPECT_EQ(dead.code(), StatusCode::kPeerLost);
-  EXPECT_EQ(dead.peer(), 11);
+  EXPECT_TRUE(IsLossOf(11, dead));
   EXPECT_TRUE(host.all[0]->Check().ok()) << "said once";
   EXPECT_TRUE(host.all[3]->Check().ok()) << "spokes hear only of the hub";
   host.all[0].reset();
@@ -210,10 +204,8 @@ TEST(Neighbours, those_that_do_not_come_are_named) {
   Host host(4);
   const int there = Connect(host.name);
   Send(there, Hello(host.name, 2));
-  const Deadline soon = Deadline::After(300 * kMillisecond);
-  host.status[0] = Neighbours::Host(host.listener, kSecret, host.ranks, false, soon, &host.all[0]);
-  EXPECT_EQ(host.status[0].code(), StatusCode::kTimeout);
-  EXPECT_NE(host.status[0].message().find("11, 13"), std::string::npos) << host.status[0].message();
+  host.Come(0, Deadline::After(300 * kMillisecond));
+  EXPECT_TRUE(FailsWith(host.status[0], StatusCode::kTimeout, "11, 13"));
   char byte;
   EXPECT_EQ(recv(there, &byte, 1, 0), 0) << "the others do not wait for ever either";
   close(there);
@@ -222,25 +214,19 @@ TEST(Neighbours, those_that_do_not_come_are_named) {
 TEST(Neighbours, a_hub_that_dies_before_the_meeting_is_named) {
   Host host(2);
   close(host.listener);
-  std::unique_ptr<Neighbours> out;
-  const Status status = Neighbours::Join(host.name, kSecret, 1, host.ranks, false, InTime(), &out);
-  EXPECT_EQ(status.code(), StatusCode::kPeerLost);
-  EXPECT_EQ(status.peer(), 10);
+  host.Come(1);
+  EXPECT_TRUE(IsLossOf(10, host.status[1]));
 }
 
 TEST(Neighbours, a_hub_that_dies_during_the_meeting_ends_it) {
   const testing::Watchdog watchdog(30);
   Host host(3);
-  std::thread spoke([&] {
-    host.status[1] =
-        Neighbours::Join(host.name, kSecret, 1, host.ranks, false, Deadline::Never(), &host.all[1]);
-  });
+  std::thread spoke([&] { host.Come(1, Deadline::Never()); });
   usleep(50000);
   close(host.listener);
   spoke.join();
   EXPECT_FALSE(host.status[1].ok());
-  EXPECT_EQ(host.status[1].code(), StatusCode::kPeerLost) << host.status[1].ToString();
-  EXPECT_EQ(host.status[1].peer(), 10);
+  EXPECT_TRUE(IsLossOf(10, host.status[1]));
 }
 
 TEST(Neighbours, a_spoke_that_dies_during_the_meeting_is_named) {
@@ -248,23 +234,18 @@ TEST(Neighbours, a_spoke_that_dies_during_the_meeting_is_named) {
   Host host(3);
   // Rank 11 proves itself, and is gone before rank 12 has come.
   std::thread brief([&] {
-    std::unique_ptr<Neighbours> out;
     // Its deadline passes while it waits for the hub, and its socket closes.
-    EXPECT_FALSE(Neighbours::Join(host.name, kSecret, 1, host.ranks, false,
-                                  Deadline::After(50 * kMillisecond), &out)
-                     .ok());
+    host.Come(1, Deadline::After(50 * kMillisecond));
+    EXPECT_FALSE(host.status[1].ok());
   });
   std::thread late([&] {
     brief.join();
     usleep(50000);
-    host.status[2] =
-        Neighbours::Join(host.name, kSecret, 2, host.ranks, false, InTime(), &host.all[2]);
+    host.Come(2);
   });
-  host.status[0] =
-      Neighbours::Host(host.listener, kSecret, host.ranks, false, InTime(), &host.all[0]);
+  host.Come(0);
   late.join();
-  EXPECT_EQ(host.status[0].code(), StatusCode::kPeerLost) << host.status[0].ToString();
-  EXPECT_EQ(host.status[0].peer(), 11);
+  EXPECT_TRUE(IsLossOf(11, host.status[0]));
 }
 
 TEST(Neighbours, news_ends_the_wait_of_the_hub_and_of_a_spoke) {
@@ -274,14 +255,8 @@ TEST(Neighbours, news_ends_the_wait_of_the_hub_and_of_a_spoke) {
   const Until until(Deadline::Never(), [&] { return known ? news : Status::Ok(); });
   // The hub waits for rank 12, rank 11 for the hub.
   Host host(3);
-  std::thread spoke([&] {
-    host.status[1] =
-        Neighbours::Join(host.name, kSecret, 1, host.ranks, false, until, &host.all[1]);
-  });
-  std::thread hub([&] {
-    host.status[0] =
-        Neighbours::Host(host.listener, kSecret, host.ranks, false, until, &host.all[0]);
-  });
+  std::thread spoke([&] { host.Come(1, until); });
+  std::thread hub([&] { host.Come(0, until); });
   usleep(100000);
   known = true;
   spoke.join();
@@ -294,12 +269,8 @@ TEST(Neighbours, news_ends_the_wait_of_the_hub_and_of_a_spoke) {
 
 TEST(Neighbours, disagreement_about_how_to_wake_is_an_error) {
   Host host(2);
-  std::thread spoke([&] {
-    host.status[1] = Neighbours::Join(host.name, kSecret, 1, host.ranks, /*want_eventfds=*/true,
-                                      InTime(), &host.all[1]);
-  });
-  host.status[0] =
-      Neighbours::Host(host.listener, kSecret, host.ranks, false, InTime(), &host.all[0]);
+  std::thread spoke([&] { host.Come(1, InTime(), /*eventfds=*/true); });
+  host.Come(0);
   spoke.join();
   EXPECT_EQ(host.status[1].code(), StatusCode::kInternal);
 }

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <thread>
 
+#include "testing/in_threads.h"
 #include "testing/watchdog.h"
 
 namespace hvdlite::transport::shm {
@@ -56,51 +56,47 @@ TEST_F(PipeTest, random_sizes_in_both_directions_with_sleeps) {
     const auto byte = [](int direction, uint64_t at) {
       return static_cast<char>(at * 7 + at / 251 + static_cast<uint64_t>(direction));
     };
-    std::vector<std::thread> threads;
     std::atomic<int> timeouts{0};
-    for (int r = 0; r < 2; ++r) {
-      threads.emplace_back([&, r] {
-        std::mt19937 random(static_cast<uint32_t>(r) + static_cast<uint32_t>(capacity));
-        uint64_t sent = 0, received = 0;
-        std::vector<char> buffer(2 * capacity);
-        const auto turn = [&] {
-          bool moved_any = false;
-          size_t moved = 0;
-          if (sent < kBytes) {
-            const size_t want = std::min<uint64_t>(1 + random() % buffer.size(), kBytes - sent);
-            for (size_t i = 0; i < want; ++i) buffer[i] = byte(r, sent + i);
-            EXPECT_TRUE(ends_[r]->TrySend(buffer.data(), want, &moved).ok());
-            sent += moved;
-            moved_any |= moved > 0;
-          }
-          // As FrameChannel does: until nothing more comes.
-          while (received < kBytes) {
-            EXPECT_TRUE(
-                ends_[r]->TryReceive(buffer.data(), 1 + random() % buffer.size(), &moved).ok());
-            if (moved == 0) break;
-            for (size_t i = 0; i < moved; ++i) {
-              if (buffer[i] != byte(1 - r, received + i)) {
-                ADD_FAILURE() << "byte " << received + i;
-                return false;
-              }
-            }
-            received += moved;
-            moved_any = true;
-          }
-          return moved_any;
-        };
-        while (sent < kBytes || received < kBytes) {
-          if (turn()) continue;
-          const uint32_t ticket = bells_[r]->BeginSleep();
-          if (!turn()) {
-            std::vector<pollfd> fds;
-            if (bells_[r]->Sleep(ticket, &fds, 60 * kSecond) == FutexResult::kTimeout) ++timeouts;
-          }
-          bells_[r]->EndSleep();
+    InThreads(2, [&](int r) {
+      std::mt19937 random(static_cast<uint32_t>(r) + static_cast<uint32_t>(capacity));
+      uint64_t sent = 0, received = 0;
+      std::vector<char> buffer(2 * capacity);
+      const auto turn = [&] {
+        bool moved_any = false;
+        size_t moved = 0;
+        if (sent < kBytes) {
+          const size_t want = std::min<uint64_t>(1 + random() % buffer.size(), kBytes - sent);
+          for (size_t i = 0; i < want; ++i) buffer[i] = byte(r, sent + i);
+          EXPECT_TRUE(ends_[r]->TrySend(buffer.data(), want, &moved).ok());
+          sent += moved;
+          moved_any |= moved > 0;
         }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+        // As FrameChannel does: until nothing more comes.
+        while (received < kBytes) {
+          EXPECT_TRUE(
+              ends_[r]->TryReceive(buffer.data(), 1 + random() % buffer.size(), &moved).ok());
+          if (moved == 0) break;
+          for (size_t i = 0; i < moved; ++i) {
+            if (buffer[i] != byte(1 - r, received + i)) {
+              ADD_FAILURE() << "byte " << received + i;
+              return false;
+            }
+          }
+          received += moved;
+          moved_any = true;
+        }
+        return moved_any;
+      };
+      while (sent < kBytes || received < kBytes) {
+        if (turn()) continue;
+        const uint32_t ticket = bells_[r]->BeginSleep();
+        if (!turn()) {
+          std::vector<pollfd> fds;
+          if (bells_[r]->Sleep(ticket, &fds, 60 * kSecond) == FutexResult::kTimeout) ++timeouts;
+        }
+        bells_[r]->EndSleep();
+      }
+    });
     EXPECT_EQ(timeouts, 0) << "capacity " << capacity;
   }
 }

@@ -2,8 +2,7 @@
 // failure commanded?
 //
 //   extern "C" int cuSomething(...) {
-//     Call call("cuSomething", Call::kContext);
-//     if (call.code() != kSuccess) return call.code();
+//     FAKE_CUDA_CALL(kContext);
 //     ... call.machine(), its mutex held and Unseen, and call.device()
 #pragma once
 
@@ -53,3 +52,12 @@ class Call {
 };
 
 }  // namespace hvdlite::fake_gpu
+
+// Returns an error of `expr` to the caller.
+#define FAKE_CUDA_TRY(expr) \
+  if (const int code = (expr); code != hvdlite::fake_gpu::kSuccess) return code
+
+// The first line of a function of the driver.
+#define FAKE_CUDA_CALL(needs)                                             \
+  hvdlite::fake_gpu::Call call(__func__, hvdlite::fake_gpu::Call::needs); \
+  FAKE_CUDA_TRY(call.code())

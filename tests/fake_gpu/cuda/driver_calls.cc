@@ -71,8 +71,7 @@ Device* Known(Call* call, int number) {
 }  // namespace
 
 EXPORT int cuInit(unsigned flags) {
-  Call call("cuInit", Call::kNothing);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kNothing);
   if (flags != 0) return call.Complain(kInvalidValue, "flags must be 0");
   if (call.machine().Setting("devices") == 0) return kNoDevice;
   call.machine().process = getpid();
@@ -80,8 +79,7 @@ EXPORT int cuInit(unsigned flags) {
 }
 
 EXPORT int cuDriverGetVersion(int* version) {
-  Call call("cuDriverGetVersion", Call::kNothing);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kNothing);
   *version = static_cast<int>(call.machine().Setting("version"));
   return kSuccess;
 }
@@ -95,31 +93,27 @@ EXPORT int cuGetErrorString(int code, const char** text) {
 }
 
 EXPORT int cuDeviceGetCount(int* count) {
-  Call call("cuDeviceGetCount", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   *count = static_cast<int>(call.machine().Setting("devices"));
   return kSuccess;
 }
 
 EXPORT int cuDeviceGet(int* device, int ordinal) {
-  Call call("cuDeviceGet", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   if (Known(&call, ordinal) == nullptr) return kInvalidDevice;
   *device = ordinal;
   return kSuccess;
 }
 
 EXPORT int cuDeviceGetName(char* name, int length, int device) {
-  Call call("cuDeviceGetName", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   if (Known(&call, device) == nullptr) return kInvalidDevice;
   snprintf(name, static_cast<size_t>(length), "Fake GPU %d", device);
   return kSuccess;
 }
 
 EXPORT int cuDeviceGetUuid_v2(hvdlite::device::Uuid* uuid, int device) {
-  Call call("cuDeviceGetUuid_v2", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   if (Known(&call, device) == nullptr) return kInvalidDevice;
   memcpy(uuid->bytes, "fake gpu of test", sizeof(uuid->bytes));
   uuid->bytes[8] = static_cast<char>('0' + device);
@@ -127,8 +121,7 @@ EXPORT int cuDeviceGetUuid_v2(hvdlite::device::Uuid* uuid, int device) {
 }
 
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  Call call("cuDeviceGetAttribute", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   if (Known(&call, device) == nullptr) return kInvalidDevice;
   const long capability = call.machine().Setting("capability");
   switch (attribute) {
@@ -147,8 +140,7 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
 }
 
 EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
-  Call call("cuDevicePrimaryCtxRetain", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   Device* const known = Known(&call, device);
   if (known == nullptr) return kInvalidDevice;
   ++known->retained;
@@ -157,8 +149,7 @@ EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
 }
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
-  Call call("cuDevicePrimaryCtxRelease_v2", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   Device* const known = Known(&call, device);
   if (known == nullptr) return kInvalidDevice;
   if (known->retained == 0)
@@ -168,8 +159,7 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
 }
 
 EXPORT int cuCtxPushCurrent_v2(void* context) {
-  Call call("cuCtxPushCurrent_v2", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   for (const auto& device : call.machine().devices) {
     if (device.get() != context) continue;
     Call::Contexts().push_back(device.get());
@@ -179,8 +169,7 @@ EXPORT int cuCtxPushCurrent_v2(void* context) {
 }
 
 EXPORT int cuCtxPopCurrent_v2(void** context) {
-  Call call("cuCtxPopCurrent_v2", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   if (Call::Contexts().empty()) return call.Complain(kInvalidContext, "no context is current");
   *context = Call::Contexts().back();
   Call::Contexts().pop_back();
@@ -188,24 +177,21 @@ EXPORT int cuCtxPopCurrent_v2(void** context) {
 }
 
 EXPORT int cuCtxSetCurrent(void* context) {
-  Call call("cuCtxSetCurrent", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   if (!Call::Contexts().empty()) Call::Contexts().pop_back();
   if (context != nullptr) Call::Contexts().push_back(static_cast<Device*>(context));
   return kSuccess;
 }
 
 EXPORT int cuCtxGetCurrent(void** context) {
-  Call call("cuCtxGetCurrent", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   *context = call.device();
   return kSuccess;
 }
 
 EXPORT int cuModuleLoadData(void** module, const void* image) {
-  Call call("cuModuleLoadData", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
-  if (const int code = call.RefuseDuringCapture(); code != kSuccess) return code;
+  FAKE_CUDA_CALL(kContext);
+  FAKE_CUDA_TRY(call.RefuseDuringCapture());
   if (image == nullptr) return kInvalidImage;
   auto made = std::make_unique<Module>(Module{call.device()});
   *module = made.get();
@@ -214,8 +200,7 @@ EXPORT int cuModuleLoadData(void** module, const void* image) {
 }
 
 EXPORT int cuModuleUnload(void* module) {
-  Call call("cuModuleUnload", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   if (call.machine().modules.erase(static_cast<Module*>(module)) == 0) {
     return call.Complain(kInvalidHandle, "there is no such module");
   }
@@ -223,8 +208,7 @@ EXPORT int cuModuleUnload(void* module) {
 }
 
 EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) {
-  Call call("cuModuleGetFunction", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   if (call.machine().modules.count(static_cast<Module*>(module)) == 0) {
     return call.Complain(kInvalidHandle, "there is no such module");
   }

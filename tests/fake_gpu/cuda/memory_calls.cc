@@ -73,7 +73,7 @@ int Copy(const char* symbol, End to, End from, size_t bytes, void* handle, bool 
   {
     Call call(symbol, Call::kContext);
     if (call.code() != kSuccess) return call.code();
-    if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
+    FAKE_CUDA_TRY(call.StreamFor(handle, &stream));
     if (bytes == 0) return kSuccess;
     Machine& machine = call.machine();
     for (const End& end : {to, from}) {
@@ -104,12 +104,10 @@ int Copy(const char* symbol, End to, End from, size_t bytes, void* handle, bool 
 }  // namespace
 
 EXPORT int cuMemAlloc_v2(Address* address, size_t bytes) {
-  Call call("cuMemAlloc_v2", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
-  if (const int code = call.RefuseDuringCapture(); code != kSuccess) return code;
+  FAKE_CUDA_CALL(kContext);
+  FAKE_CUDA_TRY(call.RefuseDuringCapture());
   void* data = nullptr;
-  if (const int code = New(&call, &data, bytes, call.device()->ordinal); code != kSuccess)
-    return code;
+  FAKE_CUDA_TRY(New(&call, &data, bytes, call.device()->ordinal));
   Memory::Touch(true);
   memset(data, kFresh, bytes);
   Memory::Touch(false);
@@ -118,9 +116,8 @@ EXPORT int cuMemAlloc_v2(Address* address, size_t bytes) {
 }
 
 EXPORT int cuMemFree_v2(Address address) {
-  Call call("cuMemFree_v2", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
-  if (const int code = call.RefuseDuringCapture(); code != kSuccess) return code;
+  FAKE_CUDA_CALL(kContext);
+  FAKE_CUDA_TRY(call.RefuseDuringCapture());
   WaitBeforeFree(&call);
   if (!call.machine().memory.Retire(Pointer(address), call.device()->ordinal)) {
     return call.Complain(kInvalidValue, "there is no such block, or it has been freed");
@@ -130,8 +127,7 @@ EXPORT int cuMemFree_v2(Address address) {
 }
 
 EXPORT int cuMemPoolCreate(void** pool, const void* props) {
-  Call call("cuMemPoolCreate", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   Machine& machine = call.machine();
   if (machine.Setting("pools") == 0) return kNotSupported;
   std::array<int, 4> kinds;  // what memory, for whom, where, and the device's number
@@ -147,8 +143,7 @@ EXPORT int cuMemPoolCreate(void** pool, const void* props) {
 }
 
 EXPORT int cuMemPoolSetAttribute(void* pool, int attribute, void* value) {
-  Call call("cuMemPoolSetAttribute", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   const auto known = call.machine().pools.find(pool);
   if (known == call.machine().pools.end())
     return call.Complain(kInvalidValue, "there is no such pool");
@@ -161,8 +156,7 @@ EXPORT int cuMemPoolSetAttribute(void* pool, int attribute, void* value) {
 }
 
 EXPORT int cuMemPoolDestroy(void* pool) {
-  Call call("cuMemPoolDestroy", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   if (call.machine().pools.erase(pool) == 0)
     return call.Complain(kInvalidValue, "there is no such pool");
   return kSuccess;
@@ -171,8 +165,7 @@ EXPORT int cuMemPoolDestroy(void* pool) {
 // The block is right from the stream's turn on: until then it changes under the hands of who does
 // not wait for that.
 EXPORT int cuMemAllocFromPoolAsync(Address* address, size_t bytes, void* pool, void* handle) {
-  Call call("cuMemAllocFromPoolAsync", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   const auto known = call.machine().pools.find(pool);
   if (known == call.machine().pools.end() || known->second->device != call.device()) {
     return call.Complain(kInvalidValue, "the current device has no such pool");
@@ -182,20 +175,18 @@ EXPORT int cuMemAllocFromPoolAsync(Address* address, size_t bytes, void* pool, v
                          "this pool may make the stream wait for another one, without a word");
   }
   std::shared_ptr<Stream> stream;
-  if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
+  FAKE_CUDA_TRY(call.StreamFor(handle, &stream));
   void* data = nullptr;
-  if (const int code = New(&call, &data, bytes, call.device()->ordinal); code != kSuccess)
-    return code;
+  FAKE_CUDA_TRY(New(&call, &data, bytes, call.device()->ordinal));
   call.machine().Give(stream, /*always=*/false, [data, bytes] { memset(data, kFresh, bytes); });
   *address = reinterpret_cast<Address>(data);
   return kSuccess;
 }
 
 EXPORT int cuMemFreeAsync(Address address, void* handle) {
-  Call call("cuMemFreeAsync", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   std::shared_ptr<Stream> stream;
-  if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
+  FAKE_CUDA_TRY(call.StreamFor(handle, &stream));
   Machine& machine = call.machine();
   void* const data = Pointer(address);
   if (!machine.memory.Retire(data, call.device()->ordinal)) {
@@ -212,19 +203,17 @@ EXPORT int cuMemFreeAsync(Address address, void* handle) {
 }
 
 EXPORT int cuMemHostAlloc(void** data, size_t bytes, unsigned flags) {
-  Call call("cuMemHostAlloc", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
-  if (const int code = call.RefuseDuringCapture(); code != kSuccess) return code;
+  FAKE_CUDA_CALL(kContext);
+  FAKE_CUDA_TRY(call.RefuseDuringCapture());
   if (flags != 0) return call.Complain(kInvalidValue, "the fake knows no flags");
-  if (const int code = New(&call, data, bytes, Memory::kPinned); code != kSuccess) return code;
+  FAKE_CUDA_TRY(New(&call, data, bytes, Memory::kPinned));
   memset(*data, kFresh, bytes);
   return kSuccess;
 }
 
 EXPORT int cuMemFreeHost(void* data) {
-  Call call("cuMemFreeHost", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
-  if (const int code = call.RefuseDuringCapture(); code != kSuccess) return code;
+  FAKE_CUDA_CALL(kContext);
+  FAKE_CUDA_TRY(call.RefuseDuringCapture());
   WaitBeforeFree(&call);
   if (!call.machine().memory.Retire(data, Memory::kPinned)) {
     return call.Complain(kInvalidValue, "there is no such block, or it has been freed");
@@ -235,8 +224,7 @@ EXPORT int cuMemFreeHost(void* data) {
 
 EXPORT int cuPointerGetAttribute(void* value, int attribute, Address address) {
   constexpr int kDeviceOrdinal = 9;  // CU_POINTER_ATTRIBUTE_...
-  Call call("cuPointerGetAttribute", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   if (attribute != kDeviceOrdinal)
     return call.Complain(kInvalidValue, "the fake knows no such attribute");
   const bool known = call.machine().memory.Owner(Pointer(address), static_cast<int*>(value));
@@ -270,10 +258,9 @@ EXPORT int cuMemcpyDtoH_v2(void* to, Address from, size_t bytes) {
 }
 
 EXPORT int cuMemsetD8Async(Address to, unsigned char value, size_t count, void* handle) {
-  Call call("cuMemsetD8Async", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   std::shared_ptr<Stream> stream;
-  if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
+  FAKE_CUDA_TRY(call.StreamFor(handle, &stream));
   if (count == 0) return kSuccess;
   Machine& machine = call.machine();
   void* const data = Pointer(to);

@@ -13,8 +13,7 @@ constexpr unsigned kNoTiming = 2;
 }  // namespace
 
 EXPORT int cuStreamCreateWithPriority(void** stream, unsigned flags, int) {
-  Call call("cuStreamCreateWithPriority", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   if (flags > kNonBlocking) return call.Complain(kInvalidValue, "unknown flags");
   const auto made = call.machine().NewStream(call.device());
   call.machine().streams.insert(made);
@@ -24,8 +23,7 @@ EXPORT int cuStreamCreateWithPriority(void** stream, unsigned flags, int) {
 
 // As in CUDA it returns at once: what the stream has been given it still does.
 EXPORT int cuStreamDestroy_v2(void* handle) {
-  Call call("cuStreamDestroy_v2", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   const auto stream = call.machine().FindStream(handle, call.device());
   if (stream == nullptr || call.machine().streams.erase(stream) == 0) {
     return call.Complain(kInvalidHandle, "there is no such stream");
@@ -40,10 +38,9 @@ EXPORT int cuStreamSynchronize(void* handle) {
   std::shared_ptr<Stream> stream;
   int broken = kSuccess;
   {
-    Call call("cuStreamSynchronize", Call::kContext);
-    if (call.code() != kSuccess) return call.code();
-    if (const int code = call.RefuseDuringCapture(); code != kSuccess) return code;
-    if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
+    FAKE_CUDA_CALL(kContext);
+    FAKE_CUDA_TRY(call.RefuseDuringCapture());
+    FAKE_CUDA_TRY(call.StreamFor(handle, &stream));
     call.machine().Drain(stream, call.lock());
     broken = call.device()->broken;
   }
@@ -56,10 +53,9 @@ EXPORT int cuStreamSynchronize(void* handle) {
 EXPORT int cuStreamQuery(void* handle) {
   std::shared_ptr<Stream> stream;
   {
-    Call call("cuStreamQuery", Call::kContext);
-    if (call.code() != kSuccess) return call.code();
-    if (const int code = call.RefuseDuringCapture(); code != kSuccess) return code;
-    if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
+    FAKE_CUDA_CALL(kContext);
+    FAKE_CUDA_TRY(call.RefuseDuringCapture());
+    FAKE_CUDA_TRY(call.StreamFor(handle, &stream));
     if (stream->done < stream->given) return kNotReady;
   }
   Rely(stream.get());
@@ -69,8 +65,7 @@ EXPORT int cuStreamQuery(void* handle) {
 }
 
 EXPORT int cuStreamIsCapturing(void* handle, int* status) {
-  Call call("cuStreamIsCapturing", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   const bool legacy = reinterpret_cast<uintptr_t>(handle) <= 1;
   for (const auto& stream : call.machine().streams) {
     if (legacy && stream->device == call.device() && stream->capture == Stream::Capture::kActive)
@@ -83,8 +78,7 @@ EXPORT int cuStreamIsCapturing(void* handle, int* status) {
 }
 
 EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
-  Call call("cuThreadExchangeStreamCaptureMode", Call::kInit);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kInit);
   if (*mode < kCaptureGlobal || *mode > kCaptureRelaxed)
     return call.Complain(kInvalidValue, "there is no such mode");
   std::swap(*mode, Call::CaptureMode());
@@ -92,12 +86,11 @@ EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
 }
 
 EXPORT int cuStreamBeginCapture_v2(void* handle, int mode) {
-  Call call("cuStreamBeginCapture_v2", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   if (reinterpret_cast<uintptr_t>(handle) <= 2)
     return call.Complain(kCaptureUnsupported, "not of a default stream");
   std::shared_ptr<Stream> stream;
-  if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
+  FAKE_CUDA_TRY(call.StreamFor(handle, &stream));
   stream->capture = Stream::Capture::kActive;
   stream->capture_mode = mode;
   stream->capturer = std::this_thread::get_id();
@@ -106,8 +99,7 @@ EXPORT int cuStreamBeginCapture_v2(void* handle, int mode) {
 
 // What has been captured is nothing: whatever is put on a stream under capture is a complaint.
 EXPORT int cuStreamEndCapture(void* handle, void** graph) {
-  Call call("cuStreamEndCapture", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   *graph = nullptr;
   const auto stream = call.machine().FindStream(handle, call.device());
   if (stream == nullptr || stream->capture == Stream::Capture::kNone) return kCaptureUnmatched;
@@ -117,8 +109,7 @@ EXPORT int cuStreamEndCapture(void* handle, void** graph) {
 }
 
 EXPORT int cuEventCreate(void** event, unsigned flags) {
-  Call call("cuEventCreate", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   if ((flags & kNoTiming) == 0)
     return call.Complain(kInvalidValue, "events with timing are slow: hvdlite needs none");
   const auto made = std::make_shared<Event>(Event{call.device(), nullptr});
@@ -128,8 +119,7 @@ EXPORT int cuEventCreate(void** event, unsigned flags) {
 }
 
 EXPORT int cuEventDestroy_v2(void* handle) {
-  Call call("cuEventDestroy_v2", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   const auto event = call.machine().FindEvent(handle);
   if (event == nullptr) return call.Complain(kInvalidHandle, "there is no such event");
   call.machine().events.erase(event);
@@ -137,12 +127,11 @@ EXPORT int cuEventDestroy_v2(void* handle) {
 }
 
 EXPORT int cuEventRecord(void* handle, void* on) {
-  Call call("cuEventRecord", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   const auto event = call.machine().FindEvent(handle);
   if (event == nullptr) return call.Complain(kInvalidHandle, "there is no such event");
   std::shared_ptr<Stream> stream;
-  if (const int code = call.StreamFor(on, &stream); code != kSuccess) return code;
+  FAKE_CUDA_TRY(call.StreamFor(on, &stream));
   if (stream->device != event->device)
     return call.Complain(kInvalidHandle, "event and stream are of different devices");
   event->last = std::make_shared<Moment>();
@@ -160,9 +149,8 @@ EXPORT int cuEventRecord(void* handle, void* on) {
 EXPORT int cuEventQuery(void* handle) {
   const Moment* moment = nullptr;
   {
-    Call call("cuEventQuery", Call::kContext);
-    if (call.code() != kSuccess) return call.code();
-    if (const int code = call.RefuseDuringCapture(); code != kSuccess) return code;
+    FAKE_CUDA_CALL(kContext);
+    FAKE_CUDA_TRY(call.RefuseDuringCapture());
     const auto event = call.machine().FindEvent(handle);
     if (event == nullptr) return call.Complain(kInvalidHandle, "there is no such event");
     if (event->last == nullptr) return kSuccess;
@@ -175,13 +163,12 @@ EXPORT int cuEventQuery(void* handle) {
 
 // The stream may be of another device than the event, but of the current one.
 EXPORT int cuStreamWaitEvent(void* handle, void* on, unsigned flags) {
-  Call call("cuStreamWaitEvent", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   if (flags != 0) return call.Complain(kInvalidValue, "unknown flags");
   const auto event = call.machine().FindEvent(on);
   if (event == nullptr) return call.Complain(kInvalidHandle, "there is no such event");
   std::shared_ptr<Stream> stream;
-  if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
+  FAKE_CUDA_TRY(call.StreamFor(handle, &stream));
   if (event->last == nullptr) return kSuccess;
   Machine& machine = call.machine();
   machine.Give(stream, /*always=*/true, [&machine, moment = event->last] {
@@ -199,8 +186,7 @@ EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsi
                           unsigned block_x, unsigned block_y, unsigned block_z, unsigned, void* on,
                           void** parameters, void** extra) {
   constexpr unsigned kMostThreads = 1024;
-  Call call("cuLaunchKernel", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   const auto known = call.machine().functions.find(static_cast<Function*>(function));
   if (known == call.machine().functions.end())
     return call.Complain(kInvalidHandle, "there is no such kernel");
@@ -212,7 +198,7 @@ EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsi
     return call.Complain(kInvalidValue, "a launch that the fake cannot do, or no device");
   }
   std::shared_ptr<Stream> stream;
-  if (const int code = call.StreamFor(on, &stream); code != kSuccess) return code;
+  FAKE_CUDA_TRY(call.StreamFor(on, &stream));
   call.machine().Give(stream, /*always=*/false, [blocks = known->second->bind(parameters), grid_x] {
     for (unsigned block = 0; block < grid_x; ++block) blocks(block, grid_x);
   });
@@ -221,10 +207,9 @@ EXPORT int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsi
 
 EXPORT int fake_cuda_enqueue(void* handle, void (*work)(void*), void (*drop)(void*),
                              void* argument) {
-  Call call("fake_cuda_enqueue", Call::kContext);
-  if (call.code() != kSuccess) return call.code();
+  FAKE_CUDA_CALL(kContext);
   std::shared_ptr<Stream> stream;
-  if (const int code = call.StreamFor(handle, &stream); code != kSuccess) return code;
+  FAKE_CUDA_TRY(call.StreamFor(handle, &stream));
   call.machine().Give(
       stream, /*always=*/false, [work, argument] { work(argument); },
       [drop, argument] { drop(argument); });

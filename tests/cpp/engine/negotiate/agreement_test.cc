@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/negotiate/tree.h"
+#include "testing/says.h"
 
 namespace hvdlite::engine {
 namespace {
@@ -248,8 +249,7 @@ TEST_P(AgreementTest, shutdown_waits_for_what_the_leaving_member_has_announced) 
   tree.ExpectEqualHistories();
   ASSERT_EQ(tree[0].history.size(), 2u);
   ASSERT_EQ(tree[0].history[0], "do promised []");
-  ASSERT_NE(tree[0].history[1].find("rank " + std::to_string(last) + " called hvd.shutdown()"),
-            std::string::npos);
+  ASSERT_TRUE(Says(tree[0].history[1], "rank " + std::to_string(last) + " called hvd.shutdown()"));
 }
 
 TEST_P(AgreementTest, shutdown_waits_two_seconds_for_what_others_never_announce) {
@@ -267,8 +267,7 @@ TEST_P(AgreementTest, shutdown_waits_two_seconds_for_what_others_never_announce)
   tree.Settle();
   tree.ExpectEqualHistories();
   ASSERT_EQ(tree[0].history.size(), 1u);
-  ASSERT_NE(tree[0].history[0].find("rank " + std::to_string(last) + " called hvd.shutdown()"),
-            std::string::npos);
+  ASSERT_TRUE(Says(tree[0].history[0], "rank " + std::to_string(last) + " called hvd.shutdown()"));
 }
 
 TEST_P(AgreementTest, shutdown_waits_for_nothing_once_everybody_leaves) {
@@ -294,8 +293,7 @@ TEST_P(AgreementTest, shutdown_does_not_wait_for_what_only_others_have_announced
   tree.Settle();
   tree.ExpectEqualHistories();
   ASSERT_EQ(tree[0].history.size(), 1u);
-  ASSERT_NE(tree[0].history[0].find("rank " + std::to_string(last) + " called hvd.shutdown()"),
-            std::string::npos);
+  ASSERT_TRUE(Says(tree[0].history[0], "rank " + std::to_string(last) + " called hvd.shutdown()"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Trees, AgreementTest,

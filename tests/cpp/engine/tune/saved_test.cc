@@ -1,4 +1,5 @@
 #include "engine/tune/saved.h"
+#include "testing/says.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +10,8 @@ TEST(Saved, is_read_by_a_job_of_the_same_size) {
   Setting setting;
   setting.notches = {2, -1, 0, 1, -3};
   const std::string text = SavedText(setting, {8, 2}, Config());
-  EXPECT_NE(text.find("8 ranks on 2 hosts\ncycle_time 2  # 4 ms\nfusion_threshold -1  # 32 MB\n"),
-            std::string::npos)
-      << text;
+  EXPECT_TRUE(
+      Says(text, "8 ranks on 2 hosts\ncycle_time 2  # 4 ms\nfusion_threshold -1  # 32 MB\n"));
   std::string why;
   EXPECT_EQ(ReadSaved(text, {8, 2}, &why), setting) << why;
   EXPECT_FALSE(ReadSaved(text, {4, 2}, &why).has_value());
@@ -28,7 +28,7 @@ class SavedDamage : public ::testing::TestWithParam<Damage> {};
 TEST_P(SavedDamage, is_refused_with_a_reason) {
   std::string why;
   EXPECT_FALSE(ReadSaved(GetParam().text, {2, 1}, &why).has_value());
-  EXPECT_NE(why.find(GetParam().why), std::string::npos) << why;
+  EXPECT_TRUE(Says(why, GetParam().why));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,5 +1,6 @@
 // The search among settings, on scores that are functions of the setting.
 #include "engine/tune/tuner.h"
+#include "testing/says.h"
 
 #include <gtest/gtest.h>
 
@@ -298,8 +299,7 @@ TEST(Setting, dials_are_fixed_by_name) {
   EXPECT_TRUE(ranges[static_cast<size_t>(Dial::kByteCost)].fixed());
   EXPECT_FALSE(ranges[static_cast<size_t>(Dial::kFusion)].fixed());
   const Status wrong = Fix("cycle_tome", &ranges);
-  EXPECT_EQ(wrong.code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(wrong.message().find("'cycle_tome'"), std::string::npos);
+  EXPECT_TRUE(FailsWith(wrong, StatusCode::kInvalidArgument, "'cycle_tome'"));
 }
 
 }  // namespace

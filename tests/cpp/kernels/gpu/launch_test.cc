@@ -4,6 +4,7 @@
 #include "kernels/cuda/image.h"
 #include "kernels/gpu.h"
 #include "testing/fake_cuda.h"
+#include "testing/says.h"
 
 namespace hvdlite::kernels {
 namespace {
@@ -59,9 +60,7 @@ TEST_F(LaunchTest, AFailedLaunchSaysWhichKernel) {
   fake_cuda_fail("cuLaunchKernel", 1, 1, kOutOfResources);
   const Status status =
       MoveScaled(gpu.get(), {.dtype = DType::kBFloat16, .first = 0.5}, {{&number_, &number_, 1}});
-  EXPECT_EQ(status.code(), StatusCode::kIo);
-  EXPECT_NE(status.message().find("starting the kernel hvdlite_scale_bfloat16"), std::string::npos)
-      << status.message();
+  EXPECT_TRUE(FailsWith(status, StatusCode::kIo, "starting the kernel hvdlite_scale_bfloat16"));
 }
 
 TEST_F(LaunchTest, WhatIsWhereItBelongsIsLeftThere) {
