@@ -14,7 +14,7 @@ KINDS = {
         a8142245 2b631dde ededb66a 50b64c49 c1bbd3ad 52193235 3e2a15a7 da3618ba b17a6277 c69d09b5
         fd73fe55 f5197242 d37079da 250cef3f 6d73a4c9 49ba0e08 025cd680
     """,
-    "the pass of decision 12": """
+    "the pass of decision 13": """
         e47ca034 5773141d 8bb9e963 0b6614e8 efbdddd7 2a625183 7144db30 7ef216a1 2b51c524 77b2df61
         67a3d6a7 92a29fb2 be38c924
     """,
