@@ -113,6 +113,15 @@ LATER = {
         "tests/multiprocess/test_reductions_waking.py",
         "tests/multiprocess/test_torch_waking.py",
     ),
+    "a backend of torch.distributed": (
+        "hvdlite/job/at_torchs_store.py",
+        "hvdlite/torch/distributed/",
+        "hvdlite/torch_backend.py",
+        "tests/multiprocess/test_torch_backend_programs.py",
+        "tests/multiprocess/torch_collectives_program.py",
+        "tests/multiprocess/torch_training_program.py",
+        "tests/mutants/torch_backend.py",
+    ),
     "a tutorial and instruction counts that tests run": (
         "tests/instructions/",
         "tests/multiprocess/test_tutorial.py",

@@ -18,6 +18,7 @@ LISTS = (
     "leaving",
     "rendezvous",
     "torch",
+    "torch_backend",
     "tensorflow",
     "keras",
     "jax",

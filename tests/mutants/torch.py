@@ -6,7 +6,7 @@ from mutants.mutant import Mutant
 
 _REDUCER = "hvdlite/adapter/reducer.py"
 _GRADIENTS = "hvdlite/torch/gradients.py"
-_OPTIMIZER = "hvdlite/torch/distributed.py"
+_OPTIMIZER = "hvdlite/torch/distributed_optimizer.py"
 _STATE = "hvdlite/torch/optimizer_state.py"
 _ADAPTER = "tests/unit/test_adapter.py::"
 _TORCH = "tests/conformance/test_torch.py::shm-2::"
