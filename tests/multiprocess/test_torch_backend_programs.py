@@ -105,13 +105,13 @@ assert "hvdlite" not in sys.modules or "hvdlite.torch" not in sys.modules
 dist.init_process_group("hvdlite")
 tensor = torch.ones(2) * (dist.get_rank() + 1)
 dist.all_reduce(tensor)
-print("sum", tensor.tolist(), flush=True)
+os.write(1, f"sum {tensor.tolist()}\\n".encode())
 dist.destroy_process_group()
 import hvdlite
 assert not hvdlite.is_initialized()
 dist.init_process_group("hvdlite")
 dist.all_reduce(tensor)
-print("again", tensor.tolist(), flush=True)
+os.write(1, f"again {tensor.tolist()}\\n".encode())
 dist.destroy_process_group()
 """
 
@@ -131,7 +131,7 @@ def test_torchrun_and_a_second_group_in_one_process(job: Job) -> None:
 
 
 _SPAWNED = """
-import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
+import os, sys, torch, torch.distributed as dist, torch.multiprocessing as mp
 def main(rank, port, file):
     if file:
         how = {"init_method": f"file://{file}"}
@@ -140,7 +140,7 @@ def main(rank, port, file):
     dist.init_process_group("hvdlite", rank=rank, world_size=2, **how)
     tensor = torch.ones(2)
     dist.all_reduce(tensor)
-    print("sum", tensor.tolist(), flush=True)
+    os.write(1, f"sum {tensor.tolist()}\\n".encode())
     dist.destroy_process_group()
 if __name__ == "__main__":
     mp.spawn(main, (int(sys.argv[1]), ""), nprocs=2)
@@ -169,12 +169,12 @@ dist.all_reduce(tensor)
 mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
 gloo = dist.new_group(backend="gloo")
 dist.all_reduce(tensor, group=gloo)
-print("sum", tensor.tolist(), flush=True)
+os.write(1, f"sum {tensor.tolist()}\\n".encode())
 dist.destroy_process_group()
 assert not hvd.is_initialized()
 dist.init_process_group("hvdlite")  # by the variables
 dist.all_reduce(tensor)
-print("again", tensor.tolist(), flush=True)
+os.write(1, f"again {tensor.tolist()}\\n".encode())
 dist.destroy_process_group()
 """
 

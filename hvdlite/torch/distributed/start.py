@@ -29,14 +29,17 @@ def init(backend: str = NAME, timeout: timedelta = _THIRTY_MINUTES) -> None:
     group: Any = dist
     if group.is_initialized():
         return
+    joins = not basics.is_initialized()
     basics.init()
     rank, size = basics.rank(), basics.size()
-    if torch_environment.is_set(rank, size):
-        group.init_process_group(backend, timeout=timeout)
-        return
-    store, host, port = _store(rank, size, timeout)
-    torch_environment.announce(host, port)
-    group.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    how = {}
+    if not torch_environment.is_set(rank, size):
+        store, host, port = _store(rank, size, timeout)
+        torch_environment.announce(host, port)
+        how = {"store": store, "rank": rank, "world_size": size}
+    group.init_process_group(backend, timeout=timeout, **how)
+    if joins and backend == NAME:
+        group.group.WORLD.when_it_ends(basics.shutdown)
 
 
 def _store(rank: int, size: int, timeout: timedelta) -> tuple[Any, str, int]:
