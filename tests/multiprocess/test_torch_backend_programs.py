@@ -7,13 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
+from installed import needs_installed
 from launched import Job, prefixed
 from machine import within
 from mpis import end_well, finish, start
 from others import PYTHON, free_port, torchs_variables
 from waiting import wait_until
 
-pytest.importorskip("torch", reason="torch is not installed")
+needs_installed("torch")
 
 HERE = Path(__file__).parent
 COLLECTIVES = str(HERE / "torch_collectives_program.py")

@@ -17,7 +17,7 @@ MUTANTS = (
         "            self._error = error\n",
         "            pass\n",
         "a tensor that is not reduced is given back without an error after a rank has died",
-        (_DEATH + "[later]", _DEATH + "[functional]"),
+        (_DEATH,),
     ),
     Mutant(
         "DB2",
@@ -25,7 +25,7 @@ MUTANTS = (
         "    if isinstance(value, Exception):\n        raise value\n",
         "",
         "C++ that waits for a future takes an error for a result",
-        (_DEATH + "[future]",),
+        (_DEATH,),
     ),
     Mutant(
         "DB3",
@@ -33,7 +33,7 @@ MUTANTS = (
         "        if task != self._task:\n",
         "        if self._task == -1:\n",
         "a bucket that an inner backward pass waits for is completed at the end of the outer one",
-        (_TESTS + "wrappers_of_torch[ddp_with_reentrant_checkpoints]",),
+        (_TESTS + "wrappers_of_torch",),
         hangs=True,
     ),
     Mutant(

@@ -25,7 +25,7 @@ from torch import distributed as _dist
 if not _dist.is_available():
     raise ImportError("this torch was built without torch.distributed", name=__name__)
 
-from hvdlite.torch.distributed import group as _group
+from hvdlite.torch.distributed import face as _face
 from hvdlite.torch.distributed import landing as _landing
 from hvdlite.torch.distributed import work as _work
 from hvdlite.torch.distributed.backend import create as create
@@ -37,7 +37,7 @@ from hvdlite.torch.distributed.unseen import hide as _hide
 __all__ = ["init"]
 
 _register()
-_hide(_group.ProcessGroup, _group.Face, _work.Work, _landing.ByBackward)
+_hide(ProcessGroup, _face.Face, _work.Work, _landing.ByBackward)
 
 
 def __getattr__(name: str) -> Any:

@@ -58,6 +58,6 @@ def spread(row: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
         raise ValueError(
             f"the outputs have room for {sum(lengths)} elements, but {row.numel()} have arrived"
         )
-    for output, part in zip(outputs, row.split(lengths), strict=True):
+    for output, part in zip(outputs, torch.split(row, lengths), strict=True):
         target = moved(output)
         target.copy_(part.view(target.shape))

@@ -98,12 +98,13 @@ class ProcessGroup(Face, _Base):
         return self._perform(opts, call, [moved(tensor)], [tensor])
 
     def barrier(self, opts: Any = None) -> Any:
-        how = (BARRIER.kind, Sum, set_id_of(self._set), self._name())
-        nothing = (None, None, 0, 1.0, 1.0, [])
+        how: tuple[Any, ...] = (BARRIER.kind, Sum, set_id_of(self._set), self._name(), None, None)
+        how += (0, 1.0, 1.0, [])
         if blocks(opts):
-            engine.run(*how, *nothing)
+            engine.run(*how)
             return DONE
-        native = engine.submit(*how, *nothing, False)
+        how += (False,)
+        native = engine.submit(*how)
         return Work(engine.Pending([native], lambda results: None), [], self._by_thread)
 
     # ---- gathering
@@ -163,7 +164,7 @@ class ProcessGroup(Face, _Base):
         if len(set(lengths)) == 1:
             return self.reduce_scatter_single(output, row, opts)
         # The core's parts are equally long.
-        mine = row.split(lengths)[self.rank()]
+        mine = torch.split(row, lengths)[self.rank()]
 
         def deliver(results: tuple[Any, ...]) -> None:
             plain(output).copy_(mine.view(output.shape))

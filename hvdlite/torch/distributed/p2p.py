@@ -66,7 +66,8 @@ class _Received(dist.Work):  # type: ignore[name-defined,misc]
             tensor.data.copy_(host)
         return True
 
-    synchronize = wait
+    def synchronize(self) -> None:
+        self.wait()
 
     def is_completed(self) -> bool:
         return bool(self._work.is_completed()) and self.wait()

@@ -101,7 +101,7 @@ class Work(_Base):
 
     def get_future(self) -> Any:
         if self._future is None:
-            devices = None if self._stream is None else [self._stream.device]
+            devices: Any = None if self._stream is None else [self._stream.device]
             inner: torch.futures.Future[Any] = torch.futures.Future(devices=devices)
             # set_exception() would set a value for C++. An error that a callback raises is an
             # error there, too.
