@@ -46,6 +46,8 @@ enum {
   HVDLITE_ADD_PROCESS_SET = 7,
   HVDLITE_REMOVE_PROCESS_SET = 8,
   HVDLITE_REDUCE = 9,
+  HVDLITE_ADD_NAMED_PROCESS_SET = 10,    /* only the named ranks call it */
+  HVDLITE_REMOVE_NAMED_PROCESS_SET = 11, /* only the set's members call it */
 };
 /* "allreduce"; NULL: there is no such kind. */
 HVDLITE_API const char* hvdlite_operation_name(int32_t kind);
@@ -191,12 +193,13 @@ typedef struct {
   int32_t kind;
   int32_t op; /* reduction */
   int32_t process_set;
-  /* NULL: "<kind>.noname.<n>", where n counts the unnamed operations of this kind in this set */
+  /* NULL: "<kind>.noname.<n>", where n counts the unnamed operations of this kind in this set.
+   * add_named_process_set: the set's name; several sets of the same ranks need different ones */
   const char* name;
-  int64_t root; /* broadcast: global rank. remove_process_set: the id */
+  int64_t root; /* broadcast: global rank. remove_[named_]process_set: the id */
   double prescale;
   double postscale;
-  /* alltoall: rows for each member, or NULL for equal parts. add_process_set: the ranks */
+  /* alltoall: rows for each member, or NULL for equal parts. add_[named_]process_set: the ranks */
   const int64_t* splits;
   int32_t split_count;
   hvdlite_tensor input;
@@ -236,7 +239,8 @@ typedef struct {
   const int64_t* received_splits; /* alltoall */
   int32_t split_count;
   int32_t on_gpu; /* 1: the result is complete on the device only later, see hvdlite_follow */
-  /* join: the last rank. add_process_set: the id. remove_process_set: 1 if the set existed */
+  /* join: the last rank. add_[named_]process_set: the id. remove_[named_]process_set: 1 if the set
+   * existed */
   int64_t number;
 } hvdlite_result;
 /* Returns the status of a done operation. What *result points to is valid until hvdlite_release. */
@@ -365,6 +369,7 @@ HVDLITE_API void hvdlite_answer(const char* place, int32_t in_wait);
 /* Writes at most `capacity` ranks. Returns the size of the set; 0 if there is no such set. */
 HVDLITE_API int32_t hvdlite_process_set_ranks(int32_t process_set, int32_t* ranks,
                                               int32_t capacity);
+/* The sets that all ranks have added: without named ones. */
 HVDLITE_API int32_t hvdlite_process_set_ids(int32_t* ids, int32_t capacity);
 
 #ifdef __cplusplus

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "api/translate.h"
+#include "engine/negotiate/named.h"
 #include "pool/fork.h"
 #include "pool/pool.h"
 
@@ -243,6 +244,8 @@ Status Runtime::Start(Engine* engine, const hvdlite_operation& operation,
         operation.name ? std::string_view(operation.name) : std::string_view(given);
     name.reserve(kind.size() + 1 + own.size());
     name.append(kind).append(".").append(own);
+    if (Has(submission.request.kind, kAmongNamed))
+      name = engine::NameAmong(name, submission.request.splits);
   }
   return engine->Submit(operation.process_set, std::move(submission), will_wait, handle);
 }

@@ -22,6 +22,12 @@ TensorView View(const hvdlite_tensor& tensor) {
   return view;
 }
 
+Status NoSuchSet(int64_t id) {
+  return Status::InvalidArgument("Process set " + std::to_string(id) +
+                                 " does not exist: hvd.init(process_sets=...) and "
+                                 "hvd.add_process_set() make one");
+}
+
 hvdlite_tensor View(const TensorView& view) {
   hvdlite_tensor tensor{};
   tensor.data = view.data;
@@ -31,6 +37,31 @@ hvdlite_tensor View(const TensorView& view) {
   tensor.device_kind = static_cast<int32_t>(view.device.kind);
   tensor.device_index = view.device.index;
   return tensor;
+}
+
+// An operation that adds or removes a process set.
+Status DescribeChange(Engine* engine, const hvdlite_operation& operation, Request* request) {
+  const bool among_named = Has(request->kind, kAmongNamed);
+  const std::string name = operation.name == nullptr ? "" : operation.name;
+  if (among_named && name.empty())
+    return Status::InvalidArgument("a process set that its members alone add needs a name");
+  if (request->kind == OpKind::kRemoveProcessSet ||
+      request->kind == OpKind::kRemoveNamedProcessSet) {
+    request->root = operation.root;
+    const engine::ProcessSetPtr set = engine->sets().Find(static_cast<int>(operation.root));
+    if (set != nullptr && set->given_name != (among_named ? name : "")) {
+      return Status::InvalidArgument(
+          "process set " + std::to_string(operation.root) +
+          (set->given_name.empty()
+               ? " has no name: all ranks remove it"
+               : " is named '" + set->given_name + "': its members remove it by that name"));
+    }
+    if (!among_named) return Status::Ok();
+    if (set == nullptr) return NoSuchSet(operation.root);
+    request->splits.assign(set->ranks.begin(), set->ranks.end());
+  }
+  if (among_named) std::sort(request->splits.begin(), request->splits.end());
+  return Status::Ok();
 }
 
 // If this rank cannot use MPI, all ranks must learn the reason.
@@ -149,11 +180,7 @@ Status Describe(Engine* engine, const hvdlite_operation& operation, Submission* 
   if (Has(request.kind, kReduces)) request.op = static_cast<ReduceOp>(operation.op);
   const std::shared_ptr<const std::vector<int>> found =
       engine->sets().Members(operation.process_set);
-  if (found == nullptr) {
-    return Status::InvalidArgument("Process set " + std::to_string(operation.process_set) +
-                                   " does not exist: hvd.init(process_sets=...) and "
-                                   "hvd.add_process_set() make one");
-  }
+  if (found == nullptr) return NoSuchSet(operation.process_set);
   const std::vector<int>& members = *found;
   if (Has(request.kind, kRooted)) {
     const auto root = std::find(members.begin(), members.end(), operation.root);
@@ -163,8 +190,8 @@ Status Describe(Engine* engine, const hvdlite_operation& operation, Submission* 
           " is not a member of the process set, which has " + engine::RankList(members));
     }
     request.root = root - members.begin();
-  } else if (request.kind == OpKind::kRemoveProcessSet) {
-    request.root = operation.root;
+  } else if (Has(request.kind, kChangesSets)) {
+    HVDLITE_RETURN_IF_ERROR(DescribeChange(engine, operation, &request));
   }
   const int count = static_cast<int>(members.size());
   HVDLITE_RETURN_IF_ERROR(CheckArguments(&request, count));

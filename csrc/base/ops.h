@@ -25,7 +25,8 @@ enum Trait : uint32_t {
   kGroups = 1 << 4,       // may be part of a group
   kJoinable = 1 << 5,     // possible while some members have called join()
   kAboutJob = 1 << 6,     // concerns the job, not data: the timeline leaves it out
-  kChangesSets = 1 << 7,  // adds or removes a process set: all ranks take part
+  kChangesSets = 1 << 7,  // adds or removes a process set: all ranks carry it out
+  kAmongNamed = 1 << 8,   // only the ranks in Request::splits ask for it; others call nothing
 };
 
 enum class OpKind : uint8_t {

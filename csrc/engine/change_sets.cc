@@ -1,7 +1,11 @@
-// Adds and removes process sets. All ranks do so at the same point of the world's schedule.
+// Adds and removes process sets. All ranks do so at the same point of the world's schedule, and so
+// choose the same id, the same memory and the same numbers of links. A rank outside a named set
+// does so in its background thread; its program takes no part.
 #include <algorithm>
+#include <utility>
 
 #include "engine/engine.h"
+#include "engine/negotiate/named.h"
 
 namespace hvdlite::engine {
 
@@ -12,9 +16,10 @@ constexpr Nanos kBetweenBeats = 20 * kMillisecond;
 
 }  // namespace
 
-Status Engine::AddSet(std::vector<int> ranks, int id, const Until& until) {
+Status Engine::AddSet(std::vector<int> ranks, int id, std::string name, const Until& until) {
   auto set = std::make_shared<ProcessSet>();
   set->id = id;
+  set->given_name = std::move(name);
   std::sort(ranks.begin(), ranks.end());
   HVDLITE_RETURN_IF_ERROR(CheckRanks(ranks, size()));
   set->ranks = ranks;
@@ -44,11 +49,13 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
   Entry* const entry = world->inbox.Find(response.agreed->request.name);
   const Request& request = response.agreed->request;
   Status status;
-  if (request.kind == OpKind::kAddProcessSet) {
+  if (request.kind == OpKind::kAddProcessSet || request.kind == OpKind::kAddNamedProcessSet) {
+    const std::string name = Has(request.kind, kAmongNamed) ? GivenName(request) : "";
     const int id = sets_.NewId();
     const Until until(Deadline::AfterSeconds(options_.config.start_timeout_seconds),
                       [this]() REQUIRES(turn_) { return vigil_.BeatAndLook(world_.get(), sets_); });
-    status = AddSet(std::vector<int>(request.splits.begin(), request.splits.end()), id, until);
+    status =
+        AddSet(std::vector<int>(request.splits.begin(), request.splits.end()), id, name, until);
     // The dead rank may not be the one whose link broke first.
     if (!status.ok()) return LinkFailed(world, std::move(status));
     if (entry != nullptr) entry->handle->number = id;

@@ -136,7 +136,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   vigil_.Begin(MonotonicNow());
   Status added;
   for (size_t i = 0; i < sets.size() && added.ok(); ++i)
-    added = AddSet(std::move(sets[i]), sets_.NewId(), until);
+    added = AddSet(std::move(sets[i]), sets_.NewId(), /*name=*/"", until);
   if (added.ok())
     added = Tuning::Begin(config, log_, *world_, sets_.world(), options_.generation, &tuning_);
   turn_.Return();
@@ -164,7 +164,7 @@ std::string Engine::Explain(int id) {
 Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* handle) {
   ProcessSetPtr set;
   HVDLITE_RETURN_IF_ERROR(sets_.FindMine(id, rank(), &set));
-  HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/false, size()));
+  HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/false, rank(), size()));
   const bool patient = LeavesToWaiter(turn_, submission);
   ProducerEvents produced_by;
   std::unique_ptr<Entry> entry;
@@ -186,7 +186,7 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions,
   ProcessSetPtr set;
   HVDLITE_RETURN_IF_ERROR(sets_.FindMine(id, rank(), &set));
   for (const Submission& submission : submissions) {
-    HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/true, size()));
+    HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/true, rank(), size()));
   }
   std::vector<std::unique_ptr<Entry>> entries;
   std::vector<HandlePtr> made;

@@ -112,7 +112,8 @@ class Engine final : private Turn::Worker {
   void Finish(const Status& reason) REQUIRES(turn_);
 
   // change_sets.cc: adds and removes process sets
-  Status AddSet(std::vector<int> ranks, int id, const Until& until) REQUIRES(turn_);
+  Status AddSet(std::vector<int> ranks, int id, std::string name, const Until& until)
+      REQUIRES(turn_);
   void ChangeSets(ProcessSet* world, const Response& response) REQUIRES(turn_);
   void RemoveSet(const ProcessSetPtr& set) REQUIRES(turn_);
 

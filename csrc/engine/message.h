@@ -33,13 +33,15 @@ struct Request {
   ReduceOp op = ReduceOp::kSum;  // Allreduce, Reducescatter
   DeviceKind device = DeviceKind::kHost;
   bool cacheable = true;  // false for names that are used once
-  int64_t root = 0;       // Broadcast: member. RemoveProcessSet: the id.
+  int64_t root = 0;       // Broadcast: member. To remove a process set: its id.
   double prescale = 1.0;
   double postscale = 1.0;
   uint64_t group = 0;  // hash of the group's name; 0: not grouped
   uint32_t group_size = 0;
   Shape shape;
-  std::vector<int64_t> splits;  // Alltoall: rows for each member. AddProcessSet: the ranks.
+  // Alltoall: rows for each member. AddProcessSet: the ranks. kAmongNamed: the ranks that take
+  // part, ascending.
+  std::vector<int64_t> splits;
   std::string name;
 
   bool SameExceptName(const Request& other) const;

@@ -39,6 +39,7 @@ using NamedSlots = std::unordered_map<std::string, uint64_t, HashOfName, std::eq
 struct ProcessSet {
   int id = 0;
   std::vector<int> ranks;  // global, ascending
+  std::string given_name;  // under which its members alone have added it; empty: all ranks have
   std::unique_ptr<comm::Group> group;
   std::unique_ptr<Agreement> agreement;  // null if this rank is not a member
   Inbox inbox;

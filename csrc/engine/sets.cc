@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/negotiate/named.h"
+
 namespace hvdlite::engine {
 
 Status CheckRanks(const std::vector<int>& sorted, int size) {
@@ -13,7 +15,7 @@ Status CheckRanks(const std::vector<int>& sorted, int size) {
                                  ToString(Shape(sorted.begin(), sorted.end())));
 }
 
-Status CheckPlace(int id, const Request& request, bool in_group, int size) {
+Status CheckPlace(int id, const Request& request, bool in_group, int rank, int size) {
   const std::string name(Name(request.kind));
   if (in_group && !Has(request.kind, kGroups)) {
     return Status::InvalidArgument(name + " cannot be part of a group");
@@ -22,12 +24,16 @@ Status CheckPlace(int id, const Request& request, bool in_group, int size) {
   if (id != 0)
     return Status::InvalidArgument(name +
                                    " is an operation of all ranks: submit it to process set 0");
-  if (request.kind == OpKind::kRemoveProcessSet) return Status::Ok();
+  if (request.kind == OpKind::kRemoveProcessSet) return Status::Ok();  // names no ranks
   std::vector<int> ranks;
-  for (int64_t rank : request.splits)
-    ranks.push_back(static_cast<int>(std::clamp<int64_t>(rank, -1, size)));
+  for (int64_t each : request.splits)
+    ranks.push_back(static_cast<int>(std::clamp<int64_t>(each, -1, size)));
   std::sort(ranks.begin(), ranks.end());
-  return CheckRanks(ranks, size);
+  HVDLITE_RETURN_IF_ERROR(CheckRanks(ranks, size));
+  if (!Has(request.kind, kAmongNamed) || IsNamed(request, rank)) return Status::Ok();
+  return Status::InvalidArgument(name + ": rank " + std::to_string(rank) +
+                                 " is not among the ranks " + ToString(request.splits) +
+                                 " of the set. Only its members call it");
 }
 
 ProcessSetPtr Sets::Find(int id) {
@@ -56,7 +62,9 @@ std::shared_ptr<const std::vector<int>> Sets::Members(int id) {
 std::vector<int> Sets::Ids() {
   MutexLock lock(mutex_);
   std::vector<int> ids;
-  for (const auto& [id, set] : sets_) ids.push_back(id);
+  for (const auto& [id, set] : sets_) {
+    if (set->given_name.empty()) ids.push_back(id);
+  }
   return ids;
 }
 

@@ -18,9 +18,9 @@ using ProcessSetPtr = std::shared_ptr<ProcessSet>;
 
 // DECIDES. Whether these ranks, in ascending order, can be a process set in a job of `size`.
 Status CheckRanks(const std::vector<int>& sorted, int size);
-// DECIDES. Whether the request may go to process set `id`: some operations are only possible among
-// all ranks, or outside a group.
-Status CheckPlace(int id, const Request& request, bool in_group, int size);
+// DECIDES. Whether this rank may submit the request to process set `id`: some operations are only
+// possible among all ranks, outside a group, or on the ranks that they name.
+Status CheckPlace(int id, const Request& request, bool in_group, int rank, int size);
 
 class Sets {
  public:
@@ -30,6 +30,7 @@ class Sets {
   Status FindMine(int id, int rank, ProcessSetPtr* set) EXCLUDES(mutex_);
   // The members of a set, ascending; null if there is no such set.
   std::shared_ptr<const std::vector<int>> Members(int id) EXCLUDES(mutex_);
+  // The sets that all ranks have added. The others appear at different times on different ranks.
   std::vector<int> Ids() EXCLUDES(mutex_);
   // A name for an operation whose caller gave none (see Inbox); empty if there is no such set.
   std::string DefaultName(int id, const std::string& kind) EXCLUDES(mutex_);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/negotiate/named.h"
+
 namespace hvdlite::engine {
 namespace {
 
@@ -12,6 +14,10 @@ int64_t Sum(const std::vector<int64_t>& values) {
 
 bool HasRoot(const Request& request, int members) {
   return !Has(request.kind, kRooted) || (request.root >= 0 && request.root < members);
+}
+
+bool HasItsRanks(const Request& request, int members) {
+  return !Has(request.kind, kAmongNamed) || NamesRanks(request, members);
 }
 
 bool HasItsRows(const Request& request) {
@@ -27,13 +33,13 @@ bool HasItsRows(const Request& request) {
 
 bool IsPossible(const Request& request, int members) {
   const bool splits = ResultOf(request.kind) == Result::kExchanged;
-  return HasRoot(request, members) && HasItsRows(request) &&
+  return HasRoot(request, members) && HasItsRows(request) && HasItsRanks(request, members) &&
          (!splits || request.splits.size() == static_cast<size_t>(members));
 }
 
 bool IsPossible(const Agreed& agreed, int members) {
   const Request& request = agreed.request;
-  return HasRoot(request, members) && HasItsRows(request) &&
+  return HasRoot(request, members) && HasItsRows(request) && HasItsRanks(request, members) &&
          agreed.rows.size() == RowCount(request.kind, members);
 }
 

@@ -42,6 +42,8 @@ JOIN = Operation(6, "join")
 ADD_PROCESS_SET = Operation(7, "add_process_set")
 REMOVE_PROCESS_SET = Operation(8, "remove_process_set")
 REDUCE = Operation(9, "reduce", AT_ROOT, reduces=True, rooted=True)
+ADD_NAMED_PROCESS_SET = Operation(10, "add_named_process_set")
+REMOVE_NAMED_PROCESS_SET = Operation(11, "remove_named_process_set")
 
 ROWS = [row for row in list(globals().values()) if isinstance(row, Operation)]
 #: Those on tensors.

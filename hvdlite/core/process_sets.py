@@ -33,6 +33,8 @@ class ProcessSet:
     rule: Callable[[int], Iterable[int]] | None = None
     # Of a set that was registered, and that no rank is in any more: why.
     missing: str = ""
+    #: Of a set that its members alone have added: see add_process_set(). None for another set.
+    name: str | None = None
 
     def __init__(self, ranks_or_comm: Iterable[int] | Callable[[int], Iterable[int]] | Any) -> None:
         if is_communicator(ranks_or_comm):
@@ -86,6 +88,19 @@ def _checked(given: Iterable[int]) -> list[int]:
     if not all(isinstance(r, int) and not isinstance(r, bool) for r in ranks):
         raise ValueError(f"ProcessSet takes a sequence of ranks (int), got {ranks!r}")
     return sorted(ranks)
+
+
+def ranks_in_job(process_set: ProcessSet) -> list[int]:
+    """The ranks of a set that is not registered yet. ValueError if this job cannot have it."""
+    ranks = process_set.ranks or []
+    if not ranks:
+        raise ValueError("a process set needs at least one rank")
+    if len(set(ranks)) != len(ranks):
+        raise ValueError(f"a process set must not name a rank twice: {ranks}")
+    outside = [r for r in ranks if not 0 <= r < _core.size()]
+    if outside:
+        raise ValueError(f"ranks {outside} do not exist in a job of size {_core.size()}")
+    return ranks
 
 
 _HOW = "hvd.init(process_sets=...) and hvd.add_process_set() make one"

@@ -19,7 +19,7 @@ from hvdlite.base import knobs
 from hvdlite.core import engine, handles
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
-from hvdlite.job import communicators, frames, gpu_libraries, joined, tuned, where
+from hvdlite.job import communicators, frames, gpu_libraries, joined, named_sets, tuned, where
 from hvdlite.job.arrival import Arrival, all_are_here, arrive, warn_of_few_threads
 from hvdlite.job.registration import forget_all, register_all
 from hvdlite.launch import environment
@@ -179,6 +179,7 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
         _tell_mpi(_core.shutdown(timeout))
         where.stop()
         handles.forget_all()
+        named_sets.forget_all()
         global_process_set.process_set_id = None
         global_process_set.ranks = None
         if _told is not None:

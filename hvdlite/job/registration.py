@@ -1,5 +1,7 @@
 """Registers process sets with all ranks, and removes them. All ranks of the job take part.
 
+A set with a name is the business of its members alone: see named_sets.py.
+
 In an elastic job the sets that a program registers before `run` last: `hvdlite.elastic` registers
 them anew in each generation. Those that it registers in the function under `run` end with the
 generation, because the function is called again.
@@ -16,8 +18,8 @@ from hvdlite import _core
 from hvdlite.base.operations import ADD_PROCESS_SET, REMOVE_PROCESS_SET
 from hvdlite.base.ops import Sum
 from hvdlite.core import engine
-from hvdlite.core.process_sets import ProcessSet
-from hvdlite.job import communicators
+from hvdlite.core.process_sets import ProcessSet, ranks_in_job
+from hvdlite.job import communicators, named_sets
 
 if TYPE_CHECKING:
     from hvdlite.job.membership import Member
@@ -37,23 +39,20 @@ def _registered_id(ranks: list[int]) -> int | None:
     return None
 
 
-def _check(process_set: ProcessSet) -> list[int]:
-    ranks = process_set.ranks or []
-    if not ranks:
-        raise ValueError("a process set needs at least one rank")
-    if len(set(ranks)) != len(ranks):
-        raise ValueError(f"a process set must not name a rank twice: {ranks}")
-    outside = [r for r in ranks if not 0 <= r < _core.size()]
-    if outside:
-        raise ValueError(f"ranks {outside} do not exist in a job of size {_core.size()}")
-    return ranks
-
-
-def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
+def add_process_set(
+    process_set: ProcessSet | Iterable[int], *, name: str | None = None
+) -> ProcessSet:
     """Registers a process set. All ranks of the job must call this with the same ranks, in the same
-    order."""
+    order.
+
+    With a `name`, only the members call it, with the same name and the same ranks. The call returns
+    when all members have called. Several sets may have the same ranks under different names.
+    """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
+    if name is not None:
+        named_sets.add(process_set, name)
+        return process_set
     if engine.warms_up():
         _last_alone(process_set)
         return process_set
@@ -81,7 +80,7 @@ def renew(process_set: ProcessSet, missing: str) -> None:
     """
     process_set.missing = "" if process_set.ranks else missing
     if process_set.ranks:
-        _register(process_set, _check(process_set))
+        _register(process_set, ranks_in_job(process_set))
 
 
 def _member() -> Member | None:
@@ -116,12 +115,12 @@ def _meant(process_sets: list[ProcessSet]) -> list[list[list[int]]]:
     """Returns the sets of ranks that each entry means: its own ranks, or for a communicator those
     of each rank."""
     if all(process_set.mpi_comm is None for process_set in process_sets):
-        return [[_check(process_set)] for process_set in process_sets]
+        return [[ranks_in_job(process_set)] for process_set in process_sets]
     for process_set in process_sets:
         if process_set.mpi_comm is not None:
             process_set.ranks = communicators.ranks_of(process_set.mpi_comm)
         else:
-            _check(process_set)
+            ranks_in_job(process_set)
     return communicators.agree([(s.mpi_comm is not None, s.ranks) for s in process_sets])
 
 
@@ -138,7 +137,12 @@ def _register(process_set: ProcessSet, ranks: list[int]) -> None:
 
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Removes a process set on all ranks; all of them must call this. Returns False if there is
-    nothing to remove."""
+    nothing to remove.
+
+    Of a set that was added with a name, only the members must call it.
+    """
+    if process_set.name is not None:
+        return named_sets.remove(process_set)
     if process_set in _lasting:
         _lasting[_lasting.index(process_set)] = None
     process_set.missing = ""

@@ -66,6 +66,10 @@ NOT_PROVOKED = {
     "operation before the function under @hvd.elastic.run.": "see test_elastic_ranks",
     "init(comm=..., rank=..., size=...) is not allowed in an elastic job": "see "
     "test_elastic_horovods_names",
+    "process set '…': this process has joined a job that trains already, and its rank is not known "
+    "yet.": "see test_named_sets",
+    "… All members must name the same ranks; sets of different ranks that share a rank need "
+    "different names.": "see tests/conformance/checks/named_sets.py",
     "this job is not elastic, and ends with its first rank that fails: …": "see "
     "test_elastic_horovods_names",
     "the next generation waits for ….": "see test_elastic_horovods_names",
@@ -275,6 +279,9 @@ gone.process_set_id = 99
 trying(lambda: hvd.allreduce(np.ones(3), process_set=gone))
 trying(lambda: hvd.add_process_set([0]))
 trying(lambda: hvd.add_process_set([0, 5]))
+trying(lambda: hvd.add_process_set([0], name=""))
+hvd.add_process_set([0], name="mine")
+trying(lambda: hvd.add_process_set([0], name="mine"))
 handle = hvd.allreduce_async(np.ones(3)); hvd.synchronize(handle)
 trying(lambda: hvd.poll(handle))
 if os.fork() == 0:
@@ -297,6 +304,7 @@ trying(lambda: hvd.grouped_allreduce([np.ones(2)] * (1 + odd), name="group"))
 trying(lambda: hvd.add_process_set([0] if odd else [1]))
 only = hvd.add_process_set([0])
 if odd:
+    trying(lambda: hvd.add_process_set([0], name="mine"))
     trying(lambda: hvd.allreduce(np.ones(2), process_set=only))
     first = hvd.allreduce_async(np.ones(2), name="twice")
     trying(lambda: hvd.allreduce_async(np.ones(2), name="twice"))

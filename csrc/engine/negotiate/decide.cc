@@ -46,6 +46,7 @@ Response Agreement::Settle(Tally* tally) {
   const bool anybody_joined = std::find(tally->presence.begin(), tally->presence.end(),
                                         Presence::kJoined) != tally->presence.end();
   const Request& request = tally->agreed->request;
+  if (Has(request.kind, kAmongNamed)) ledger_.Perform(request);
   // The slot must not remember the zero rows of a joined member.
   const bool remember = request.cacheable && !(anybody_joined && RowsDiffer(request.kind));
   Response response;

@@ -16,19 +16,21 @@ Tally* Ledger::Find(const std::string& name) {
   return tally.get();
 }
 
-void Ledger::BeginRound(Tally* tally, int member, Nanos now) {
+void Ledger::BeginRound(Tally* tally, int member, const Request& request, Nanos now) {
   tally->first_member = member;
   tally->since = now;
   tally->draft.reset();
   tally->dissent.clear();
+  tally->refusal = Status::Ok();
   tally->pending_index = pending_.size();
   pending_.push_back(tally);
-  if (joined_count_ > 0) {
-    for (int m = 0; m < members_; ++m) {
-      if (!joined_[static_cast<size_t>(m)]) continue;
-      tally->presence[static_cast<size_t>(m)] = Presence::kJoined;
-      ++tally->present;
-    }
+  const bool among_named = Has(request.kind, kAmongNamed);
+  if (joined_count_ == 0 && !among_named) return;
+  for (int m = 0; m < members_; ++m) {
+    const bool outside = among_named && !IsNamed(request, m);
+    if (!outside && !joined_[static_cast<size_t>(m)]) continue;
+    tally->presence[static_cast<size_t>(m)] = outside ? Presence::kOutside : Presence::kJoined;
+    ++tally->present;
   }
 }
 
@@ -98,14 +100,43 @@ bool Ledger::Add(int member, Request request, Nanos now) {
   // A joined member sends no requests, and a member that has asked waits. A refused member begins
   // no round.
   if (joined_[static_cast<size_t>(member)]) return false;
+  const bool among_named = Has(request.kind, kAmongNamed);
+  if (among_named && !IsNamed(request, member)) return false;
   Tally* tally = Find(request.name);
-  if (tally->present == 0) BeginRound(tally, member, now);
-  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing ||
-      tally->pending_index == SIZE_MAX)
-    return false;
+  if (tally->present == 0) BeginRound(tally, member, request, now);
+  if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing) return false;
+  const Status wrong = among_named ? named_sets_.Judge(member, request) : Status::Ok();
+  if (tally->pending_index == SIZE_MAX) {
+    if (tally->refusal.ok()) return false;
+    tally->presence[static_cast<size_t>(member)] = Presence::kAsked;  // it gets the same error
+    return true;
+  }
   Record(tally, member, std::move(request));
   MarkAsked(tally, member, now);
+  if (!wrong.ok()) {
+    Refuse(tally, wrong);
+  } else if (among_named) {
+    RefuseIfContradicted(tally);
+  }
   return true;
+}
+
+void Ledger::Refuse(Tally* tally, const Status& why) {
+  if (tally->refusal.ok()) tally->refusal = why;
+  if (tally->pending_index == SIZE_MAX) return;  // all its members have asked: it is ready already
+  RemovePending(tally);
+  ready_.push_back(tally);
+}
+
+void Ledger::RefuseIfContradicted(Tally* tally) {
+  const std::vector<Tally*> pending = pending_;  // Refuse removes from it
+  for (Tally* other : pending) {
+    if (other == tally || !Contradict(other->said(), tally->said())) continue;
+    const Status why = Contradiction(*other, *tally);
+    named_sets_.HaveFailed(*other, *tally, why);
+    Refuse(other, why);
+    Refuse(tally, why);
+  }
 }
 
 bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
@@ -119,7 +150,7 @@ bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
   }
   if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = found->second;
-  if (tally->present == 0) BeginRound(tally, member, now);
+  if (tally->present == 0) BeginRound(tally, member, tally->remembered->request, now);
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing ||
       tally->pending_index == SIZE_MAX)
     return false;

@@ -4,7 +4,7 @@
 // It lives on the first member of the set. A request may come in full or as the number of a slot,
 // which stands for "the same as last time". Operations become ready in the order in which their
 // last member asked. Members of a group are ready together. A joined member counts as present
-// everywhere.
+// everywhere, and so does a member that a request kAmongNamed does not name (see named.h).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/spans.h"
 #include "engine/message.h"
+#include "engine/negotiate/named.h"
 #include "engine/negotiate/tally.h"
 
 namespace hvdlite::engine {
@@ -47,6 +48,9 @@ class Ledger {
   // The slot that a tally from TakeReady will have after Settle(remember); kNoSlot if the cache is
   // off.
   uint64_t SlotFor(Tally* tally);
+
+  // An operation kAmongNamed is carried out: see NamedSets.
+  void Perform(const Request& request) { named_sets_.Perform(request); }
 
   // The last member to join, once all members have joined; then resets the join. -1 otherwise.
   int TakeLastJoined();
@@ -85,7 +89,7 @@ class Ledger {
   };
 
   Tally* Find(const std::string& name);
-  void BeginRound(Tally* tally, int member, Nanos now);
+  void BeginRound(Tally* tally, int member, const Request& request, Nanos now);
   void Record(Tally* tally, int member, Request request);
   void MarkPresent(Tally* tally, int member, Presence presence);
   void MarkAsked(Tally* tally, int member, Nanos now);
@@ -94,6 +98,10 @@ class Ledger {
   // tensors that each member has put into it.
   void TearApart(const std::vector<Tally*>& tallies, const std::vector<uint32_t>& sizes);
   void RemovePending(Tally* tally);
+  // Makes the tally ready, to fail with the error.
+  void Refuse(Tally* tally, const Status& why);
+  // Refuses the tally, and those that it contradicts.
+  void RefuseIfContradicted(Tally* tally);
 
   const int members_;
   const size_t capacity_;
@@ -105,6 +113,7 @@ class Ledger {
   std::vector<Tally*> ready_;
   std::vector<bool> joined_;
   std::vector<Spans> waited_for_;
+  NamedSets named_sets_;
   bool watching_ = false;
   std::vector<Arrival> arrivals_;
   int joined_count_ = 0;

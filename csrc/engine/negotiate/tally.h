@@ -14,8 +14,9 @@ namespace hvdlite::engine {
 
 enum class Presence : uint8_t {
   kMissing = 0,
-  kAsked = 1,   // has sent a request (or the number of its slot)
-  kJoined = 2,  // has called join(): contributes zeros or nothing
+  kAsked = 1,    // has sent a request (or the number of its slot)
+  kJoined = 2,   // has called join(): contributes zeros or nothing
+  kOutside = 3,  // the request does not name it (kAmongNamed)
 };
 
 struct Tally {
@@ -31,6 +32,7 @@ struct Tally {
   int present = 0;                 // how many are not kMissing
   // members whose request differs in something that must agree
   std::vector<std::pair<int, Request>> dissent;
+  Status refusal;    // the root refuses it, whatever the members say (kAmongNamed)
   Nanos since = 0;   // when the first member asked
   AgreedPtr agreed;  // set once it is ready
 

@@ -123,6 +123,7 @@ Status Validate(const Tally& tally, const std::vector<int>& ranks) {
   const Request& first = tally.agreed->request;
   const auto what = [&first] { return Shown(first) + ": "; };
   const int members = static_cast<int>(ranks.size());
+  if (!tally.refusal.ok()) return tally.refusal;
   if (!tally.dissent.empty()) {
     for (const Aspect& aspect : kAspects) {
       // The requests and their ranks, in the order of the lowest rank.

@@ -30,6 +30,7 @@ MODULES = (
     "determinism",
     "objects",
     "process_sets",
+    "named_sets",
     "join",
     "stress",
     "lifecycle",

@@ -57,6 +57,18 @@ def after_shutdown_everything_says_not_initialised_and_init_starts_anew(here: He
             hvd.remove_process_set(again)
 
 
+@check(seconds=30)
+def a_named_set_ends_with_its_job(here: Here) -> None:
+    subset = hvd.add_process_set([here.rank], name="again")
+    hvd.barrier()
+    hvd.shutdown()
+    assert subset.process_set_id is None and subset.name is None
+    hvd.init()
+    again = hvd.add_process_set([here.rank], name="again")
+    assert hvd.allreduce(1, op=SUM, process_set=again) == 1
+    hvd.remove_process_set(again)
+
+
 @check(min_ranks=2, seconds=30)
 def what_is_outstanding_when_others_leave_ends_with_an_error(here: Here) -> None:
     import time
