@@ -19,7 +19,7 @@ needs_installed("torch")
 HERE = Path(__file__).parent
 COLLECTIVES = str(HERE / "torch_collectives_program.py")
 TRAINING = str(HERE / "torch_training_program.py")
-CHECKS = 13
+CHECKS = 14
 
 
 def started(job: Job, size: int, *command: str) -> list[subprocess.Popen[bytes]]:

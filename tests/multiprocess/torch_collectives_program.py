@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.distributed_c10d import _coalescing_manager
 
 dist.init_process_group("hvdlite")
@@ -279,6 +280,45 @@ def functionals() -> None:
     assert [each.sum().item() for each in totals] == [3 * SIZE, 2 * SIZE]
 
 
+def groups_of_some_ranks() -> None:
+    """Each rank calls new_group() for each group, and only the members take part."""
+    alone = [dist.new_group([rank]) for rank in range(SIZE)]
+    tensor = rows(2)
+    dist.all_reduce(tensor, group=alone[RANK])
+    assert torch.equal(tensor, rows(2))
+    halves = [list(range(SIZE // 2)), list(range(SIZE // 2, SIZE))]
+    columns = [list(range(i, SIZE, SIZE // 2)) for i in range(SIZE // 2)]
+    for ranks in (*halves, *columns, halves[0]):
+        group = dist.new_group(ranks)
+        if RANK not in ranks:
+            continue
+        place, size = ranks.index(RANK), len(ranks)
+        assert dist.get_rank(group) == place and dist.get_world_size(group) == size
+        total = torch.tensor([float(RANK)])
+        dist.all_reduce(total, group=group)
+        assert total.item() == sum(ranks)
+        sent = torch.tensor([float(RANK)])
+        dist.broadcast(sent, ranks[-1], group=group)
+        assert sent.item() == ranks[-1]
+        gathered: list[Any] = [None] * size
+        dist.all_gather_object(gathered, RANK, group=group)
+        assert gathered == ranks
+        got = torch.zeros(1)
+        dist.scatter(got, [torch.full((1,), float(i)) for i in range(size)] if place == 0 else None,
+                     src=ranks[0], group=group)  # fmt: skip
+        assert got.item() == place
+        dist.barrier(group=group)
+        dist.destroy_process_group(group)
+    if RANK in halves[0]:  # the other ranks do not even call it
+        group = dist.new_group(halves[0], use_local_synchronization=True)
+        dist.barrier(group=group)
+    mesh = init_device_mesh("cpu", (2, SIZE // 2), mesh_dim_names=("replicate", "shard"))
+    for name in ("replicate", "shard"):
+        total = torch.ones(1)
+        dist.all_reduce(total, group=mesh.get_group(name))
+        assert total.item() == mesh[name].size()
+
+
 def futures() -> None:
     tensor = rows(3)
     work = dist.all_reduce(tensor, async_op=True)
@@ -380,7 +420,7 @@ def what_torch_asks() -> None:
 
 CHECKS = [
     equals_gloo, more_than_gloo, other_types, autograd_uses_what_it_has_saved, coalesced, objects,
-    messages, functionals, futures, refusals, wrong_calls_are_told, mismatches_are_told,
+    messages, functionals, groups_of_some_ranks, futures, refusals, wrong_calls_are_told, mismatches_are_told,
     what_torch_asks,
 ]  # fmt: skip
 

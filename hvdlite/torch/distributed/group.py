@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from itertools import count
 from typing import Any
 
 import torch
@@ -44,8 +43,8 @@ Tensors = Sequence[torch.Tensor]
 
 
 class ProcessGroup(Face, _Base):
-    """The ranks of a process set. `ranks` are the job's numbers of them, and `label` is the same on
-    all of them, and another one for each group."""
+    """The ranks of a process set. `ranks` are the job's numbers of them, and `label` is the group's
+    name. All of them call its operations in one order, so these have no names."""
 
     def __init__(
         self, store: Any, rank: int, timeout: timedelta, label: str, process_set: ProcessSet,
@@ -53,10 +52,8 @@ class ProcessGroup(Face, _Base):
     ) -> None:  # fmt: skip
         _Base.__init__(self, rank, len(ranks))
         Face.__init__(self, store, rank, len(ranks), timeout)
-        self._label = label
         self._set = process_set
         self._ranks = list(ranks)
-        self._count = count()
         self._by_thread = ByThread(f"hvdlite-{label}")
         self.by_backward = ByBackward(self._by_thread)
         self._lent = Lent(store, rank, len(ranks), timeout)
@@ -68,7 +65,7 @@ class ProcessGroup(Face, _Base):
         given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         op = reduction_of(opts)
         if blocks(opts) and len(given) == 1:
-            _OPS.run_one(plain(given[0]), ALLREDUCE, self._name(), self._set, op, in_place=True)
+            _OPS.run_one(plain(given[0]), ALLREDUCE, None, self._set, op, in_place=True)
             return DONE
         by_backward = called_by_autograd()
         call = self._call(
@@ -98,7 +95,7 @@ class ProcessGroup(Face, _Base):
         return self._perform(opts, call, [moved(tensor)], [tensor])
 
     def barrier(self, opts: Any = None) -> Any:
-        how: tuple[Any, ...] = (BARRIER.kind, Sum, set_id_of(self._set), self._name(), None, None)
+        how: tuple[Any, ...] = (BARRIER.kind, Sum, set_id_of(self._set), None, None, None)
         how += (0, 1.0, 1.0, [])
         if blocks(opts):
             engine.run(*how)
@@ -250,13 +247,8 @@ class ProcessGroup(Face, _Base):
 
     # ---- how an operation runs, and the end
 
-    def _name(self) -> str:
-        """All ranks of a group call its operations in the same order, whatever they are: a
-        different operation is then a mismatch, and not one that lacks ranks."""
-        return f"{self._label}.{next(self._count)}"
-
     def _call(self, operation: Any, **how: Any) -> Call:
-        return Call(operation, self._name(), self._set, **how)
+        return Call(operation, None, self._set, **how)
 
     def _perform(
         self, opts: Any, call: Call, tensors: list[torch.Tensor], value: Any,
