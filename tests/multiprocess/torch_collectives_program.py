@@ -420,8 +420,8 @@ def what_torch_asks() -> None:
 
 CHECKS = [
     equals_gloo, more_than_gloo, other_types, autograd_uses_what_it_has_saved, coalesced, objects,
-    messages, functionals, groups_of_some_ranks, futures, refusals, wrong_calls_are_told, mismatches_are_told,
-    what_torch_asks,
+    messages, functionals, groups_of_some_ranks, futures, refusals, wrong_calls_are_told,
+    mismatches_are_told, what_torch_asks,
 ]  # fmt: skip
 
 if __name__ == "__main__":
