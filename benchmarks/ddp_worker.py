@@ -12,12 +12,14 @@ from typing import Any
 import channel
 import rank
 
+ALONE = "the same without communication: a bound"
 WORKLOADS: dict[str, tuple[int, int, dict[str, Any] | None]] = {
     # warm-up steps, steps, and the options of DistributedDataParallel
     "all_reduce of 16 floats": (200, 2000, None),
     "DDP step, 161 gradients of 64 KiB": (4, 20, {}),
     "the same, buckets of 1 MB": (4, 20, {"bucket_cap_mb": 1}),
     "the same, gradients as views of buckets": (4, 20, {"gradient_as_bucket_view": True}),
+    ALONE: (4, 20, {}),
 }
 
 
@@ -29,7 +31,7 @@ def _all_reduce() -> Callable[[], Any]:
     return lambda: dist.all_reduce(tensor)
 
 
-def _ddp(options: dict[str, Any]) -> Callable[[], Any]:
+def _ddp(options: dict[str, Any], alone: bool) -> Callable[[], Any]:
     import torch
 
     class Model(torch.nn.Module):
@@ -44,7 +46,12 @@ def _ddp(options: dict[str, Any]) -> Callable[[], Any]:
 
     model = torch.nn.parallel.DistributedDataParallel(Model(), **options)
     x = torch.ones(1)
-    return lambda: model(x).backward()
+
+    def without_communication() -> None:
+        with model.no_sync():
+            model(x).backward()
+
+    return without_communication if alone else lambda: model(x).backward()
 
 
 class Rank:
@@ -55,7 +62,7 @@ class Rank:
         name = order["workload"]
         warmup, steps, options = WORKLOADS[name]
         if name not in self._steps:
-            self._steps[name] = _all_reduce() if options is None else _ddp(options)
+            self._steps[name] = _all_reduce() if options is None else _ddp(options, name == ALONE)
         rank.timed(self._steps[name], warmup)
         return rank.block(lambda: rank.timed(self._steps[name], steps))
 
