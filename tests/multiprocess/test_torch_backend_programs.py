@@ -12,6 +12,7 @@ from launched import Job, prefixed
 from machine import within
 from mpis import end_well, finish, start
 from others import PYTHON, free_port, torchs_variables
+from tier import one_of
 from waiting import wait_until
 
 needs_installed("torch")
@@ -82,7 +83,9 @@ os._exit(1)
 
 
 @pytest.mark.watchdog(120)
-@pytest.mark.parametrize("way", ["all_reduce", "later", "future", "backward", "functional"])
+@pytest.mark.parametrize(
+    "way", ["backward", *one_of(("all_reduce", "later", "future", "functional"), "a way to wait")]
+)
 def test_a_killed_rank_is_an_error_of_its_peer_at_once(job: Job, way: str) -> None:
     script = job.script(_DEATH)
     processes = started(job, 2, script, way)
@@ -289,12 +292,15 @@ def test_ranks_that_train_alone_are_told_so_once_and_while_they_train(job: Job) 
     script = job.script(_ALONE)
     err = job.end_well("-np", "2", "python", script).stderr.decode()
     assert err.count(_TRAP) == 1 and err.index(_TRAP) < err.index("no rank has called"), err
-    singleton = {"HVDLITE_ALLOW_SINGLETON": "1"}
-    for flags, argument, variables in (
-        ((), "hvd", {}), ((), "", singleton), (("--torch-distributed",), "group", {}),
-    ):  # fmt: skip
-        done = job.end_well("-np", "2", *flags, "python", script, argument, **variables)
-        assert _TRAP not in done.stderr.decode(), done.stderr.decode()
+
+
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize("how", one_of(("hvd", "group", "on purpose"), "ranks that are no trap"))
+def test_ranks_that_train_together_or_alone_on_purpose_are_told_nothing(job: Job, how: str) -> None:
+    flags = ["--torch-distributed"] if how == "group" else []
+    variables = {"HVDLITE_ALLOW_SINGLETON": "1"} if how == "on purpose" else {}
+    done = job.end_well("-np", "2", *flags, "python", job.script(_ALONE), how, **variables)
+    assert _TRAP not in done.stderr.decode(), done.stderr.decode()
 
 
 # ---- all of torch's wrappers
