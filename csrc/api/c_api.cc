@@ -187,7 +187,9 @@ hvdlite_code hvdlite_follow(int64_t handle, void* stream) {
   if (found == nullptr) return Report(UnknownHandle(handle));
   if (!found->done())
     return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
-  return Report(found->pending == nullptr ? Status::Ok() : found->pending->MakeWait(stream));
+  const Status followed =
+      found->pending == nullptr ? Status::Ok() : found->pending->MakeWait(stream);
+  return Report(found->status().ok() ? followed : found->status());
 }
 
 hvdlite_code hvdlite_copy_result(int64_t handle, void* to, void* stream) {
@@ -211,7 +213,7 @@ hvdlite_code hvdlite_wait_for_device(int64_t handle, double slice_seconds, int32
       there ? Status::Ok()
             : found->pending->Wait(hvdlite::Deadline::AfterSeconds(slice_seconds), &there);
   *finished = there ? 1 : 0;
-  return Report(status);
+  return Report(there && status.ok() ? found->status() : status);
 }
 
 hvdlite_code hvdlite_follow_memory(hvdlite_device_memory* memory, void* stream) {

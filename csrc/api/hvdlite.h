@@ -56,8 +56,8 @@ HVDLITE_API const char* hvdlite_operation_name(int32_t kind);
 enum {
   HVDLITE_RESULT_NONE = 0,      /* no tensor */
   HVDLITE_RESULT_SAME = 1,      /* a tensor of the input's shape */
-  HVDLITE_RESULT_GATHERED = 2,  /* the members' rows; the library allocates the result */
-  HVDLITE_RESULT_EXCHANGED = 3, /* rows from each member; the library allocates the result */
+  HVDLITE_RESULT_GATHERED = 2,  /* the members' rows */
+  HVDLITE_RESULT_EXCHANGED = 3, /* rows from each member */
   HVDLITE_RESULT_SHARED = 4,    /* this member's share of the rows */
   HVDLITE_RESULT_AT_ROOT = 5,   /* a tensor of the input's shape at the root; else an empty one */
 };
@@ -203,7 +203,13 @@ typedef struct {
   const int64_t* splits;
   int32_t split_count;
   hvdlite_tensor input;
-  hvdlite_tensor output; /* data == NULL: the library allocates the result, see hvdlite_result */
+  /* data == NULL: the library allocates the result, see hvdlite_result. Otherwise the result is
+   * written there without a copy: contiguous memory for as many elements as the result has, in any
+   * shape. It may be the input (allreduce, broadcast), or have the input of an allgather as this
+   * rank's rows; otherwise the two do not overlap. The size of an allgather's or an alltoall's
+   * result is known when the ranks have agreed. If the output has another size, the operation ends
+   * on this rank with HVDLITE_INVALID_ARGUMENT, and the other ranks get their results. */
+  hvdlite_tensor output;
   /* GPU tensors: the CUDA stream that produces the input (0 is the legacy stream, 1 and 2 as in
    * CUDA). */
   void* stream;
@@ -230,7 +236,7 @@ HVDLITE_API hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int3
 HVDLITE_API hvdlite_code hvdlite_poll(int64_t handle, int32_t* done);
 /* Waits and, if the operation is done, releases the handle and returns the operation's status.
  * Only for operations with an output of the caller's. A slice of 0 does not wait. An unknown
- * handle counts as done. *done is 2 for a GPU operation that has succeeded: its handle is not
+ * handle counts as done. *done is 2 for a GPU operation whose work is enqueued: its handle is not
  * released, see below. */
 HVDLITE_API hvdlite_code hvdlite_end(int64_t handle, double slice_seconds, int32_t* done);
 
@@ -247,12 +253,13 @@ typedef struct {
 HVDLITE_API hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result);
 
 /* For GPU tensors *done* means enqueued: all work is on hvdlite's stream. Before using the
- * result or reusing the input, make your stream wait with this call; the host does not block. */
+ * result or reusing the input, make your stream wait with this call; the host does not block.
+ * Returns the operation's failure, if it has failed on this rank. */
 HVDLITE_API hvdlite_code hvdlite_follow(int64_t handle, void* stream);
 /* Copies a result that the library has allocated to `to`, on the stream. */
 HVDLITE_API hvdlite_code hvdlite_copy_result(int64_t handle, void* to, void* stream);
 /* Blocks until the device has finished or about `slice_seconds` have passed: for callers without
- * a stream. */
+ * a stream. Returns as hvdlite_follow. */
 HVDLITE_API hvdlite_code hvdlite_wait_for_device(int64_t handle, double slice_seconds,
                                                  int32_t* finished);
 /* A result that the library has allocated on a GPU: *storage of hvdlite_release. */

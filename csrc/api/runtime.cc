@@ -281,7 +281,9 @@ Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* ha
     const bool nothing_to_fetch = made->output.data == nullptr && made->received_splits.empty() &&
                                   made->number < 0 && made->pending == nullptr &&
                                   made->memory() == nullptr;
-    if (!made->status().ok() || nothing_to_fetch) return made->status();
+    // The device may still use the tensors of an operation that has failed on this rank only.
+    const bool failed = !made->status().ok() && made->pending == nullptr;
+    if (failed || nothing_to_fetch) return made->status();
   }
   *handle = Add(std::move(made));
   return Status::Ok();

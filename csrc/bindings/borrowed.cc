@@ -11,19 +11,31 @@ namespace py = pybind11;
 
 namespace {
 
+void CheckWritable(const BorrowedTensor& tensor) {
+  if (tensor.writable) return;
+  throw py::value_error(
+      "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the "
+      "form without _");
+}
+
 // Checks read-only first, because a caller that makes a contiguous copy writes the result back.
 const hvdlite_tensor& Usable(BorrowedTensor* tensor, const py::handle& object, bool written) {
   tensor->Borrow(object);
-  if (written && !tensor->writable) {
-    throw py::value_error(
-        "the tensor is read-only, so the result cannot be written into it; pass a copy, or use the "
-        "form without _");
-  }
+  if (written) CheckWritable(*tensor);
   if (!tensor->contiguous) {
     PyErr_SetString(NotContiguous(), "the tensor must be contiguous");
     throw py::error_already_set();
   }
   return tensor->tensor;
+}
+
+// Memory for the result. A copy of it would be of no use.
+const hvdlite_tensor& Output(BorrowedTensor* tensor, const py::handle& object) {
+  tensor->Borrow(object);
+  CheckWritable(*tensor);
+  if (tensor->contiguous) return tensor->tensor;
+  throw py::value_error(
+      "the output must be contiguous: the result is written into it without a copy");
 }
 
 struct KeptAlive {
@@ -50,7 +62,7 @@ void Call::Borrow(const py::handle& in, const py::handle& out) {
   }
   operation.stream = input.producer;
   if (out.is_none()) return;
-  operation.output = in_place ? input.tensor : Usable(&output, out, /*written=*/true);
+  operation.output = in_place ? input.tensor : Output(&output, out);
   static char nothing;  // an empty tensor may have no address, which would mean: allocate
   if (operation.output.data == nullptr) operation.output.data = &nothing;
 }

@@ -21,7 +21,7 @@ namespace py = pybind11;
 
 namespace {
 
-// hvdlite_end's *done for a GPU operation that has succeeded.
+// hvdlite_end's *done for a GPU operation whose work is enqueued.
 constexpr int32_t kOnGpu = 2;
 
 // kind, op, process_set, name, input, output, root, prescale, postscale, splits
@@ -106,6 +106,7 @@ py::object Finish(int64_t handle) {
   hvdlite_result result;
   const hvdlite_code code = hvdlite_get_result(handle, &result);
   if (code != HVDLITE_OK) {
+    (void)Follow(handle);  // returns the same: the device may still use the tensors
     hvdlite_release(handle, nullptr);
     ReleaseBorrowed(handle);
     ThrowIfError(code);

@@ -218,7 +218,7 @@ void Engine::CompleteRunning(ProcessSet* set) {
       set->inbox.RestartDefaultNames();
     }
     if (pending != nullptr) entry->handle->Enqueued(pending);
-    Complete(set, entry, Status::Ok());
+    Complete(set, entry, entry->misfit);
   }
   if (pending == nullptr) return;
   set->in_flight.Add(std::move(running), pending);

@@ -17,7 +17,10 @@ namespace hvdlite::engine {
 struct Submission {
   Request request;  // root, splits and name as in Request; the name without the operation's prefix
   TensorView input;
-  TensorView output;      // data == nullptr: the engine allocates (see Handle::output)
+  // data == nullptr: the engine allocates (see Handle::output). Otherwise the result is written
+  // there without a copy. It may be the input (allreduce, broadcast), or have the input of an
+  // allgather as this rank's rows.
+  TensorView output;
   Completion completion;  // a callback instead of waiting
   // The caller will wait for it. Until then only a thread with a free processor works on it.
   bool patient = false;
@@ -32,6 +35,8 @@ struct Entry {
   std::vector<device::EventPtr> ready;  // on a GPU: the events that must fire first
   Nanos submitted = 0;
   bool undecided = false;  // announced, and not yet decided
+  // The output does not fit the result. The other ranks get theirs; the operation fails here.
+  Status misfit;
 };
 
 }  // namespace hvdlite::engine

@@ -13,8 +13,8 @@
 
 namespace hvdlite::engine {
 
-// Whether the result's shape depends on all members' rows, so that only hvdlite can allocate the
-// result.
+// Whether the result's shape depends on all members' rows, so that it is known only when they have
+// agreed.
 constexpr bool RowsDiffer(OpKind kind) {
   return ResultOf(kind) == Result::kGathered || ResultOf(kind) == Result::kExchanged;
 }

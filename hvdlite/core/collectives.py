@@ -46,7 +46,7 @@ class Collectives:
     def run_one(
         self, tensor: Tensor, operation: Operation, name: str | None, process_set: ProcessSet,
         op: int = Sum, prescale: float = 1.0, postscale: float = 1.0, root: int = 0,
-        splits: Any = None, splits_like: Any = None, in_place: bool = False,
+        splits: Any = None, splits_like: Any = None, in_place: bool = False, output: Any = None,
     ) -> Any:  # fmt: skip
         """Runs an operation on one tensor: the short way, with a Call's fields as arguments."""
         framework = self.framework
@@ -60,7 +60,10 @@ class Collectives:
             return framework.write_back(tensor, tensor)
         host = framework.lend(tensor, in_place)
         out = host
-        if operation.result is not SAME:
+        if output is not None:
+            splits = self._checked(operation, op, splits)
+            out = self._writable(output)
+        elif operation.result is not SAME:
             splits = self._checked(operation, op, splits)
             out = self._output(operation, host, root)
         elif not in_place:
@@ -77,6 +80,8 @@ class Collectives:
             postscale,
             splits or _NO_SPLITS,
         )
+        if output is not None:
+            return self._written(operation, answer, output, splits_like)
         if out is None:
             return self._received(operation, answer, tensor, splits_like, root)
         return framework.write_back(out, tensor) if in_place else framework.deliver(out, tensor)
@@ -86,7 +91,8 @@ class Collectives:
         if call.grouped:
             results: tuple[Any, ...] = engine.run_now(self.start(call, tensors))
             return results
-        result = self.run_one(tensors[0], *call[:-2])  # all but `grouped` and `patient`
+        # all but `grouped` and `patient`
+        result = self.run_one(tensors[0], *call[:-3], output=call.output)
         return result if call.operation.result is EXCHANGED else (result,)
 
     def start(self, call: Call, tensors: Sequence[Tensor]) -> Pending:
@@ -96,9 +102,7 @@ class Collectives:
             raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
         framework, operation = self.framework, call.operation
         hosts = [framework.lend(tensor, call.in_place) for tensor in tensors]
-        outs = (
-            hosts if call.in_place else [self._output(operation, host, call.root) for host in hosts]
-        )
+        outs = hosts if call.in_place else self._outputs(call, hosts)
         splits = self._checked(operation, call.op, call.splits)
         how = (operation.kind, call.op, set_id_of(call.process_set), call.name)
         factors = (call.prescale, call.postscale)
@@ -132,12 +136,21 @@ class Collectives:
     ) -> Any:
         home = self.framework.write_back if call.in_place else self.framework.deliver
         results = tuple(
-            self._received(call.operation, answer, tensor, call.splits_like, call.root)
+            self._written(call.operation, answer, out, call.splits_like)
+            if call.output is not None
+            else self._received(call.operation, answer, tensor, call.splits_like, call.root)
             if out is None
             else home(out, tensor)
             for tensor, out, answer in zip(tensors, outs, answers, strict=True)
         )
         return results if call.grouped else results[0]
+
+    def _outputs(self, call: Call, hosts: list[Any]) -> list[Any]:
+        if call.output is None:
+            return [self._output(call.operation, host, call.root) for host in hosts]
+        return [
+            self._writable(output) for output in (call.output if call.grouped else [call.output])
+        ]
 
     def _output(self, operation: Operation, host: Any, root: int) -> Any:
         """Memory for the result; None: the core allocates it."""
@@ -146,6 +159,19 @@ class Collectives:
         ):
             return self.framework.empty_like(host)
         return None
+
+    def _writable(self, output: Tensor) -> Any:
+        """The caller's memory for a result. The core refuses what it cannot write into."""
+        if not isinstance(output, self.framework.mutable):
+            raise TypeError(f"output: a result cannot be written into a {type(output).__name__}")
+        return output
+
+    def _written(self, operation: Operation, answer: Any, output: Tensor, splits_like: Any) -> Any:
+        """A result in the caller's memory."""
+        result = self.framework.write_back(output, output)
+        if operation.result is not EXCHANGED:
+            return result
+        return result, self.framework.integers(answer[1], splits_like)
 
     def _received(
         self, operation: Operation, answer: Any, tensor: Tensor, splits_like: Any, root: int

@@ -28,6 +28,8 @@ class Call(NamedTuple):
     grouped: bool = False
     # The caller computes first and waits soon: no thread wakes for it where no processor is spare.
     patient: bool = False
+    # Where the result is written without a copy; of a group a list. See hvdlite.h.
+    output: Any = None
 
 
 def keeps_input(operation: Operation, root: int) -> bool:

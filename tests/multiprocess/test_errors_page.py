@@ -66,10 +66,11 @@ NOT_PROVOKED = {
     "operation before the function under @hvd.elastic.run.": "see test_elastic_ranks",
     "init(comm=..., rank=..., size=...) is not allowed in an elastic job": "see "
     "test_elastic_horovods_names",
-    "process set '…': this process has joined a job that trains already, and its rank is not known "
+    "process set …: this process has joined a job that trains already, and its rank is not known "
     "yet.": "see test_named_sets",
     "… All members must name the same ranks; sets of different ranks that share a rank need "
     "different names.": "see tests/conformance/checks/named_sets.py",
+    "output: a result cannot be written into a …": "see tests/conformance/checks/torch_outputs.py",
     "this job is not elastic, and ends with its first rank that fails: …": "see "
     "test_elastic_horovods_names",
     "the next generation waits for ….": "see test_elastic_horovods_names",
@@ -279,6 +280,13 @@ gone.process_set_id = 99
 trying(lambda: hvd.allreduce(np.ones(3), process_set=gone))
 trying(lambda: hvd.add_process_set([0]))
 trying(lambda: hvd.add_process_set([0, 5]))
+from hvdlite.arrays.ops import OPS
+from hvdlite.base.operations import ALLGATHER
+def gather_into(output):
+    OPS.run_one(np.ones(4), ALLGATHER, None, hvd.global_process_set, output=output)
+trying(lambda: gather_into(np.ones(4, np.float32)))
+trying(lambda: gather_into(np.ones(5)))
+trying(lambda: gather_into(np.ones(8)[::2]))
 trying(lambda: hvd.add_process_set([0], name=""))
 hvd.add_process_set([0], name="mine")
 trying(lambda: hvd.add_process_set([0], name="mine"))

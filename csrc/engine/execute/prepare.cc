@@ -10,6 +10,20 @@ namespace {
 using comm::Batch;
 using comm::Piece;
 
+// Sets the caller's output aside if it has not the result's size, which only the agreement
+// determines for these kinds. For the others api/arguments.cc has checked it.
+void CheckOutput(Entry* entry, const Shape& shape) {
+  const TensorView& output = entry->output;
+  if (output.data == nullptr || !RowsDiffer(entry->request.kind) ||
+      NumElements(output.shape) == NumElements(shape))
+    return;
+  entry->misfit = Status::InvalidArgument(
+      Shown(entry->request) + ": the result has shape " + ToString(shape) +
+      " on this rank, but the output has shape " + ToString(output.shape) +
+      ". The operation has failed on this rank only; the others have their results");
+  entry->output = {};
+}
+
 Status AllocateOutput(Entry* entry, Shape shape, int rank) {
   if (entry->output.data != nullptr || !HasTensor(entry->request.kind)) return Status::Ok();
   Handle& handle = *entry->handle;
@@ -158,6 +172,7 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
     if (piece.counts.empty()) piece.count = NumElements(response.agreed->request.shape);
     if (entry != nullptr) {
       Shape mine = ResultShape(*response.agreed, me, members);
+      CheckOutput(entry, mine);
       if (gpu != nullptr) {
         HVDLITE_RETURN_IF_ERROR(AllocateOnGpu(entry, std::move(mine), card, &batch));
         batch.ready.insert(batch.ready.end(), entry->ready.begin(), entry->ready.end());

@@ -31,6 +31,7 @@ MODULES = (
     "objects",
     "process_sets",
     "named_sets",
+    "outputs",
     "join",
     "stress",
     "lifecycle",
@@ -49,6 +50,7 @@ SUITES = {
     "torch": (
         "collectives",
         "torch_tensors",
+        "torch_outputs",
         "gradients",
         "torch_gradients",
         "names_and_handles",
