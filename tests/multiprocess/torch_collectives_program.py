@@ -184,6 +184,22 @@ def more_than_gloo() -> None:
     assert torch.equal(output, torch.full((1 + RANK,), float(SIZE)))
 
 
+def results_in_the_callers_memory() -> None:
+    from hvdlite.torch.distributed.carried import room_in
+
+    whole, part = torch.zeros(4), torch.ones(2)
+    assert room_in([whole], part, 4).data_ptr() == whole.data_ptr()  # without a copy
+    assert room_in([whole], whole[:2], 4) is None and room_in([whole], part, 6) is None
+    # As FSDP does, from a view of the output.
+    output = torch.zeros(2 * SIZE)
+    mine = output[2 * RANK : 2 * RANK + 2].fill_(RANK)
+    gather_single(output, mine)
+    assert output.tolist() == [i for i in range(SIZE) for _ in range(2)]
+    source = torch.arange(2.0 * SIZE)
+    scatter_single(source[:2], source)
+    assert source[:2].tolist() == [2.0 * RANK * SIZE, (2.0 * RANK + 1) * SIZE], source
+
+
 def other_types() -> None:
     both = torch.full((3,), 1 + 1j) * (RANK + 1)
     dist.all_reduce(both)
@@ -419,9 +435,10 @@ def what_torch_asks() -> None:
 
 
 CHECKS = [
-    equals_gloo, more_than_gloo, other_types, autograd_uses_what_it_has_saved, coalesced, objects,
-    messages, functionals, groups_of_some_ranks, futures, refusals, wrong_calls_are_told,
-    mismatches_are_told, what_torch_asks,
+    equals_gloo, more_than_gloo, results_in_the_callers_memory, other_types,
+    autograd_uses_what_it_has_saved, coalesced, objects, messages, functionals,
+    groups_of_some_ranks, futures, refusals, wrong_calls_are_told, mismatches_are_told,
+    what_torch_asks,
 ]  # fmt: skip
 
 if __name__ == "__main__":

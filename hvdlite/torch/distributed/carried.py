@@ -51,6 +51,18 @@ def check_alike(outputs: Sequence[torch.Tensor], source: torch.Tensor) -> None:
         raise TypeError(f"an output is of type {other}, but the input is of type {source.dtype}")
 
 
+def room_in(outputs: Sequence[torch.Tensor], row: torch.Tensor, count: int) -> torch.Tensor | None:
+    """The memory of one output of `count` elements as a row, if a result may be written there while
+    `row` is read; None: the result has to be copied."""
+    if len(outputs) != 1:
+        return None
+    target = moved(outputs[0])
+    fits = target.is_cpu and row.is_cpu and target.is_contiguous() and target.numel() == count
+    # FSDP gathers into the tensor of which its part is a view.
+    apart = target.untyped_storage().data_ptr() != row.untyped_storage().data_ptr()
+    return target.view(-1) if fits and apart else None
+
+
 def spread(row: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
     """Copies the elements of a row into the outputs, one after the other."""
     lengths = sizes(outputs)

@@ -28,7 +28,16 @@ from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, set_id_of
-from hvdlite.torch.distributed.carried import check_alike, flat, joined, moved, plain, sizes, spread
+from hvdlite.torch.distributed.carried import (
+    check_alike,
+    flat,
+    joined,
+    moved,
+    plain,
+    room_in,
+    sizes,
+    spread,
+)
 from hvdlite.torch.distributed.face import Face
 from hvdlite.torch.distributed.landing import ByBackward, ByThread, called_by_autograd
 from hvdlite.torch.distributed.p2p import Lent
@@ -148,8 +157,10 @@ class ProcessGroup(Face, _Base):
 
     def _gather(self, opts: Any, outputs: Tensors, source: torch.Tensor) -> Any:
         check_alike(outputs, source)
-        call = self._call(ALLGATHER)
-        return self._perform(opts, call, [flat(source)], outputs, _spreading(outputs))
+        row = flat(source)
+        room = room_in(outputs, row, row.numel() * self.size())
+        deliver = _spreading(outputs) if room is None else None
+        return self._perform(opts, self._call(ALLGATHER, output=room), [row], outputs, deliver)
 
     # ---- scattering and exchanging
 
@@ -191,9 +202,12 @@ class ProcessGroup(Face, _Base):
             for row, output in zip(results, outputs, strict=True):
                 plain(output).copy_(row.view(output.shape))
 
-        call = self._call(REDUCESCATTER, op=reduction_of(opts), grouped=len(inputs) > 1)
         rows = [plain(source).reshape(-1) for source in inputs]
-        return self._perform(opts, call, rows, list(outputs), deliver)
+        room = room_in(outputs, rows[0], outputs[0].numel())
+        call = self._call(
+            REDUCESCATTER, op=reduction_of(opts), grouped=len(inputs) > 1, output=room
+        )
+        return self._perform(opts, call, rows, list(outputs), deliver if room is None else None)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -230,9 +244,10 @@ class ProcessGroup(Face, _Base):
         return [row.numel() // size] * size
 
     def _exchange(self, opts: Any, row: torch.Tensor, splits: list[int], outputs: Tensors) -> Any:
-        call = self._call(ALLTOALL, splits=splits)
-        deliver = _spreading(outputs)
-        return self._perform(opts, call, [row], outputs, lambda results: deliver(results[:1]))
+        room = room_in(outputs, row, sum(sizes(outputs)))
+        deliver = _spreading(outputs) if room is None else None
+        call = self._call(ALLTOALL, splits=splits, output=room)
+        return self._perform(opts, call, [row], outputs, deliver)
 
     # ---- from one rank to another
 
