@@ -67,6 +67,6 @@ MUTANTS = (
         "        group.when_it_ends(leaves)\n",
         "        pass\n",
         "a process group that has ended leaves hvdlite's job behind",
-        (_TESTS + "one_line_under_plain_hvdliterun",),
+        (_TESTS + "hvdliterun_with_torchs_variables",),
     ),
 )
