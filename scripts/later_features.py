@@ -199,6 +199,15 @@ LATER = {
         "tests/multiprocess/test_timelines.py",
         "tests/unit/test_timeline_merge.py",
     ),
+    "a backend of torch.distributed": (
+        "hvdlite/job/at_torchs_store.py",
+        "hvdlite/torch/distributed/",
+        "hvdlite/torch_backend.py",
+        "tests/multiprocess/test_torch_backend_programs.py",
+        "tests/multiprocess/torch_collectives_program.py",
+        "tests/multiprocess/torch_training_program.py",
+        "tests/mutants/torch_backend.py",
+    ),
     "a tutorial and instruction counts that tests run": (
         "tests/instructions/",
         "tests/multiprocess/test_tutorial.py",

@@ -48,6 +48,11 @@ def poll(handle: int) -> bool:
     pending = _pending.get(handle)
     if pending is None:
         raise ValueError(f"no operation has handle {handle}: each handle can be synchronized once")
+    return is_over(pending)
+
+
+def is_over(pending: Pending) -> bool:
+    """Whether run_now() would not block."""
     return all(_core.poll(native) for native in pending.natives[len(pending.outcomes) :])
 
 

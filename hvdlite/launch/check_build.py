@@ -29,6 +29,15 @@ total = hvd.allreduce({one}, op=hvd.Sum)
 assert {value} == hvd.size() == 2, total
 """
 
+_GROUP = """
+import torch, torch.distributed as dist
+import hvdlite.torch.distributed
+hvdlite.torch.distributed.init()
+total = torch.ones(3)
+dist.all_reduce(total)
+assert dist.get_backend() == "hvdlite" and total[0].item() == 2, total
+"""
+
 
 # Why the core carries tensors in this way.
 _EXPLAIN = """
@@ -57,9 +66,12 @@ class Framework:
     one: str
     value: str
     prepare: str = ""
+    text: str = _SUM
 
     def program(self) -> str:
-        return _SUM.format(module=self.module, prepare=self.prepare, one=self.one, value=self.value)
+        return self.text.format(
+            module=self.module, prepare=self.prepare, one=self.one, value=self.value
+        )
 
     def version(self) -> str | None:
         """Returns the version without importing anything; None: not installed."""
@@ -81,6 +93,10 @@ FRAMEWORKS = (
     Framework(
         "PyTorch", "torch", ("torch",), "hvdlite.torch", "torch.ones(3)", "total[0].item()",
         "import torch",
+    ),
+    Framework(
+        'backend "hvdlite" of torch.distributed, PyTorch', "torch", ("torch",),
+        "hvdlite.torch.distributed", "", "", text=_GROUP,
     ),
     Framework(
         "TensorFlow", "tensorflow",

@@ -98,9 +98,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add(
         "--torch-env",
+        "--torch-distributed",
         action="store_true",
         help="also set torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR ...), for programs that "
-        "read them",
+        "use torch.distributed",
     )
     add(
         "-x",

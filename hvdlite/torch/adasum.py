@@ -13,7 +13,7 @@ from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Adasum, Max
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import global_process_set
-from hvdlite.torch.distributed import Distributed
+from hvdlite.torch.distributed_optimizer import Distributed
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.replicas import READER
 

@@ -24,7 +24,7 @@ from hvdlite.job.basics import is_initialized, size
 from hvdlite.torch import optimizer_state
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.compression import Compression
-from hvdlite.torch.distributed import CLOSURE, Distributed
+from hvdlite.torch.distributed_optimizer import CLOSURE, Distributed
 from hvdlite.torch.gradients import GRADIENTS
 
 # What type() makes itself, and what makes the object.

@@ -174,6 +174,23 @@ NOT_PROVOKED = {
         ],
         "see the checks of tests/conformance/checks/torch_absent.py and torch_misuse.py",
     ),
+    **dict.fromkeys(
+        [
+            "the process group has rank … of …, but hvdlite's job has rank … of …",
+            'the backend "…" is not possible: with the backend hvdlite, torch would use it for all '
+            "devices.",
+            "the backend hvdlite does not have the reduction …, only SUM, AVG, MIN, MAX and "
+            "PRODUCT.",
+            "the backend hvdlite cannot move a tensor of type …",
+            "an output is of type …, but the input is of type …",
+            "the outputs have room for … elements, but … have arrived",
+            "reduce_scatter: the input has … elements and the output …, but the group has … ranks",
+            "all_to_all: … elements cannot be divided among … ranks",
+            "an operation of the backend hvdlite has not ended within …",
+            "hvdlite: this rank trains a model of its own.",
+        ],
+        "see test_torch_backend_programs",
+    ),
     "…Different operations are never matched with each other, even under one "
     "name: …": "see test_observation",
     **dict.fromkeys(

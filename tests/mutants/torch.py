@@ -87,13 +87,13 @@ hvdlite/adapter/presence.py
 test_presence.py::test_all_ranks_conclude_the_same
 
 O1: the compression's memory is not in the checkpoint
-hvdlite/torch/distributed.py
+hvdlite/torch/distributed_optimizer.py
 - return {**state, "compression": memory} if memory else state
 + return state
 test_torch.py::shm-2::torch_compression.its_memory_is_part_of_the_checkpoint
 
 O2: after load_state_dict() gradients under way are those of the step before
-hvdlite/torch/distributed.py
+hvdlite/torch/distributed_optimizer.py
 -         self._hvd.forget()
 -         memory = state_dict.get
 +         memory = state_dict.get
@@ -106,7 +106,7 @@ hvdlite/adapter/reducer.py
 test_torch.py::shm-2::torch_life.layers_that_thaw_later_are_reduced_too
 
 O4: skip_synchronize() never ends
-hvdlite/torch/distributed.py
+hvdlite/torch/distributed_optimizer.py
 -         finally:
 -             self._hvd.synchronizes = True
 +         finally:
@@ -127,7 +127,7 @@ hvdlite/adapter/step.py
 test_torch.py::shm-2::torch_equivalence.with_options_that_change_the_way_but_not_the_result
 
 O7: an optimizer that evaluates its closure twice reduces twice
-hvdlite/torch/distributed.py
+hvdlite/torch/distributed_optimizer.py
 -             if calls > 1:
 -                 raise RuntimeError(CLOSURE)
 test_torch.py::shm-2::torch_misuse.an_optimizer_that_evaluates_its_closure_twice_is_refused

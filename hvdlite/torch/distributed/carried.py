@@ -1,0 +1,75 @@
+"""Tensors as hvdlite carries them: torch's collectives also move types that hvdlite cannot
+reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from hvdlite.torch.framework import SUPPORTED
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory without autograd. As torch's other backends, hvdlite does not count a
+    collective as a change, so autograd still uses what it has saved."""
+    return tensor.data
+
+
+def moved(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory, of a type that hvdlite moves: complex numbers as pairs, others as bytes."""
+    same = tensor.data
+    if same.dtype in SUPPORTED:
+        return same
+    if same.is_complex():
+        return moved(torch.view_as_real(same))
+    if same.layout is torch.strided and same.element_size() == 1 and not same.is_quantized:
+        return same.view(torch.uint8)
+    raise TypeError(f"the backend hvdlite cannot move a tensor of type {tensor.type()}")
+
+
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements in a row, of a type that hvdlite moves; a copy if they are not contiguous."""
+    return moved(tensor).reshape(-1)
+
+
+def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The elements of all tensors in a row."""
+    rows = [flat(tensor) for tensor in tensors]
+    return rows[0] if len(rows) == 1 else torch.cat(rows)
+
+
+def sizes(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """How many elements each tensor has in a row."""
+    return [moved(tensor).numel() for tensor in tensors]
+
+
+def check_alike(outputs: Sequence[torch.Tensor], source: torch.Tensor) -> None:
+    """Raises TypeError unless the outputs have the type of the input."""
+    other = next((each.dtype for each in outputs if each.dtype != source.dtype), None)
+    if other is not None:
+        raise TypeError(f"an output is of type {other}, but the input is of type {source.dtype}")
+
+
+def room_in(outputs: Sequence[torch.Tensor], row: torch.Tensor, count: int) -> torch.Tensor | None:
+    """The memory of one output of `count` elements as a row, if a result may be written there while
+    `row` is read; None: the result has to be copied."""
+    if len(outputs) != 1:
+        return None
+    target = moved(outputs[0])
+    fits = target.is_cpu and row.is_cpu and target.is_contiguous() and target.numel() == count
+    # FSDP gathers into the tensor of which its part is a view.
+    apart = target.untyped_storage().data_ptr() != row.untyped_storage().data_ptr()
+    return target.view(-1) if fits and apart else None
+
+
+def spread(row: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
+    """Copies the elements of a row into the outputs, one after the other."""
+    lengths = sizes(outputs)
+    if sum(lengths) != row.numel():
+        raise ValueError(
+            f"the outputs have room for {sum(lengths)} elements, but {row.numel()} have arrived"
+        )
+    for output, part in zip(outputs, torch.split(row, lengths), strict=True):
+        target = moved(output)
+        target.copy_(part.view(target.shape))

@@ -1,0 +1,77 @@
+"""What torch asks a process group about, besides collectives."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+NAME = "hvdlite"
+
+
+class Face:
+    """Torch's questions. Its C++ base class answers them from its C++ backends, and has none
+    here."""
+
+    # FSDP2 and DeviceMesh ask a group's backend, which is the group itself.
+    supports_splitting = False
+    supports_coalescing = False
+    supports_time_estimate = False
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        self._group_store = store
+        self._place = (rank, size)
+        self._patience = timeout
+        self._called = ""
+        self._described = ""
+
+    def name(self) -> str:
+        return NAME
+
+    getBackendName = name  # noqa: N815
+
+    def rank(self) -> int:
+        return self._place[0]
+
+    def size(self) -> int:
+        return self._place[1]
+
+    getRank = rank  # noqa: N815
+    getSize = size  # noqa: N815
+
+    def setGroupName(self, name: str) -> None:  # noqa: N802
+        self._called = name
+
+    def getGroupName(self) -> str:  # noqa: N802
+        return self._called
+
+    def setGroupDesc(self, description: str) -> None:  # noqa: N802
+        self._described = description
+
+    def getGroupDesc(self) -> str:  # noqa: N802
+        return self._described
+
+    def get_group_store(self) -> Any:
+        return self._group_store
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._patience = timeout
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        gpus = [torch.device("cuda")] if torch.cuda.is_available() else []
+        return [torch.device("cpu"), *gpus]
+
+    def _get_backend(self, device: torch.device) -> Any:
+        return self
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
+        return False
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Operations have names, which count them."""
+
+    def __repr__(self) -> str:
+        rank, size = self._place
+        return f"<hvdlite's process group {self._called!r}, rank {rank} of {size}>"

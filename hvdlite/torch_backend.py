@@ -1,0 +1,62 @@
+"""What torch calls at the end of `import torch`: the entry point "torch.backends" names it.
+
+It makes `init_process_group("hvdlite")` possible in programs that do not import hvdlite. It runs in
+every program that imports torch, so it loads nothing, and never raises an error: torch could not be
+imported then. TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns it off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+_ALONE = (
+    "hvdlite: this rank trains a model of its own. hvdliterun has started {size} ranks, but the "
+    "program has neither called hvd.init() nor made a process group of torch.distributed. If it "
+    "reads torchrun's variables, start it with hvdliterun --torch-distributed; "
+    "HVDLITE_ALLOW_SINGLETON=1 says that separate models are meant."
+)
+
+
+def register() -> None:
+    """Tells torch.distributed the backend's name."""
+    with contextlib.suppress(Exception):
+        from torch import distributed as dist
+
+        if dist.is_available():
+            dist.Backend.register_backend(
+                "hvdlite", _create, extended_api=True, devices=["cpu", "cuda"]
+            )
+            if _may_train_alone(os.environ):
+                _watch_the_first_step(dist, os.environ["HVDLITE_SIZE"])
+
+
+def _create(options: Any, backend_options: Any) -> Any:
+    """Makes a process group. Loads hvdlite for the first one."""
+    return import_module("hvdlite.torch.distributed").create(options, backend_options)
+
+
+def _may_train_alone(environ: Mapping[str, str]) -> bool:
+    """Whether this is the first of several ranks of hvdliterun; one sentence is enough."""
+    return (
+        environ.get("HVDLITE_RANK") == "0"
+        and environ.get("HVDLITE_SIZE", "1") != "1"
+        and not environ.get("HVDLITE_ALLOW_SINGLETON")
+    )
+
+
+def _watch_the_first_step(dist: Any, size: str) -> None:
+    """The first step of an optimizer tells whether the program knows of the other ranks."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    def stepped(*_: Any) -> None:
+        watch.remove()
+        core = sys.modules.get("hvdlite._core")
+        if not (core is not None and core.has_place()) and not dist.is_initialized():
+            print(_ALONE.format(size=size), file=sys.stderr, flush=True)
+
+    watch = register_optimizer_step_post_hook(stepped)

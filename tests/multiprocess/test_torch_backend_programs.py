@@ -1,0 +1,325 @@
+"""The backend hvdlite of torch.distributed, in programs that import torch alone."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from installed import needs_installed
+from launched import Job, prefixed
+from machine import within
+from mpis import end_well, finish, start
+from others import PYTHON, free_port, torchs_variables
+from tier import one_of
+from waiting import wait_until
+
+needs_installed("torch")
+
+HERE = Path(__file__).parent
+COLLECTIVES = str(HERE / "torch_collectives_program.py")
+TRAINING = str(HERE / "torch_training_program.py")
+CHECKS = 15
+
+
+def started(job: Job, size: int, *command: str) -> list[subprocess.Popen[bytes]]:
+    """Ranks that torchrun could have started."""
+    shared = torchs_variables() | {"WORLD_SIZE": str(size), "HVDLITE_HEARTBEAT_SECONDS": "0"}
+    return [start(job, [PYTHON, *command], **shared | {"RANK": str(rank)}) for rank in range(size)]
+
+
+def run(job: Job, size: int, *command: str) -> list[str]:
+    """The lines of all ranks."""
+    return end_well(*started(job, size, *command), seconds=100).splitlines()
+
+
+def told(lines: list[str], size: int, *checks: str) -> None:
+    """Each rank has come through each of these."""
+    for check in checks:
+        assert lines.count(check) == size, "\n".join(lines)
+
+
+@pytest.mark.watchdog(120)
+def test_collectives_give_what_gloo_gives(job: Job) -> None:
+    lines = run(job, 2, COLLECTIVES)
+    told(lines, 2, "equals_gloo", "futures", "mismatches_are_told", "what_torch_asks")
+    assert len(lines) == 2 * CHECKS, "\n".join(lines)
+
+
+@pytest.mark.watchdog(120)
+def test_ddp_has_gloos_losses(job: Job) -> None:
+    checks = ("ddp", "gradients_are_equal_on_all_ranks", "hooks_of_ddp")
+    told(run(job, 2, TRAINING, *checks), 2, *checks)
+
+
+_DEATH = """
+import os, sys, time, torch, torch.distributed as dist
+dist.init_process_group("hvdlite")
+rank = dist.get_rank()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
+model(torch.ones(1, 64)).sum().backward()
+dist.barrier()
+open(f"ready.{rank}", "w").write(str(os.getpid()))
+if rank == 1:
+    while True: time.sleep(60)  # until killed
+ways = {
+    "all_reduce": lambda: dist.all_reduce(tensor),
+    "later": lambda: dist.all_reduce(tensor, async_op=True).wait(),
+    "future": lambda: dist.all_reduce(tensor, async_op=True).get_future().wait(),
+    "backward": lambda: model(torch.ones(1, 64)).sum().backward(),
+    "functional": lambda: functional.all_reduce(tensor, "sum", dist.group.WORLD) + 0,
+}
+import torch.distributed._functional_collectives as functional
+tensor = torch.ones(3)
+try:
+    ways[sys.argv[1]]()
+except BaseException as error:
+    open("heard", "w").write(f"{time.monotonic()} {type(error).__name__} {error}")
+    os._exit(0)
+open("heard", "w").write(f"{time.monotonic()} nothing {tensor.tolist()}")
+os._exit(1)
+"""
+
+
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize(
+    "way", ["backward", *one_of(("all_reduce", "later", "future", "functional"), "a way to wait")]
+)
+def test_a_killed_rank_is_an_error_of_its_peer_at_once(job: Job, way: str) -> None:
+    script = job.script(_DEATH)
+    processes = started(job, 2, script, way)
+    job.wait_for_files(["ready.0", "ready.1"], 60)
+    processes[1].kill()
+    died = time.monotonic()
+    wait_until(lambda: processes[0].poll() is not None, 20)
+    heard, kind, text = (job.directory / "heard").read_text().split(" ", 2)
+    expected = "RuntimeError" if way == "future" else "PeerLostError"
+    assert kind == expected and "rank 1" in text, (kind, text)
+    assert float(heard) - died < within(1), text
+    assert finish(processes[0])[0] == [0]
+
+
+# ---- other launchers
+
+_SUM = """
+import os, torch, torch.distributed as dist
+import sys
+assert "hvdlite" not in sys.modules or "hvdlite.torch" not in sys.modules
+dist.init_process_group("hvdlite")
+tensor = torch.ones(2) * (dist.get_rank() + 1)
+dist.all_reduce(tensor)
+os.write(1, f"sum {tensor.tolist()}\\n".encode())
+dist.destroy_process_group()
+import hvdlite
+assert not hvdlite.is_initialized()
+dist.init_process_group("hvdlite")
+dist.all_reduce(tensor)
+os.write(1, f"again {tensor.tolist()}\\n".encode())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_hvdliterun_with_torchs_variables(job: Job) -> None:
+    done = job.end_well("-np", "2", "--torch-distributed", "python", job.script(_SUM))
+    for rank in range(2):
+        assert prefixed(done.stdout, rank) == ["sum [3.0, 3.0]", "again [6.0, 6.0]"]
+
+
+@pytest.mark.watchdog(120)
+def test_torchrun_and_a_second_group_in_one_process(job: Job) -> None:
+    command = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    lines = end_well(start(job, [*command, job.script(_SUM)]), seconds=100)
+    assert lines.count("sum [3.0, 3.0]") == lines.count("again [6.0, 6.0]") == 2, lines
+
+
+_SPAWNED = """
+import os, sys, torch, torch.distributed as dist, torch.multiprocessing as mp
+def main(rank, port, file):
+    if file:
+        how = {"init_method": f"file://{file}"}
+    else:
+        how = {"init_method": f"tcp://127.0.0.1:{port}"}
+    dist.init_process_group("hvdlite", rank=rank, world_size=2, **how)
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor)
+    os.write(1, f"sum {tensor.tolist()}\\n".encode())
+    dist.destroy_process_group()
+if __name__ == "__main__":
+    mp.spawn(main, (int(sys.argv[1]), ""), nprocs=2)
+    mp.spawn(main, (0, sys.argv[2]), nprocs=2)
+"""
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(120)
+def test_spawned_processes_that_meet_at_a_port_and_at_a_file(job: Job) -> None:
+    command = [PYTHON, job.script(_SPAWNED), str(free_port()), str(job.directory / "meeting")]
+    lines = end_well(start(job, command), seconds=100)
+    assert lines.count("sum [2.0, 2.0]") == 4, lines
+
+
+_INIT = """
+import os, torch, torch.distributed as dist
+import hvdlite.torch as hvd
+import hvdlite.torch.distributed
+hvdlite.torch.distributed.init()
+hvdlite.torch.distributed.init()
+assert hvd.size() == dist.get_world_size() == int(os.environ["WORLD_SIZE"]) == 2
+assert hvd.rank() == dist.get_rank() == int(os.environ["RANK"]) == int(os.environ["LOCAL_RANK"])
+tensor = torch.ones(2)
+dist.all_reduce(tensor)
+mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
+gloo = dist.new_group(backend="gloo")
+dist.all_reduce(tensor, group=gloo)
+os.write(1, f"sum {tensor.tolist()}\\n".encode())
+dist.destroy_process_group()
+assert not hvd.is_initialized()
+dist.init_process_group("hvdlite")  # by the variables
+dist.all_reduce(tensor)
+os.write(1, f"again {tensor.tolist()}\\n".encode())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_one_line_under_plain_hvdliterun(job: Job) -> None:
+    done = job.end_well("-np", "2", "python", job.script(_INIT))
+    for rank in range(2):
+        assert prefixed(done.stdout, rank) == ["sum [4.0, 4.0]", "again [8.0, 8.0]"]
+
+
+_LEFT_TO_THE_PROGRAM = """
+import torch.distributed as dist, hvdlite.torch as hvd, torch
+hvd.init()
+dist.init_process_group("hvdlite")
+dist.barrier()
+dist.destroy_process_group()
+print("sum", hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist(), flush=True)
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_a_job_that_the_program_has_joined_outlives_the_group(job: Job) -> None:
+    script = job.script(_LEFT_TO_THE_PROGRAM)
+    done = job.end_well("-np", "2", "--torch-env", "python", script)
+    assert done.stdout.decode().count("sum [2.0, 2.0]") == 2
+
+
+_OTHER_RANKS = """
+import torch.distributed as dist, hvdlite, os
+hvdlite.init()
+try:
+    dist.init_process_group("hvdlite", rank=1 - hvdlite.rank(), world_size=2)
+except RuntimeError as error:
+    print(error, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_a_group_whose_ranks_are_not_the_jobs_is_refused(job: Job) -> None:
+    done = job.end_well("-np", "2", "--torch-env", "python", job.script(_OTHER_RANKS))
+    for rank in range(2):
+        (line,) = prefixed(done.stdout, rank)
+        assert f"rank {1 - rank} of 2, but hvdlite's job has rank {rank} of 2" in line
+
+
+# ---- torch's import
+
+_IMPORT = """
+import sys
+import torch
+loaded = [name for name in sys.modules if name.partition(".")[0] == "hvdlite"]
+print(*sorted(loaded))
+print("hvdlite" in torch.distributed.Backend.backend_list)
+"""
+
+
+def _imported(job: Job, **environment: str) -> list[str]:
+    done = subprocess.run(
+        [PYTHON, "-c", _IMPORT], env=job.environment(**environment), cwd=job.directory,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.splitlines()
+
+
+def test_import_torch_learns_the_name_and_loads_nothing_of_hvdlite(job: Job) -> None:
+    loaded, known = _imported(job)
+    allowed = {"hvdlite", "hvdlite.base", "hvdlite.base.operations", "hvdlite.torch_backend"}
+    assert set(loaded.split()) <= allowed and known == "True"
+
+
+def test_the_autoload_of_backends_can_be_turned_off(job: Job) -> None:
+    assert _imported(job, TORCH_DEVICE_BACKEND_AUTOLOAD="0") == ["", "False"]
+
+
+def test_torch_can_be_imported_whatever_happens_in_the_entry_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch.distributed as dist
+
+    from hvdlite import torch_backend
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("another torch")
+
+    monkeypatch.setattr(dist.Backend, "register_backend", fails)
+    torch_backend.register()
+
+
+# ---- programs that do not know that they are ranks
+
+_ALONE = """
+import sys, torch
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if "hvd" in sys.argv:
+    import hvdlite.torch as hvd
+    hvd.init()
+if "group" in sys.argv:
+    torch.distributed.init_process_group("gloo")
+for _ in range(3):
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+"""
+_TRAP = "hvdlite: this rank trains a model of its own."
+
+
+@pytest.mark.watchdog(120)
+def test_ranks_that_train_alone_are_told_so_once_and_while_they_train(job: Job) -> None:
+    script = job.script(_ALONE)
+    err = job.end_well("-np", "2", "python", script).stderr.decode()
+    assert err.count(_TRAP) == 1 and err.index(_TRAP) < err.index("no rank has called"), err
+
+
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize("how", one_of(("hvd", "group", "on purpose"), "ranks that are no trap"))
+def test_ranks_that_train_together_or_alone_on_purpose_are_told_nothing(job: Job, how: str) -> None:
+    flags = ["--torch-distributed"] if how == "group" else []
+    variables = {"HVDLITE_ALLOW_SINGLETON": "1"} if how == "on purpose" else {}
+    done = job.end_well("-np", "2", *flags, "python", job.script(_ALONE), how, **variables)
+    assert _TRAP not in done.stderr.decode(), done.stderr.decode()
+
+
+# ---- all of torch's wrappers
+
+_WRAPPERS = (
+    "ddp_with_reentrant_checkpoints", "ddp_joins_ranks_with_fewer_batches", "compiled_ddp",
+    "compiled_collectives", "fsdp1", "fsdp2", "dtensor_and_checkpoint", "zero_redundancy",
+)  # fmt: skip
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(300)
+@pytest.mark.parametrize("check", _WRAPPERS)
+def test_wrappers_of_torch(job: Job, check: str) -> None:
+    told(run(job, 2, TRAINING, check), 2, check)
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(300)
+def test_four_ranks(job: Job) -> None:
+    lines = run(job, 4, COLLECTIVES)
+    assert len(lines) == 4 * CHECKS, "\n".join(lines)
