@@ -23,12 +23,9 @@ void Results::Say(Digest digest, const std::string& name) {
 
 void Results::Compare(int member, Digest digest, const std::string& name) {
   Said& said = said_[digest.decision];
-  if (said.by_member.empty()) said.by_member.resize(ranks_.size());
-  std::optional<uint64_t>& value = said.by_member[static_cast<size_t>(member)];
-  if (!value) ++said.members;
-  value = digest.value;
+  said.by_member[member] = digest.value;
   if (!name.empty()) said.name = name;
-  if (said.members == ranks_.size()) {
+  if (said.by_member.size() == ranks_.size()) {
     CompareAll(said);
     said_.erase(digest.decision);
   } else if (said_.size() > kKept) {
@@ -39,7 +36,8 @@ void Results::Compare(int member, Digest digest, const std::string& name) {
 void Results::CompareAll(const Said& said) {
   ++compared_;
   std::map<uint64_t, std::vector<int>> groups;
-  for (size_t m = 0; m < ranks_.size(); ++m) groups[*said.by_member[m]].push_back(ranks_[m]);
+  for (const auto& [member, value] : said.by_member)
+    groups[value].push_back(ranks_[static_cast<size_t>(member)]);
   if (groups.size() == 1 || differed_) return;
   differed_ = true;
   const auto largest = std::max_element(

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,8 +42,7 @@ class Results {
 
  private:
   struct Said {
-    std::vector<std::optional<uint64_t>> by_member;
-    size_t members = 0;
+    std::map<int, uint64_t> by_member;
     std::string name;
   };
   void Compare(int member, Digest digest, const std::string& name);
