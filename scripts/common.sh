@@ -9,7 +9,8 @@ die() {
   exit 1
 }
 
-# What has been compiled in one build folder is not compiled again in another one, where ccache is installed.
+# What has been compiled in one build folder is not compiled again in another one, where ccache is
+# installed.
 if command -v ccache >/dev/null; then
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 fi
@@ -28,7 +29,8 @@ use_environment() {
   python -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "hvdlite needs Python 3.10 or newer, this is $(python -V)"
 }
 
-# install_debian PACKAGE...   where that is allowed; elsewhere nothing happens, and whoever needs them finds them missing.
+# install_debian PACKAGE...   where that is allowed; elsewhere nothing happens, and what needs them
+#                             finds them missing.
 install_debian() {
   [[ "$(id -u)" == 0 ]] && command -v apt-get >/dev/null || return 0
   say "installing $*"
@@ -74,7 +76,8 @@ install_requirements() {
 install_hvdlite() {
   need_compiler
   say "building and installing hvdlite: pip install $* (about two minutes the first time)"
-  # The tools stay: in pip's isolated environments each build finds them, and pybind11's headers, in another place, and compiles anew.
+  # The tools stay: in pip's isolated environments each build finds them, and pybind11's headers, in
+  # another place, and compiles anew.
   install_requirements build
   # On a terminal pip shows that it is alive.
   local quiet=(--quiet)

@@ -1,11 +1,11 @@
-// The floor: what the allreduce of shared memory takes on this machine, with nothing around it. Ranks are threads, each
-// on a core of its own where there is one; their tensors are private, what they share is staged in chunks: each copies in
-// what the others add up, adds up its own share of every chunk, and copies out the others'. No negotiation, no names, no
-// Python, no failures.
+// The floor: what the allreduce of shared memory takes on this machine, with nothing around it.
+// Ranks are threads, each on a core of its own where there is one; their tensors are private, what
+// they share is staged in chunks: each copies in what the others add up, adds up its own share of
+// every chunk, and copies out the others'. No negotiation, no names, no Python, no failures.
 //
 //   g++ -O2 -pthread floor.cc -o floor
-//   floor RANKS        reads lines "BYTES ITERATIONS [fifo]", answers each with the seconds of one allreduce of float32, and the
-//                    CPU seconds that it took in all
+//   floor RANKS        reads lines "BYTES ITERATIONS [fifo]", answers each with the seconds of one
+//                      allreduce of float32, and the CPU seconds that it took in all
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -61,7 +61,8 @@ char* Slot(size_t member, uint64_t step) {
   return members[member].slots + step % kSlots * kChunk;
 }
 
-// to = also = the sum of n numbers of all members, mine from `mine` and the others' from their slots at byte `at`.
+// to = also = the sum of n numbers of all members, mine from `mine` and the others' from their
+// slots at byte `at`.
 void Sum(size_t me, uint64_t step, float* mine, float* also, size_t at, size_t n) {
   constexpr size_t kBlock = 1024;  // stays in the first cache
   for (size_t i = 0; i < n; i += kBlock) {

@@ -2,11 +2,13 @@
 //
 //   NAME DTYPE ELEMENTS ELEMENTS ...
 //
-// and is answered with a line of JSON, in microseconds: `hvdlite`, the list handed over as a group and followed by the stream that it came
-// from; `nccl`, one call of NCCL's for as many bytes in one buffer; `nccl_group`, a group of NCCL's with a call for each tensor.
-// Each is many of them behind one another, the device's work included. Exit code 3: there is no GPU here, or no NCCL.
+// and is answered with a line of JSON, in microseconds: `hvdlite`, the list handed over as a group
+// and followed by the stream that it came from; `nccl`, one call of NCCL's for as many bytes in one
+// buffer; `nccl_group`, a group of NCCL's with a call for each tensor. Each is many of them behind
+// one another, the device's work included. Exit code 3: there is no GPU here, or no NCCL.
 //
-//   gpu_batch_bench NCCL [driver]     paths as dlopen takes them; the driver's default is libcuda.so.1
+//   gpu_batch_bench NCCL [driver]     paths as dlopen takes them; the driver's default is
+//                                     libcuda.so.1
 #include <cstdio>
 #include <iostream>
 #include <memory>

@@ -1,10 +1,12 @@
-// How near to the device's own copy does moving a list of tensors come? Each line read names a list:
+// How near to the device's own copy does moving a list of tensors come? Each line read names a
+// list:
 //
 //   NAME DTYPE ELEMENTS ELEMENTS ...
 //
-// and is answered with a line of JSON: GB/s of memory touched (read and written) by the driver's copy of as many bytes, and as shares of
-// that: pack (many tensors to one buffer), unpack, both with factors, and pack to where no tensor's boundaries lie as they did.
-// `right`: whether what was packed is what was there. Exit code 3: there is no GPU here that kernels of this build run on.
+// and is answered with a line of JSON: GB/s of memory touched (read and written) by the driver's
+// copy of as many bytes, and as shares of that: pack (many tensors to one buffer), unpack, both
+// with factors, and pack to where no tensor's boundaries lie as they did. `right`: whether what was
+// packed is what was there. Exit code 3: there is no GPU here that kernels of this build run on.
 //
 //   gpu_bench [library]     libcuda.so.1, or what else dlopen takes
 #include <algorithm>

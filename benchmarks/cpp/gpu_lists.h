@@ -1,4 +1,5 @@
-// What gpu_bench and gpu_batch_bench have in common: lists of tensors, as lines of text, and seconds of what a device does.
+// What gpu_bench and gpu_batch_bench have in common: lists of tensors, as lines of text, and
+// seconds of what a device does.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +63,8 @@ inline void Synchronize(device::Gpu* gpu) {
   Check(gpu->driver().Check(gpu->driver().StreamSynchronize(gpu->stream()), "waiting for the GPU"));
 }
 
-// The median of several series: what one put(0), put(1), ... put(different - 1), put(0), ... takes, the device's work included.
+// The median of several series: what one put(0), put(1), ... put(different - 1), put(0), ... takes,
+// the device's work included.
 inline double SecondsOf(const std::function<void(size_t)>& put, size_t different,
                         const std::function<void()>& synchronize) {
   const auto series = [&](int times) {

@@ -1,9 +1,10 @@
-// How near to memcpy do the reductions run? Prints, per size, GB/s of memory touched (bytes read + bytes
-// written), so that memcpy (1 read, 1 write), a sum of two (2, 1) and one with two destinations (2, 2)
-// compare directly. Each figure is the best of several runs of a few milliseconds; the machines are noisy,
-// compare within one run.
+// How near to memcpy do the reductions run? Prints, per size, GB/s of memory touched (bytes read +
+// bytes written), so that memcpy (1 read, 1 write), a sum of two (2, 1) and one with two
+// destinations (2, 2) compare directly. Each figure is the best of several runs of a few
+// milliseconds; the machines are noisy, compare within one run.
 //
-//   g++ -std=c++20 -O2 -Icsrc benchmarks/cpp/kernels_bench.cc <the objects of csrc/kernels> && ./a.out
+//   g++ -std=c++20 -O2 -Icsrc benchmarks/cpp/kernels_bench.cc <the objects of csrc/kernels> &&
+//   ./a.out
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,11 +1,12 @@
-// What agreeing costs: N engines as threads of this process perform a step of 161 known tensors of one float each, and a
-// step of one, so that next to nothing but the negotiation is left. A line of JSON for each N.
+// What agreeing costs: N engines as threads of this process perform a step of 161 known tensors of
+// one float each, and a step of one, so that next to nothing but the negotiation is left. A line of
+// JSON for each N.
 //
 //   negotiation_bench [shm|net] [largest N]
 //
-// shm: all ranks on one host. net: every rank pretends to be a host of its own, over loopback TCP. With more ranks than
-// cores the ranks take turns, so a step takes at least N times what it costs each, divided by the cores; `cpu` is that
-// cost: CPU seconds of one rank in one step.
+// shm: all ranks on one host. net: every rank pretends to be a host of its own, over loopback TCP.
+// With more ranks than cores the ranks take turns, so a step takes at least N times what it costs
+// each, divided by the cores; `cpu` is that cost: CPU seconds of one rank in one step.
 //
 // Built by benchmarks/cpp/CMakeLists.txt.
 #include <sys/resource.h>

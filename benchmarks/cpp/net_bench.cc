@@ -1,13 +1,14 @@
-// How fast the net communicator is: ranks as processes over loopback TCP, allreduce of float32, in place.
+// How fast the net communicator is: ranks as processes over loopback TCP, allreduce of float32, in
+// place.
 //
 //   net_bench [ranks] [algorithm|auto] [piece KiB] [smallest bytes] [largest bytes] [MB/s]
 //
-// Prints the median, the tenth and the ninetieth percentile of rank 0 in microseconds: without check words, then with them, by
-// turns in one run, and the ratio of the medians and of the
+// Prints the median, the tenth and the ninetieth percentile of rank 0 in microseconds: without
+// check words, then with them, by turns in one run, and the ratio of the medians and of the
 // processor's time. MB/s: no connection is faster (SO_MAX_PACING_RATE), as with a network card of
 // that speed; 0 is as fast as it goes. Ranks wait as the
-// engine does: with a core for each they spin for 50 us, otherwise they yield as long; then they sleep in
-// poll(2).
+// engine does: with a core for each they spin for 50 us, otherwise they yield as long; then they
+// sleep in poll(2).
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>

@@ -1,6 +1,8 @@
 // What the machine is like just now: for each line read, one line of JSON.
-//   core_to_core_ns   one way between two threads that spin on a shared line (the median of several series)
-//   wake_us           one way between two threads, each on its core, that sleep in futex(2) (a halted core takes longer to come back)
+//   core_to_core_ns   one way between two threads that spin on a shared line (the median of several
+//                     series)
+//   wake_us           one way between two threads, each on its core, that sleep in futex(2) (a
+//                     halted core takes longer to come back)
 //   memcpy_cached     GB/s copying 256 KiB again and again
 //   memcpy_large      GB/s copying 64 MiB
 //

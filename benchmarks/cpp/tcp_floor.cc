@@ -1,5 +1,5 @@
-// How fast two processes exchange bytes over loopback TCP, both ways at once, with nothing else: the
-// floor under net_bench.
+// How fast two processes exchange bytes over loopback TCP, both ways at once, with nothing else:
+// the floor under net_bench.
 //
 //   tcp_floor [NAME=NUMBER...] [congestion=reno|cubic|bbr]
 //

@@ -1,7 +1,9 @@
-# Flags of the kernels; included by the top CMakeLists.txt, in whose scope paths are relative to the root.
+# Flags of the kernels; included by the top CMakeLists.txt, in whose scope paths are relative to the
+# root.
 #
-# -ffp-contract=off everywhere: a fused multiply-add rounds once where the others round twice, and the tables of all
-# instruction sets must give the same bits. -O3 also in sanitizer builds: the property tests are slow without it.
+# -ffp-contract=off everywhere: a fused multiply-add rounds once where the others round twice, and
+# the tables of all instruction sets must give the same bits. -O3 also in sanitizer builds: the
+# property tests are slow without it.
 file(GLOB_RECURSE HVDLITE_KERNEL_SOURCES CONFIGURE_DEPENDS csrc/kernels/*.cc)
 set_property(SOURCE ${HVDLITE_KERNEL_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -O3 -ffp-contract=off)
 

@@ -1,7 +1,8 @@
-# The GPU kernels, compiled into generated/kernels/cuda; included by the top CMakeLists.txt, in whose scope paths are relative to the root.
+# The GPU kernels, compiled into generated/kernels/cuda; included by the top CMakeLists.txt, in
+# whose scope paths are relative to the root.
 #
-# The environment's HVDLITE_CUDA_COMPILER=auto|nvcc|nvrtc|none, or else CMake's variable of that name. Neither CUDA's headers nor its libraries
-# are needed for the rest of the build.
+# The environment's HVDLITE_CUDA_COMPILER=auto|nvcc|nvrtc|none, or else CMake's variable of that
+# name. Neither CUDA's headers nor its libraries are needed for the rest of the build.
 set(HVDLITE_CUDA_COMPILER auto CACHE STRING "auto | nvcc | nvrtc | none: what compiles the GPU kernels")
 set(CHOSEN_COMPILER auto)
 # The environment's is not kept: another build in this folder may choose anew.
@@ -19,7 +20,8 @@ endif()
 message(STATUS "GPU kernels: ${KERNEL_COMPILER}")
 
 set(KERNEL_IMAGES_INC ${CMAKE_CURRENT_BINARY_DIR}/generated/kernels/cuda/images.inc)
-# Compiled again when a source changes, or the compiler: its name is in this file, which is written only when it is another one.
+# Compiled again when a source changes, or the compiler: its name is in this file, which is written
+# only when it is another one.
 set(KERNEL_COMPILER_NAME ${CMAKE_CURRENT_BINARY_DIR}/generated/kernel_compiler)
 file(CONFIGURE OUTPUT ${KERNEL_COMPILER_NAME} CONTENT "${CHOSEN_COMPILER}: ${KERNEL_COMPILER}\n" @ONLY)
 file(GLOB KERNEL_SOURCES CONFIGURE_DEPENDS csrc/kernels/cuda/*)
