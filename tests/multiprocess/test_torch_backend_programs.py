@@ -200,6 +200,7 @@ print("sum", hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist(), flush=True)
 """
 
 
+@pytest.mark.full
 @pytest.mark.watchdog(120)
 def test_a_job_that_the_program_has_joined_outlives_the_group(job: Job) -> None:
     script = job.script(_LEFT_TO_THE_PROGRAM)
@@ -218,6 +219,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.full
 @pytest.mark.watchdog(120)
 def test_a_group_whose_ranks_are_not_the_jobs_is_refused(job: Job) -> None:
     done = job.end_well("-np", "2", "--torch-env", "python", job.script(_OTHER_RANKS))
@@ -251,6 +253,7 @@ def test_import_torch_learns_the_name_and_loads_nothing_of_hvdlite(job: Job) -> 
     assert set(loaded.split()) <= allowed and known == "True"
 
 
+@pytest.mark.full
 def test_the_autoload_of_backends_can_be_turned_off(job: Job) -> None:
     assert _imported(job, TORCH_DEVICE_BACKEND_AUTOLOAD="0") == ["", "False"]
 
@@ -294,6 +297,7 @@ def test_ranks_that_train_alone_are_told_so_once_and_while_they_train(job: Job) 
     assert err.count(_TRAP) == 1 and err.index(_TRAP) < err.index("no rank has called"), err
 
 
+@pytest.mark.full
 @pytest.mark.watchdog(120)
 @pytest.mark.parametrize("how", one_of(("hvd", "group", "on purpose"), "ranks that are no trap"))
 def test_ranks_that_train_together_or_alone_on_purpose_are_told_nothing(job: Job, how: str) -> None:
