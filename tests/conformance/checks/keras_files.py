@@ -30,8 +30,9 @@ from checks.keras_here import (
 )  # fmt: skip
 
 _LOADING = """
-import numpy, sys
+import numpy, os, sys
 sys.modules["hvdlite"] = None  # importing it fails
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # without hvdlite, torch has no such entry point
 import {keras} as keras
 model = keras.models.load_model({path!r})
 kind = type(model.optimizer)
