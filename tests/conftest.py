@@ -58,12 +58,10 @@ def _named(config: pytest.Config) -> bool:
 def _taken(item: pytest.Item) -> bool:
     if item.get_closest_marker("full"):
         return False
-    turns = 1
     if tier.TIER == "quick" and "multiprocess" in item.path.parts:
-        turns = QUICK_PROCESSES
-    elif item.get_closest_marker("costly"):
-        turns = COSTLY_TURNS
-    return tier.draw(item.nodeid.partition("[")[0], turns) == 0
+        return tier.draw(item.nodeid.partition("[")[0], QUICK_PROCESSES) == 0
+    # Each set of parameters by itself: one function may have twenty.
+    return not item.get_closest_marker("costly") or tier.draw(item.nodeid, COSTLY_TURNS) == 0
 
 
 def _other_products(items: list[pytest.Item]) -> list[pytest.Item]:
