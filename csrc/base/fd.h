@@ -1,7 +1,10 @@
-// Fd: owns a file descriptor and closes it. Move-only.
+// Fd: owns a file descriptor and closes it. Move-only. WriteAll: writes to one.
 #pragma once
 
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
 
 namespace hvdlite {
 
@@ -32,5 +35,18 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+// Writes all bytes at `offset` of the file. False: some are not written, and errno says why.
+inline bool WriteAll(int fd, const char* data, size_t bytes, size_t offset) {
+  while (bytes > 0) {
+    const ssize_t written = pwrite(fd, data, bytes, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    data += written;
+    offset += static_cast<size_t>(written);
+    bytes -= static_cast<size_t>(written);
+  }
+  return true;
+}
 
 }  // namespace hvdlite

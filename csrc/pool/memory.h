@@ -48,18 +48,6 @@ inline bool MapFile(char* memory, size_t bytes, int fd, size_t offset, int how) 
                  fd, offset) == reinterpret_cast<long>(memory);
 }
 
-inline bool WriteAll(int fd, const char* memory, size_t bytes, size_t offset) {
-  while (bytes > 0) {
-    const ssize_t written = pwrite(fd, memory, bytes, static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    memory += written;
-    offset += static_cast<size_t>(written);
-    bytes -= static_cast<size_t>(written);
-  }
-  return true;
-}
-
 // Gives each page memory of its own, as a write to it would, and changes no byte: other threads
 // may write meanwhile.
 inline void Populate(char* memory, size_t bytes) {

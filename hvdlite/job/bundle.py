@@ -5,7 +5,6 @@ What cannot be written costs one line of the log; the job goes on.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import hashlib
 import logging
@@ -15,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hvdlite.base import bundle
+from hvdlite.base import bundle, private_file
 from hvdlite.job import frames, observe
 from hvdlite.job.versions import versions
 
@@ -48,7 +47,7 @@ class Writer:
         )  # fmt: skip
         try:
             os.makedirs(self.folder, 0o700, exist_ok=True)
-            _write_private(os.path.join(self.folder, part.file_name), part.encode())
+            private_file.write(os.path.join(self.folder, part.file_name), part.encode())
         except OSError as error:
             _log.warning(
                 "This rank's part of the bundle cannot be written to %s: %s. The job goes on.",
@@ -74,23 +73,3 @@ def job_name(place: tuple[tuple[str, int], bytes] | None, environ: Mapping[str, 
         return hashlib.sha256(b"hvdlite bundle" + secret + str(port).encode()).hexdigest()[:12]
     # Ranks that MPI has started meet over MPI: without a store.
     return environ.get("PMIX_NAMESPACE", f"pid{os.getppid()}").replace(os.sep, "-")
-
-
-def _write_private(path: str, data: bytes) -> None:
-    """Writes a file that only its owner can read, and never half of it."""
-    new = f"{path}.new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(new)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-        finally:
-            os.close(descriptor)
-        os.rename(new, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(new)
-        raise

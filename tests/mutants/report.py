@@ -12,7 +12,7 @@ hvdlite/report/words.py
 test_report_page.py::test_what_comes_from_the_job_is_escaped
 
 RP2: other users can read the page
-hvdlite/report/writing.py
+hvdlite/base/private_file.py
 - os.open(new, flags, 0o600)
 + os.open(new, flags, 0o644)
 test_report_command.py::test_a_page_of_a_file_of_metrics

@@ -36,14 +36,7 @@ Status TraceFile::Append(std::string_view elements) {
 }
 
 bool TraceFile::Write(std::string_view text, int64_t at) const {
-  while (!text.empty()) {
-    const ssize_t written = pwrite(file_.get(), text.data(), text.size(), at);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    at += written;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
+  return WriteAll(file_.get(), text.data(), text.size(), static_cast<size_t>(at));
 }
 
 }  // namespace hvdlite::engine
