@@ -34,6 +34,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "costly: a commit's run takes it by turns")
     config.addinivalue_line("markers", "full: the tier `all` alone runs it")
+    config.addinivalue_line("markers", "watchdog(seconds): a test may take this long (default 60)")
     if path := os.environ.get(VARIABLE):
         config.pluginmanager.register(Reporter(path))
 

