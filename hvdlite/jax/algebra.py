@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hvdlite.adapter.compression.algebra import Arrays
+
 Array = Any
 
 
-class JaxAlgebra:
+class JaxAlgebra(Arrays):
     """See hvdlite.adapter.compression.algebra.Algebra."""
 
     def flat(self, tensor: Array) -> Array:

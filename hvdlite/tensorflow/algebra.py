@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,19 @@ class TensorFlowAlgebra:
 
     def copied(self, array: Array) -> Any:
         return np.array(array)
+
+    def outside(self) -> AbstractContextManager[Any]:
+        return tf.init_scope()
+
+    def cell(self, array: Array) -> Any:
+        return tf.Variable(array, trainable=False)
+
+    def read(self, cell: Any) -> Array:
+        return cell.read_value()
+
+    def write(self, cell: Any, array: Array) -> Any:
+        cell.assign(array)
+        return cell
 
     def reshaped(self, array: Array, shape: Sequence[int]) -> Array:
         return tf.reshape(array, shape)

@@ -7,13 +7,15 @@ from typing import Any
 
 import torch
 
+from hvdlite.adapter.compression.algebra import Arrays
+
 Array = torch.Tensor
 
 #: Below this many elements a sample does not pay.
 SAMPLED_FROM = 1 << 16
 
 
-class TorchAlgebra:
+class TorchAlgebra(Arrays):
     """See hvdlite.adapter.compression.algebra.Algebra."""
 
     def flat(self, tensor: Array) -> Array:
@@ -84,7 +86,7 @@ class TorchAlgebra:
 
 
 def _likely(magnitudes: Array, count: int) -> Array | None:
-    """As hvdlite.arrays.algebra.likely."""
+    """As hvdlite.adapter.compression.on_numpy.likely."""
     size = magnitudes.numel()
     if size < SAMPLED_FROM or count * 4 > size:
         return None

@@ -13,7 +13,7 @@ from hvdlite.adapter.compression.dgc import DGC
 from hvdlite.adapter.compression.methods import Gather, Method, Sum, rounds
 from hvdlite.adapter.compression.powersgd import LowRank, PowerSGD
 from hvdlite.adapter.compression.topk import TopK
-from hvdlite.arrays.algebra import ALGEBRA, likely
+from hvdlite.adapter.compression.on_numpy import ALGEBRA, likely
 
 Array = Any
 SHAPE = (6, 5)

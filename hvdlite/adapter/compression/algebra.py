@@ -6,6 +6,7 @@ An Array is the framework's own. `+ - *` work on all of them, element by element
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 Array = Any
@@ -29,6 +30,21 @@ class Algebra(Protocol):
 
     def copied(self, array: Array) -> Any:
         """For a checkpoint: in host memory, of a kind that the framework's checkpoints take."""
+
+    # ---- memory: a cell holds an array from step to step
+
+    def outside(self) -> AbstractContextManager[Any]:
+        """In this context cells are made: outside of the program that is being traced."""
+
+    def cell(self, array: Array) -> Any:
+        """A new cell that holds this array."""
+
+    def read(self, cell: Any) -> Array: ...
+
+    def write(self, cell: Any, array: Array) -> Any:
+        """The cell, or the one that takes its place, with this array in it."""
+
+    # ---- arithmetic
 
     def reshaped(self, array: Array, shape: Sequence[int]) -> Array: ...
 
@@ -71,3 +87,19 @@ class Algebra(Protocol):
 
     def is_finite(self, number: Array) -> Array:
         """A truth value."""
+
+
+class Arrays:
+    """Cells of frameworks that compute at once: the arrays themselves."""
+
+    def outside(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def cell(self, array: Array) -> Any:
+        return array
+
+    def read(self, cell: Any) -> Array:
+        return cell
+
+    def write(self, cell: Any, array: Array) -> Any:
+        return array

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hvdlite.adapter.compression.algebra import Algebra, Array
-from hvdlite.adapter.compression.methods import Method, Part, Rounds, State, Sum, check_fraction
+from hvdlite.adapter.compression.methods import (
+    DENSE,
+    Method,
+    Part,
+    Rounds,
+    State,
+    Sum,
+    check_fraction,
+)
 from hvdlite.adapter.compression.topk import count_of, sum_at
 
 
@@ -40,6 +48,7 @@ class DGC(Method):
         self.momentum = float(momentum)
         self.warmup_epochs = warmup_epochs
         self._velocity = _Velocity(self.momentum, nesterov, clip)
+        self._clip = clip
         self._masking = masking
         self._epoch = 0
 
@@ -57,7 +66,7 @@ class DGC(Method):
         return _Corrected(self._velocity, self.density_now(), self._masking)
 
     def dense(self) -> Part:
-        return _DenseVelocity(self._velocity)
+        return _DenseVelocity(self._velocity) if self.momentum or self._clip else DENSE
 
     def __repr__(self) -> str:
         warmup = f", warmup_epochs={self.warmup_epochs}" if self.warmup_epochs else ""

@@ -101,14 +101,17 @@ def start(ops: Collectives, call: Call, name: str, asked: Sum | Gather) -> Pendi
         plain = Call(ALLREDUCE, name, call.process_set, SUM, patient=call.patient)
         return ops.start(plain, [asked.array])
     gather = Call(ALLGATHER, name, call.process_set, grouped=True, patient=call.patient)
-    pending = ops.start(gather, [array.reshape(1, *array.shape) for array in asked.arrays])
-    return pending
+    return ops.start(gather, [array[None] for array in asked.arrays])
 
 
 def factor(call: Call, ranks: int) -> float:
     """What the sum of all ranks is multiplied by."""
-    scale = call.prescale * call.postscale
-    return scale / ranks if call.op == Average else scale
+    return factor_of(call.op, call.prescale * call.postscale, ranks)
+
+
+def factor_of(op: int, scale: float, ranks: int) -> float:
+    """The same for a reduction whose factors make `scale`."""
+    return scale / ranks if op == Average else scale
 
 
 def together(

@@ -72,7 +72,7 @@ class Method(Compressor):
     def __init__(self, algebra: Callable[[], Algebra], skip: str | Sequence[str] = ()) -> None:
         self._algebra = algebra
         self._skip = [skip] if isinstance(skip, str) else list(skip)
-        self._memory: dict[str, State] = {}
+        self._memory: dict[str, dict[str, Any]] = {}  # cells
         self._shapes: dict[str, tuple[int, ...]] = {}  # those that the memory belongs to
         self._ranks = 0
         self._loaded: dict[str, dict[str, Any]] = {}  # and not asked for so far
@@ -81,8 +81,10 @@ class Method(Compressor):
     # ---- what a method decides
 
     def part(self, name: str, shape: Sequence[int]) -> Part:
-        """What takes care of this tensor."""
-        return self.compressing(shape) if self.takes(name, shape) else self.dense()
+        """What takes care of this tensor. A name ends at the first #: what follows tells apart
+        tensors of the same name."""
+        taken = self.takes(name.partition("#")[0], shape)
+        return self.compressing(shape) if taken else self.dense()
 
     def takes(self, name: str, shape: Sequence[int]) -> bool:
         """Whether this tensor is compressed."""
@@ -105,12 +107,15 @@ class Method(Compressor):
     def state_of(self, name: str, flat: Array, shape: Sequence[int], ranks: int) -> State:
         """The memory of a tensor, which begins when it is asked for."""
         self._belong_to(ranks)
+        algebra = self.algebra
         if self._shapes.get(name) != tuple(shape):
             self._shapes[name] = tuple(shape)
-            state = self.part(name, shape).begin(self.algebra, flat)
-            kept = self._loaded.pop(name, {})
-            self._memory[name] = self._restored(kept, state) if kept else state
-        return self._memory[name]
+            with algebra.outside():
+                state = self.part(name, shape).begin(algebra, flat)
+                kept = self._loaded.pop(name, {})
+                state = self._restored(kept, state) if kept else state
+                self._memory[name] = {key: algebra.cell(value) for key, value in state.items()}
+        return {key: algebra.read(cell) for key, cell in self._memory[name].items()}
 
     def serve(self, owner: object) -> None:
         """From now on the memory is that of this owner's tensors."""
@@ -123,7 +128,10 @@ class Method(Compressor):
         self._owner = weakref.ref(owner)
 
     def keep(self, name: str, state: State) -> None:
-        self._memory[name] = state
+        """The memory after a step."""
+        cells = self._memory[name]
+        for key, value in state.items():
+            cells[key] = self.algebra.write(cells[key], value)
 
     def _restored(self, kept: dict[str, Any], state: State) -> State:
         """What a checkpoint has kept, if it is of this shape."""
@@ -148,9 +156,9 @@ class Method(Compressor):
     def state_dict(self) -> dict[str, Any]:
         """The memory, for a checkpoint. It is this rank's own."""
         memory = {
-            name: {key: self.algebra.copied(value) for key, value in state.items()}
-            for name, state in self._memory.items()
-            if state
+            name: {key: self.algebra.copied(self.algebra.read(c)) for key, c in cells.items()}
+            for name, cells in self._memory.items()
+            if cells
         }
         return {"ranks": self._ranks, "memory": {**self._loaded, **memory}}
 

@@ -7,7 +7,10 @@ from dataclasses import replace
 
 from hvdlite.adapter.reduction import Group
 from hvdlite.adapter.step import NO_COMPRESSION, Options
+from hvdlite.base.operations import ALLGATHER
+from hvdlite.core.operations import Call
 from hvdlite.jax.gradients import allreduce_gradients
+from hvdlite.jax.ops import run
 from hvdlite.keras.backends import Backend
 
 
@@ -18,6 +21,10 @@ class JaxBackend(Backend):
         numbers, gradients = zip(*(item for group in groups for item in group.items()), strict=True)
         reduced = allreduce_gradients(gradients, replace(options, compression=NO_COMPRESSION))
         return dict(zip(numbers, reduced, strict=True))
+
+    def allgather(self, group: Group, options: Options) -> Group:
+        call = Call(ALLGATHER, f"{options.scope}rows", options.process_set, grouped=len(group) > 1)
+        return dict(zip(group, run(call, [array[None] for array in group.values()]), strict=True))
 
 
 BACKEND = JaxBackend()

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from hvdlite.adapter.compression.algebra import Arrays
+
 Array = np.ndarray[Any, Any]
 
 #: Below this many elements a sample does not pay.
 SAMPLED_FROM = 1 << 16
 
 
-class NumpyAlgebra:
+class NumpyAlgebra(Arrays):
     """See hvdlite.adapter.compression.algebra.Algebra."""
 
     def flat(self, tensor: Any) -> Array:
