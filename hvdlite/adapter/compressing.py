@@ -3,9 +3,12 @@ of a backend, also while traced."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from hvdlite.adapter.compression.journeys import factor_of, together
 from hvdlite.adapter.compression.methods import Gather, Sum, rounds
@@ -75,6 +78,19 @@ class _Carrier:
             answers |= {number: totals[number] for number in sums}
             self._waiting = {}
         return answers
+
+
+def begin(options: Options, variables: Sequence[Any]) -> list[Any]:
+    """Makes the memory before the first step, where it cannot be made within one. Its cells."""
+    method = options.compression.method
+    assert method is not None
+    ranks, cells = options.process_set.size() or 1, []
+    for i, variable in enumerate(variables):
+        shape = tuple(variable.shape)
+        flat = method.algebra.constant(np.zeros(math.prod(shape), np.float32), None)
+        method.state_of(_key(variable, i), flat, shape, ranks)
+        cells += method.cells(_key(variable, i))
+    return cells
 
 
 def _key(variable: Any, number: int) -> str:

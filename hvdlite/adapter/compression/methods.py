@@ -117,6 +117,10 @@ class Method(Compressor):
                 self._memory[name] = {key: algebra.cell(value) for key, value in state.items()}
         return {key: algebra.read(cell) for key, cell in self._memory[name].items()}
 
+    def cells(self, name: str) -> list[Any]:
+        """What holds the memory of a tensor."""
+        return list(self._memory[name].values())
+
     def serve(self, owner: object) -> None:
         """From now on the memory is that of this owner's tensors."""
         before = self._owner() if self._owner is not None else None

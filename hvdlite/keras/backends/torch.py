@@ -12,12 +12,14 @@ from hvdlite.core.engine import run_all
 from hvdlite.core.operations import Call
 from hvdlite.keras.backends import Backend
 from hvdlite.keras.flavour import KERAS
+from hvdlite.torch.algebra import ALGEBRA
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.traced import never_compiled
 
 
 class TorchBackend(Backend):
     dynamic = True
+    algebra = ALGEBRA
 
     def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
         how = (options.process_set, options.op, options.prescale, options.postscale)
