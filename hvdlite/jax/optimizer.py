@@ -11,8 +11,8 @@ from hvdlite.adapter import names
 from hvdlite.adapter.step import settle
 from hvdlite.base.ops import Average, reduction_of
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.jax.compressing import CompressedState, Compressing
 from hvdlite.jax.compression import Compression
+from hvdlite.jax.compression.transformation import CompressedState, Compressing
 from hvdlite.jax.gradients import allreduce_gradients
 
 Tree = Any

@@ -224,7 +224,7 @@ class Distributed(HasLocal):
         added = {id(variable) for variable in self._hvd_memory}
         if self._agg_helper is not None:
             added |= self._agg_helper.own
-        everything = self._variables  # type: ignore[has-type]
+        everything = self.__dict__["_variables"]
         plain = [variable for variable in everything if id(variable) not in added]
         # on TensorFlow, Keras tracks what is set in the usual way
         object.__setattr__(self, "_variables", plain)

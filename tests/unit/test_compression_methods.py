@@ -11,9 +11,9 @@ import pytest
 
 from hvdlite.adapter.compression.dgc import DGC
 from hvdlite.adapter.compression.methods import Gather, Method, Sum, rounds
+from hvdlite.adapter.compression.on_numpy import ALGEBRA, likely
 from hvdlite.adapter.compression.powersgd import LowRank, PowerSGD
 from hvdlite.adapter.compression.topk import TopK
-from hvdlite.adapter.compression.on_numpy import ALGEBRA, likely
 
 Array = Any
 SHAPE = (6, 5)

@@ -173,7 +173,7 @@ class Method(Compressor):
         self._ranks = state["ranks"]
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"_memory": {}, "_shapes": {}, "_owner": None}
+        own: dict[str, Any] = {"_memory": {}, "_shapes": {}, "_owner": None}
         return {**self.__dict__, **own, "_saved": self.state_dict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

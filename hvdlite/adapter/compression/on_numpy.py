@@ -9,7 +9,7 @@ import numpy as np
 
 from hvdlite.adapter.compression.algebra import Arrays
 
-Array = np.ndarray[Any, Any]
+Array = Any
 
 #: Below this many elements a sample does not pay.
 SAMPLED_FROM = 1 << 16

@@ -10,7 +10,7 @@ from hvdlite.adapter.reduction import Group
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.operations import ALLGATHER
 from hvdlite.core.operations import Call
-from hvdlite.jax.algebra import JaxAlgebra
+from hvdlite.jax.compression.algebra import JaxAlgebra
 from hvdlite.jax.gradients import allreduce_gradients
 from hvdlite.jax.ops import run
 from hvdlite.keras.backends import Backend

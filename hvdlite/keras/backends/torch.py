@@ -12,7 +12,7 @@ from hvdlite.core.engine import run_all
 from hvdlite.core.operations import Call
 from hvdlite.keras.backends import Backend
 from hvdlite.keras.flavour import KERAS
-from hvdlite.torch.algebra import ALGEBRA
+from hvdlite.torch.compression.algebra import ALGEBRA
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.traced import never_compiled
 

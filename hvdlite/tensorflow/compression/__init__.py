@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from hvdlite.adapter.compression import Compressor, Nothing, as_class, choices
-from hvdlite.tensorflow.algebra import ALGEBRA
+from hvdlite.tensorflow.compression.algebra import ALGEBRA
 from hvdlite.tensorflow.framework import FRAMEWORK
 
 __all__ = ["Compression", "Compressor", "FP16Compressor", "NoneCompressor"]

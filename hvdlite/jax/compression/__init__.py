@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from hvdlite.adapter.compression import Compressor, choices
-from hvdlite.jax.algebra import ALGEBRA
+from hvdlite.jax.compression.algebra import ALGEBRA
 from hvdlite.jax.framework import FRAMEWORK
 
 __all__ = ["Compression", "Compressor"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from hvdlite.adapter.compression import Compressor, Nothing, as_class, choices
-from hvdlite.torch.algebra import ALGEBRA
+from hvdlite.torch.compression.algebra import ALGEBRA
 from hvdlite.torch.framework import FRAMEWORK
 
 __all__ = ["Compression", "Compressor", "FP16Compressor", "NoneCompressor"]

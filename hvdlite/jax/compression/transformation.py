@@ -17,7 +17,7 @@ from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE
 from hvdlite.base.ops import Sum as SUM
 from hvdlite.core.operations import Call
-from hvdlite.jax.algebra import ALGEBRA
+from hvdlite.jax.compression.algebra import ALGEBRA
 from hvdlite.jax.framework import float0
 from hvdlite.jax.ops import run
 
