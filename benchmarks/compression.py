@@ -196,7 +196,7 @@ def page(results: dict[str, Any]) -> str:
         "",
         "<!-- Written by benchmarks/compression.py from docs/benchmarks/data/compression.json. -->",
         "",
-        "A network of 64-256-256-10 learns scikit-learn's digits with 4 workers of 16 samples each.",
+        "A network of 64-256-256-10 learns scikit-learn's digits: 4 workers with 16 samples each.",
         "SGD has momentum 0.9 and a learning rate of 0.1 that falls as a cosine.",
         f"The table has the mean of {results['seeds']} seeds, and their standard deviation.",
         "One image of the 360 in the test is 0.28 points.",

@@ -195,6 +195,34 @@ def test_powersgd_of_full_rank_is_the_exact_sum(ranks: int) -> None:
         )
 
 
+def test_powersgd_is_dense_before_its_first_step() -> None:
+    world = World([PowerSGD(numpys, 1, start_step=2) for _ in range(2)])
+    for step in range(4):
+        gradients = gradients_of(step, 2)
+        exact = np.allclose(world.step(gradients), sum(gradients), atol=1e-5)
+        assert exact == (step < 2)
+    resumed = PowerSGD(numpys, 1, start_step=2)
+    resumed.load_state_dict(world.methods[0].state_dict())
+    assert resumed.steps == {"w": 4}
+
+
+class Compiling(type(ALGEBRA)):  # type: ignore[misc]
+    def is_tracing(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: PowerSGD(Compiling, 1, start_step=2), "start_step=2 changes how"),
+        (lambda: DGC(Compiling, 0.1, warmup_epochs=4), "warmup_epochs=4 changes how"),
+    ],
+)
+def test_what_changes_from_step_to_step_cannot_be_compiled(make: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        World([make()]).step(gradients_of(0, 1))
+
+
 def test_powersgd_is_linear() -> None:
     """Compressing on each rank and adding up is compressing the sum."""
     gradients = gradients_of(0, 3)
@@ -228,11 +256,11 @@ def test_a_step_with_nan_is_seen_by_all_ranks_and_does_not_enter_the_memory(
 ) -> None:
     world = World([make(), make()])
     world.step(gradients_of(0, 2))
-    before = pickle.dumps([method.state_dict() for method in world.methods])
+    before = pickle.dumps([method.state_dict()["memory"] for method in world.methods])
     poisoned = gradients_of(1, 2)
     poisoned[1][2, 3] = bad
     assert not np.isfinite(world.step(poisoned)).all()
-    assert pickle.dumps([method.state_dict() for method in world.methods]) == before
+    assert pickle.dumps([method.state_dict()["memory"] for method in world.methods]) == before
     assert np.isfinite(world.step(gradients_of(2, 2))).all()
 
 
@@ -277,6 +305,7 @@ def test_a_tensor_of_another_shape_begins_anew() -> None:
         (lambda: DGC(numpys, 0.1, clip=0.0), "clip=0.0"),
         (lambda: DGC(numpys, 0.1, warmup_epochs=-1), "warmup_epochs=-1"),
         (lambda: PowerSGD(numpys, 0), "rank=0"),
+        (lambda: PowerSGD(numpys, 1, start_step=-1), "start_step=-1"),
     ],
 )
 def test_what_is_not_possible_is_a_value_error_at_the_call(make: Any, words: str) -> None:

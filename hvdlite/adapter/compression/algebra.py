@@ -31,6 +31,9 @@ class Algebra(Protocol):
     def copied(self, array: Array) -> Any:
         """For a checkpoint: in host memory, of a kind that the framework's checkpoints take."""
 
+    def is_tracing(self) -> bool:
+        """Whether a program is being compiled, whose steps are all alike."""
+
     # ---- memory: a cell holds an array from step to step
 
     def outside(self) -> AbstractContextManager[Any]:
@@ -91,6 +94,9 @@ class Algebra(Protocol):
 
 class Arrays:
     """Cells of frameworks that compute at once: the arrays themselves."""
+
+    def is_tracing(self) -> bool:
+        return False
 
     def outside(self) -> AbstractContextManager[Any]:
         return nullcontext()

@@ -62,6 +62,9 @@ class DGC(Method):
             return self.density
         return float(self.density ** ((self._epoch + 1) / (self.warmup_epochs + 1)))
 
+    def changes(self) -> str:
+        return f"warmup_epochs={self.warmup_epochs}" if self.warmup_epochs else ""
+
     def compressing(self, shape: Sequence[int]) -> Part:
         return _Corrected(self._velocity, self.density_now(), self._masking)
 

@@ -75,6 +75,7 @@ class Method(Compressor):
         self._memory: dict[str, dict[str, Any]] = {}  # cells
         self._shapes: dict[str, tuple[int, ...]] = {}  # those that the memory belongs to
         self._ranks = 0
+        self.steps: dict[str, int] = {}  # that each tensor has made
         self._loaded: dict[str, dict[str, Any]] = {}  # and not asked for so far
         self._owner: weakref.ref[object] | None = None
 
@@ -98,6 +99,11 @@ class Method(Compressor):
         """For all others."""
         return DENSE
 
+    def changes(self) -> str:
+        """What changes from step to step, as the program has written it; empty if nothing does. A
+        compiled program cannot follow."""
+        return ""
+
     # ---- its memory
 
     @property
@@ -108,6 +114,7 @@ class Method(Compressor):
         """The memory of a tensor, which begins when it is asked for."""
         self._belong_to(ranks)
         algebra = self.algebra
+        self.check_compiled()
         if self._shapes.get(name) != tuple(shape):
             self._shapes[name] = tuple(shape)
             with algebra.outside():
@@ -131,8 +138,17 @@ class Method(Compressor):
             )
         self._owner = weakref.ref(owner)
 
+    def check_compiled(self) -> None:
+        """A ValueError if a program is being compiled that cannot follow what changes."""
+        if self.changes() and self.algebra.is_tracing():
+            raise ValueError(
+                f"{self.changes()} changes how gradients travel from step to step, and a compiled "
+                "step cannot follow: leave it out, or do not compile the step"
+            )
+
     def keep(self, name: str, state: State) -> None:
         """The memory after a step."""
+        self.steps[name] = self.steps.get(name, 0) + 1
         cells = self._memory[name]
         for key, value in state.items():
             cells[key] = self.algebra.write(cells[key], value)
@@ -164,13 +180,18 @@ class Method(Compressor):
             for name, cells in self._memory.items()
             if cells
         }
-        return {"ranks": self._ranks, "memory": {**self._loaded, **memory}}
+        return {
+            "ranks": self._ranks,
+            "steps": dict(self.steps),
+            "memory": {**self._loaded, **memory},
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The reverse. The memory of another number of ranks is dropped when it is asked for."""
         self._memory, self._shapes = {}, {}
         self._loaded = {name: dict(kept) for name, kept in state["memory"].items()}
         self._ranks = state["ranks"]
+        self.steps = dict(state["steps"])
 
     def __getstate__(self) -> dict[str, Any]:
         own: dict[str, Any] = {"_memory": {}, "_shapes": {}, "_owner": None}

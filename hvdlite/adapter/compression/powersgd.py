@@ -13,7 +13,7 @@ from hvdlite.adapter.compression.methods import Method, Part, Rounds, State, Sum
 
 class PowerSGD(Method):
     """Vogels et al. 2019, with error feedback and a warm start. `rank`: the number of columns; 1 to
-    4 is usual.
+    4 is usual. `start_step`: so many steps are dense at first.
 
     A tensor of more dimensions is seen as a matrix of its first one and the rest. Matrices that
     would not get smaller stay dense.
@@ -23,14 +23,26 @@ class PowerSGD(Method):
         self,
         algebra: Callable[[], Algebra],
         rank: int = 2,
+        start_step: int = 0,
         warm_start: bool = True,
         skip: str | Sequence[str] = (),
     ) -> None:
         super().__init__(algebra, skip)
         if rank < 1:
             raise ValueError(f"rank={rank} is not possible: a product has 1 column or more")
+        if start_step < 0:
+            raise ValueError(f"start_step={start_step} is not possible: steps count from 0")
         self.rank = rank
+        self.start_step = start_step
         self.warm_start = warm_start
+
+    def part(self, name: str, shape: Sequence[int]) -> Part:
+        """Dense before the first step that is compressed."""
+        part = super().part(name, shape)
+        return part if self.steps.get(name, 0) >= self.start_step else Waiting(part)
+
+    def changes(self) -> str:
+        return f"start_step={self.start_step}" if self.start_step else ""
 
     def takes(self, name: str, shape: Sequence[int]) -> bool:
         if not super().takes(name, shape):
@@ -43,6 +55,20 @@ class PowerSGD(Method):
 
     def __repr__(self) -> str:
         return f"powersgd(rank={self.rank})"
+
+
+class Waiting:
+    """Has the memory of the part that will take over, and sends the tensor as it is."""
+
+    def __init__(self, later: Part) -> None:
+        self._later = later
+
+    def begin(self, algebra: Algebra, flat: Array) -> State:
+        return self._later.begin(algebra, flat)
+
+    def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
+        total = yield Sum(flat)
+        return total, state
 
 
 def as_matrix(shape: Sequence[int]) -> tuple[int, int]:

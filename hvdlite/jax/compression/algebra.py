@@ -10,12 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from hvdlite.adapter.compression.algebra import Arrays
+from hvdlite.jax import trace
 
 Array = Any
 
 
 class JaxAlgebra(Arrays):
     """See hvdlite.adapter.compression.algebra.Algebra."""
+
+    def is_tracing(self) -> bool:
+        return trace.is_tracing()
 
     def flat(self, tensor: Array) -> Array:
         return jnp.reshape(tensor, -1).astype(jnp.float32)

@@ -53,6 +53,7 @@ class Compressing:
     ) -> tuple[Tree, tuple[State, ...], Array]:
         """The gradients of all ranks, and the new memory. That of another number of ranks counts
         as zeros."""
+        self.method.check_compiled()
         ranks = self._ranks()
         same = jnp.equal(ranks_then, ranks)
         leaves, structure = jax.tree_util.tree_flatten(gradients)

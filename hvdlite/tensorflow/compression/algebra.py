@@ -30,6 +30,9 @@ class TensorFlowAlgebra:
     def copied(self, array: Array) -> Any:
         return np.array(array)
 
+    def is_tracing(self) -> bool:
+        return not tf.executing_eagerly()
+
     def outside(self) -> AbstractContextManager[Any]:
         return tf.init_scope()
 
