@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from hvdlite.adapter import compressing
 from hvdlite.adapter.reduction import Gradients, reduced
 from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.base.ops import Sum
@@ -40,6 +41,7 @@ class Distributed(HasLocal):
     # what compute_gradients() has given, until the next apply()
     _hvd_computed: Gradients | None = None
     _agg_helper: Accumulation | None = None  # Horovod's name for it
+    _hvd_memory: Sequence[Any] = ()  # of the compression, where the optimizer has it
 
     # ---- what Keras calls
 
@@ -78,9 +80,11 @@ class Distributed(HasLocal):
         plain = super().stateless_apply  # type: ignore[misc]
 
         def step(gradients: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-            gradients = self._hvd_reduced(gradients, variables)
+            with self._hvd_with_state(optimizer_variables) as scope:
+                gradients = self._hvd_reduced(gradients, variables)
+                remembered = self._hvd_values(scope)
             with self._hvd_handed_on():
-                weights, state = plain(optimizer_variables, gradients, trainable_variables)
+                weights, state = plain(remembered, gradients, trainable_variables)
             return list(weights), list(state)
 
         if self._agg_helper is None:
@@ -198,6 +202,13 @@ class Distributed(HasLocal):
             variables = self._trainable_variables  # type: ignore[attr-defined]
             helper = Accumulation(self, variables, self._hvd, chosen())
             object.__setattr__(self, "_agg_helper", helper)  # untracked: TensorFlow would save it
+        remembers = self._hvd.compression.method is not None
+        if remembers and chosen().keeps_memory_in_optimizer and not self._hvd_memory:
+            variables = self._trainable_variables  # type: ignore[attr-defined]
+            cells = compressing.begin(self._hvd, variables)
+            object.__setattr__(self, "_hvd_memory", cells)
+            for cell in cells:
+                self._track_variable(cell)  # type: ignore[attr-defined]
 
     @contextlib.contextmanager
     def _hvd_handed_on(self) -> Iterator[None]:
@@ -207,8 +218,20 @@ class Distributed(HasLocal):
         finally:
             object.__setattr__(self, "_hvd_handing_on", False)
 
-    def _hvd_undressed(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._agg_helper is None else self._agg_helper.hidden()
+    @contextlib.contextmanager
+    def _hvd_undressed(self) -> Iterator[None]:
+        """In this context the optimizer has the variables of the plain one."""
+        added = {id(variable) for variable in self._hvd_memory}
+        if self._agg_helper is not None:
+            added |= self._agg_helper.own
+        everything = self.__dict__["_variables"]
+        plain = [variable for variable in everything if id(variable) not in added]
+        # on TensorFlow, Keras tracks what is set in the usual way
+        object.__setattr__(self, "_variables", plain)
+        try:
+            yield
+        finally:
+            object.__setattr__(self, "_variables", everything)
 
     def _hvd_with_state(self, values: Sequence[Any]) -> Any:
         mapping = list(zip(self.variables, values, strict=True))  # type: ignore[attr-defined]
@@ -217,4 +240,7 @@ class Distributed(HasLocal):
     def _hvd_state_after(self, change: Callable[[], None], values: Sequence[Any]) -> list[Any]:
         with self._hvd_with_state(values) as scope:
             change()
+        return self._hvd_values(scope)
+
+    def _hvd_values(self, scope: Any) -> list[Any]:
         return [scope.get_current_value(v) for v in self.variables]  # type: ignore[attr-defined]

@@ -81,6 +81,7 @@ def distribute(optimizer: Any, options: Options, local_layers: Sequence[Any] = (
     """Gives the optimizer a class that reduces gradients."""
     _check(options)
     _refuse_twice(optimizer)
+    options.compression.check_momentum(_momentum_of(optimizer))
     options = replace(options, scope=names.scope())
     chosen()  # the backend's adapter is loaded now, and not while a step is being traced
     if not LEGACY and isinstance(optimizer, KERAS.optimizers.Optimizer):
@@ -116,6 +117,12 @@ def _check(options: Options) -> None:
             "a compressor with communicate() sends gradients itself, which a compiled Keras step "
             "cannot: leave communicate() out, or train with hvdlite.torch"
         )
+
+
+def _momentum_of(optimizer: Any) -> dict[str, Any]:
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    found = {key: getattr(inner, key, None) for key in ("momentum", "beta_1")}
+    return {key: value for key, value in found.items() if isinstance(value, float) and value}
 
 
 def _extend(optimizer: Any, mixin: type, options: Options, local_layers: Sequence[Any]) -> None:
