@@ -13,6 +13,8 @@ docs/guides/keras.md tells the whole story.
 
 from __future__ import annotations
 
+from typing import Any as _Any
+
 from hvdlite import exceptions as _exceptions
 from hvdlite.arrays import objects as _objects
 from hvdlite.arrays.objects import *  # noqa: F403
@@ -23,6 +25,7 @@ from hvdlite.job import public as _public
 from hvdlite.job.public import *  # noqa: F403
 from hvdlite.keras import callbacks as callbacks
 from hvdlite.keras import elastic as elastic
+from hvdlite.keras import strategies as _strategies
 from hvdlite.keras import values as _values
 from hvdlite.keras.compression import Compression as Compression
 from hvdlite.keras.optimizer import DistributedOptimizer as DistributedOptimizer
@@ -39,3 +42,8 @@ __all__ += _exceptions.__all__
 __all__ += _objects.__all__
 __all__ += _ops.__all__
 __all__ += _values.__all__
+__all__ += _strategies.__all__
+
+
+def __getattr__(name: str) -> _Any:
+    return getattr(_strategies, name)
