@@ -47,8 +47,14 @@ ELASTIC = {
 HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
+# Run by tests/integrations, with the libraries that they need.
+INTEGRATIONS = {
+    "accelerate_digits.py", "lightning_digits.py", "optuna_digits.py", "transformers_tiny_bert.py",
+}  # fmt: skip
+
+
 def test_every_example_is_tested_here() -> None:
-    others = {"digits_mlp.py", "keras_digits.py", *ELASTIC}
+    others = {"digits_mlp.py", "keras_digits.py", *ELASTIC, *INTEGRATIONS}
     assert {p.name for p in (ROOT / "examples").glob("*.py")} == {
         *others,
         *TORCH,
