@@ -11,6 +11,7 @@ docs/guides/jax.md tells the whole story.
 
 from __future__ import annotations
 
+from hvdlite import data as data
 from hvdlite import exceptions as _exceptions
 from hvdlite.exceptions import *  # noqa: F403
 from hvdlite.jax import elastic as elastic
@@ -26,7 +27,7 @@ from hvdlite.jax.strategies import *  # noqa: F403
 from hvdlite.job import public as _public
 from hvdlite.job.public import *  # noqa: F403
 
-__all__ = ["Compression", "distributed", "elastic", "translated_errors"]
+__all__ = ["Compression", "data", "distributed", "elastic", "translated_errors"]
 __all__ += _public.__all__
 __all__ += _exceptions.__all__
 __all__ += _functions.__all__

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any as _Any
 
+from hvdlite import data as data
 from hvdlite import exceptions as _exceptions
 from hvdlite.arrays import objects as _objects
 from hvdlite.arrays.objects import *  # noqa: F403
@@ -28,14 +29,12 @@ from hvdlite.keras import elastic as elastic
 from hvdlite.keras import strategies as _strategies
 from hvdlite.keras import values as _values
 from hvdlite.keras.compression import Compression as Compression
-from hvdlite.keras.optimizer import DistributedOptimizer as DistributedOptimizer
-from hvdlite.keras.optimizer import PartialDistributedOptimizer as PartialDistributedOptimizer
-from hvdlite.keras.optimizer import load_model as load_model
+from hvdlite.keras.optimizer import DistributedOptimizer, PartialDistributedOptimizer, load_model
 from hvdlite.keras.values import *  # noqa: F403
 
 __all__ = [
-    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "callbacks", "elastic",
-    "load_model",
+    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "callbacks", "data",
+    "elastic", "load_model",
 ]  # fmt: skip
 __all__ += _public.__all__
 __all__ += _exceptions.__all__

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys as _sys
 
+from hvdlite import data as data
 from hvdlite import exceptions as _exceptions
 from hvdlite.exceptions import *  # noqa: F403
 from hvdlite.job import public as _public
@@ -33,13 +34,9 @@ from hvdlite.torch.strategies import *  # noqa: F403
 from hvdlite.torch.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 
 __all__ = [
-    "Compression",
-    "DistributedOptimizer",
-    "SyncBatchNorm",
-    "ddp_comm_hook",
-    "elastic",
+    "Compression", "DistributedOptimizer", "SyncBatchNorm", "data", "ddp_comm_hook", "elastic",
     "mpi_ops",
-]
+]  # fmt: skip
 __all__ += _public.__all__
 __all__ += _exceptions.__all__
 __all__ += _functions.__all__
