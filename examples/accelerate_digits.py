@@ -43,8 +43,7 @@ def main():
         right = [model(images).argmax(1) == labels for images, labels in test]
     accuracy = accelerator.gather_for_metrics(torch.cat(right)).float().mean().item()
     accelerator.print(f"{accelerator.num_processes} ranks, accuracy {accuracy:.3f}")
-    accelerator.end_training()
-    torch.distributed.destroy_process_group()
+    accelerator.end_training()  # also ends the process group
 
 
 if __name__ == "__main__":

@@ -39,13 +39,11 @@ def _check() -> None:
     try:
         version = metadata.version("optuna")
     except metadata.PackageNotFoundError:
-        there = "none is installed"
-    else:
-        if int(version.partition(".")[0]) >= _OLDEST:
-            return
-        there = f"{version} is installed"
+        version = ""
+    if int(version.partition(".")[0] or 0) >= _OLDEST:
+        return
     raise ImportError(
-        f"hvdlite.optuna needs Optuna {_OLDEST} or newer, and {there}: "
+        f"hvdlite.optuna needs Optuna {_OLDEST} or newer, and {version or 'none'} is installed: "
         'pip install "hvdlite[optuna]"',
         name="optuna",
     )

@@ -82,7 +82,8 @@ class Trial(BaseTrial):
         def function() -> tuple[Any, Facts | None]:
             return getattr(self._trial, method)(*args, **options), self._tell()
 
-        what = f"{method}({', '.join(repr(arg) for arg in args[:1])})"
+        name = repr(args[0]) if args and isinstance(args[0], str) else ""
+        what = f"{method}({name})"
         value, self._facts = self._agree(self.exchange.by_first, what, function)[0]
         return value
 

@@ -55,6 +55,7 @@ def parameters_and_values() -> None:
         assert trial.user_attrs == {"rank": 0}
         assert trial.params["rate"] == rate and trial.params["width"] == width
         equal((trial.number, trial.params, trial.distributions, trial.datetime_start))
+        trial.report(10.0 + hvd.rank(), 3)
         seen.append(equal((rate, width, kind)))
         return rate + width + hvd.rank()
 
@@ -64,6 +65,7 @@ def parameters_and_values() -> None:
     if first:  # doubles have travelled as doubles
         got = [(t.params["rate"], t.params["width"], t.params["kind"]) for t in first.trials]
         assert got == seen
+        assert all(t.intermediate_values == {3: 10.0} for t in first.trials)
         assert [t.value for t in first.trials] == [rate + width for rate, width, _ in seen]
 
 

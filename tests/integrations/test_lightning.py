@@ -55,12 +55,14 @@ def test_the_error_of_a_rank_is_an_error_of_the_others(job: Job) -> None:
 _WITHOUT_STRATEGY = """
 import sys, torch, lightning.pytorch as pl
 from lightning.pytorch.demos.boring_classes import BoringModel
+from lightning.pytorch.plugins.environments import LightningEnvironment
 if "init" in sys.argv:
     import hvdlite.torch.distributed
     hvdlite.torch.distributed.init()
 pl.Trainer(
     accelerator="cpu", devices=1, fast_dev_run=2, logger=False, enable_progress_bar=False,
     enable_model_summary=False,
+    plugins=[LightningEnvironment()],  # else Lightning imports mpi4py, which may have no library
 ).fit(BoringModel())
 """
 
