@@ -52,7 +52,7 @@ def loader(given: DataLoader[Any], wish: Wish) -> DataLoader[Any]:
 
 def _copy(given: DataLoader[Any], mixin: type, **changed: Any) -> DataLoader[Any]:
     """With all options of the loader, whatever they are in this version of torch."""
-    kind = _derived(mixin, type(given))
+    kind: Any = _derived(mixin, type(given))
     made: DataLoader[Any] = kind.__new__(kind)
     vars(made).update(vars(given), _iterator=None, **changed)
     return made
@@ -60,11 +60,12 @@ def _copy(given: DataLoader[Any], mixin: type, **changed: Any) -> DataLoader[Any
 
 def _shard_of(given: DataLoader[Any], wish: Wish) -> Shard:
     sampler: Any = given.sampler
+    length = len(given.dataset)  # type: ignore[arg-type]
     straight = isinstance(sampler, SequentialSampler)
     shuffled = (
         type(sampler).__name__ == "RandomSampler"  # torch's, or torchdata's
         and not sampler.replacement
-        and len(sampler) == len(given.dataset)
+        and len(sampler) == length
     )
     if given.batch_size is None:
         raise ValueError(
@@ -77,7 +78,7 @@ def _shard_of(given: DataLoader[Any], wish: Wish) -> Shard:
             "replace by its own: pass shuffle=True or shuffle=False if that is what you want"
         )
     return wish.dealt(
-        len(given.dataset),
+        length,
         given.batch_size,
         shuffle=shuffled,
         rest="drop" if given.drop_last else "pad",
@@ -103,7 +104,7 @@ def _shared_out(given: DataLoader[Any], size: int) -> str:
 
 
 @cache
-def _derived(mixin: type, kind: type) -> type:
+def _derived(mixin: type, kind: Any) -> type:
     return type(f"Shard{kind.__name__}", (mixin, kind), {})
 
 

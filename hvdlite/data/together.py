@@ -33,11 +33,13 @@ def in_step(
     goes_on = all if rest == "drop" else any
     source = _passes(batches, rest == "pad")
     batch, is_new = next(source)
-    asked: int | None = _ask(is_new, process_set)
+    asked = _ask(is_new, process_set)
+    is_under_way = True
     is_first = True
     try:
         while True:
-            have, asked = synchronize(asked).tolist(), None
+            is_under_way = False
+            have = synchronize(asked).tolist()
             if is_first:
                 _check_each_has_one(have)
             if not goes_on(have):
@@ -46,11 +48,11 @@ def in_step(
                 raise ValueError("rest='pad' needs batches that can be iterated over again")
             is_first = False
             following, is_new = next(source)
-            asked = _ask(is_new, process_set)
+            asked, is_under_way = _ask(is_new, process_set), True
             yield batch
             batch = following
     finally:
-        if asked is not None:
+        if is_under_way:
             synchronize(asked)
 
 

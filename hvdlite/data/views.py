@@ -7,7 +7,6 @@ an array or a list of files, is cut down to this rank's part.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -61,7 +60,7 @@ def shard(
     return view(data, Wish(shuffle, seed, rest, batch_size, process_set))
 
 
-def _view_of(data: Any) -> Callable[[Any, Wish], Any]:
+def _view_of(data: Any) -> Any:
     for row in VIEWS:
         kind = _loaded(row)
         if kind is not None and isinstance(data, kind):

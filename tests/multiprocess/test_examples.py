@@ -54,7 +54,7 @@ INTEGRATIONS = {
 
 
 def test_every_example_is_tested_here() -> None:
-    others = {"digits_mlp.py", "keras_digits.py", *ELASTIC, *INTEGRATIONS}
+    others = {"digits_mlp.py", "keras_digits.py", "torch_data.py", *ELASTIC, *INTEGRATIONS}
     assert {p.name for p in (ROOT / "examples").glob("*.py")} == {
         *others,
         *TORCH,
@@ -82,6 +82,16 @@ def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
     done = job.end_well("-np", "2", "python", str(ROOT / "examples" / name))
     said = done.stdout.decode()
     assert re.search(TORCH[name], said), said
+
+
+@pytest.mark.watchdog(150)
+def test_the_example_of_data_trains_each_digit_once_with_two_numbers_of_ranks(job: Job) -> None:
+    needs_installed("torch", "sklearn")
+    program = str(ROOT / "examples" / "torch_data.py")
+    done = job.end_well("-np", "3", "python", program, "--stop-after", "5")
+    assert "480 of 1797 digits trained once, 0 more often" in done.stdout.decode()
+    done = job.end_well("-np", "2", "python", program)
+    assert "1797 of 1797 digits trained once, 0 more often, 27 repeats" in done.stdout.decode()
 
 
 @pytest.mark.watchdog(150)
