@@ -46,7 +46,9 @@ HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=
 
 
 def test_every_example_is_tested_here() -> None:
-    others = {"digits_mlp.py", "keras_digits.py", *ELASTIC}
+    # Those of Ray run in tests/integrations.
+    ray = {"ray_executor.py", "ray_train.py"}
+    others = {"digits_mlp.py", "keras_digits.py", *ELASTIC, *ray}
     assert {p.name for p in (ROOT / "examples").glob("*.py")} == {
         *others,
         *TORCH,
