@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import metadata
 
 _OLDEST = (2, 9)
-_HOW = 'pip install "hvdlite[ray]"'
 
 
 def check() -> None:
@@ -13,10 +12,15 @@ def check() -> None:
     try:
         version = metadata.version("ray")
     except metadata.PackageNotFoundError:
-        raise ImportError(f"hvdlite.ray needs Ray, which is not installed: {_HOW}") from None
+        raise ImportError(
+            'hvdlite.ray needs Ray, which is not installed: pip install "hvdlite[ray]"'
+        ) from None
     if _numbers(version) < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
-        raise ImportError(f"hvdlite.ray needs Ray {oldest}, and {version} is installed: {_HOW}")
+        raise ImportError(
+            f"hvdlite.ray needs Ray {oldest}, and {version} is installed: "
+            'pip install "hvdlite[ray]"'
+        )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

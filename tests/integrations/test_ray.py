@@ -214,6 +214,8 @@ def test_executables_single_ranks_references_and_callbacks(cluster: Any) -> None
     executor = RayExecutor(RayExecutor.create_settings(), num_workers=3)
     executor.start(Counter, [5], {"step": 2})
     try:
+        with pytest.raises(RuntimeError, match="the ranks run already"):
+            executor.start()
         assert executor.execute(lambda counter: counter.add()) == [7, 7, 7]
         assert executor.execute_single(lambda counter: counter.add()) == 9
         assert executor.execute(lambda counter: counter.add()) == [11, 9, 9]
