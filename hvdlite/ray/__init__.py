@@ -35,7 +35,7 @@ _HOMES = {
     "BaseHorovodWorker": "hvdlite.ray.worker",
     "ElasticRayExecutor": "hvdlite.ray.elastic",
 }
-__all__ = [*_HOMES]
+__all__ = ["BaseHorovodWorker", "ElasticRayExecutor", "RayExecutor"]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,8 +18,8 @@ ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "hvdl
 pytest.importorskip("pyarrow", reason='Ray Train is not installed: pip install "hvdlite[ray]"')
 pytestmark = pytest.mark.full
 
-# A worker that has lost another one has this long to say so.
-PROMPT = 5.0
+# A worker that has lost another one hears of it within this. Ray itself would tell it 10 s later.
+PROMPT = 1.0
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ from importlib import metadata
 
 import pytest
 
-from hvdlite.ray import bundles, requirement, seats
+from hvdlite.launch.hosts import Host
+from hvdlite.ray import bundles, nodes, requirement, seats
 from hvdlite.ray.blame import GRACE_SECONDS, SETTLE_SECONDS, Failures, Kind
 from hvdlite.ray.bundles import Need
 from hvdlite.ray.seats import Found
@@ -79,6 +80,33 @@ def test_a_sentence_says_what_cannot_be_placed() -> None:
     said = bundles.unmet([{"CPU": 1.0}, {"CPU": 2.0}], "PACK", {}, [{"CPU": 1.0}, {}])
     assert said.startswith("Ray cannot place {CPU: 1} + {CPU: 2}: {CPU: 0} is free")
     assert said.endswith("its 2 nodes have {CPU: 1}, {CPU: 0}")
+
+
+def node(name: str, cpus: float, alive: bool = True, **more: float) -> dict:
+    return {
+        "NodeID": f"{name}-0123456789", "NodeManagerAddress": "10.0.0.1", "Alive": alive,
+        "NodeManagerHostname": f"{name}.local", "Resources": {"CPU": cpus, **more},
+    }  # fmt: skip
+
+
+def test_nodes_have_slots_for_what_they_have_room() -> None:
+    there = [node("a", 4), node("b", 3, GPU=1.0), node("c", 1), node("d", 8, alive=False)]
+    assert nodes.slots(there, Need(2)) == {"a-0123456789": 2, "b-0123456789": 1}
+    assert nodes.slots(there, Need(1, 1)) == {"b-0123456789": 1}
+    assert nodes.slots(there, Need(0, 0.5)) == {"b-0123456789": 2}
+
+
+def test_nodes_of_one_machine_are_hosts_with_names_of_their_own() -> None:
+    there = [node("a", 4), node("b", 3), node("gone", 8, alive=False)]
+    a, b = Host("10.0.0.1-a-012345", 2), Host("10.0.0.1-b-012345", 1)
+    assert nodes.hosts(there, {"b-0123456789": 1, "a-0123456789": 2}) == (b, a)
+    assert nodes.hosts(there, {"gone-0123456789": 1, "a.local": 2, "nowhere": 1}) == (a,)
+    assert nodes.hosts(there, {"a-0123456789": 0}) == ()
+    # An address is that of both.
+    both = (Host(a.name, 3), Host(b.name, 3))
+    assert nodes.hosts(there, {"10.0.0.1": 3}) == both
+    assert nodes.node_of(there, b.name) == "b-0123456789"
+    assert nodes.node_of(there, nodes.name(there[2])) is None
 
 
 @pytest.mark.parametrize(
