@@ -24,6 +24,7 @@ from hvdlite.ray.strategy import Placement
 from hvdlite.ray.worker import BaseHorovodWorker
 
 _LEAVE_SECONDS = 3.0
+_NOT_STARTED = "call start() first"
 
 
 class RankDied(RayActorError):  # type: ignore[misc]
@@ -58,7 +59,7 @@ class StaticAdapter:
         self._placement: Placement | None = None
         self._found: list[Found] = []
         self._remote: list[Any] = []  # of run_remote(), which this class has not looked at
-        self._ended = "call start() first"  # why there are no actors
+        self._ended = _NOT_STARTED  # why there are no actors
 
     def start(
         self,
@@ -77,7 +78,7 @@ class StaticAdapter:
             self._meet()
             self._gather("start_executable", executable_cls, executable_args, executable_kwargs)
         except BaseException:
-            self._end("start() has failed")
+            self._end("start() has failed; call it again")
             raise
 
     def execute(
@@ -110,9 +111,10 @@ class StaticAdapter:
 
     def shutdown(self) -> None:
         """Ends all actors, and gives their resources back. May be called twice."""
-        with contextlib.suppress(RayError):
-            self._leave()
-        self._end("call start() first")
+        if self.workers and ray.is_initialized():
+            with contextlib.suppress(RayError):
+                self._leave()
+            self._end(_NOT_STARTED)
 
     # Starting.
 
@@ -213,7 +215,7 @@ class StaticAdapter:
         ray.get([worker.leave.remote() for worker in self.workers], timeout=_LEAVE_SECONDS)
 
     def _end(self, why: str) -> None:
-        """Kills the actors."""
+        """Kills the actors. `why`: what later calls say."""
         for worker in self.workers:
             ray.kill(worker)
         if self._placement is not None:

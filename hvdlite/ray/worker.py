@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
+from ray._private import ray_constants
 
 from hvdlite.job import failing
 from hvdlite.ray import place, ray_logger
@@ -71,9 +73,20 @@ class BaseHorovodWorker:
         return place.find()
 
     def take_place(self, rank: int, environment: Mapping[str, str], key: bytes) -> None:
-        self._rank = rank
+        if rank != self._rank:
+            self._rank = rank
+            _name_output(self)
         place.take(environment, key)
 
     def leave(self) -> None:
         ray_logger.configure(None)
         place.leave()
+
+
+def _name_output(actor: BaseHorovodWorker) -> None:
+    """Changes what Ray prints before each line: by the line with which it begins an actor's output
+    itself."""
+    sign = getattr(ray_constants, "LOG_PREFIX_ACTOR_NAME", None)
+    if sign is not None:
+        for stream in (sys.stdout, sys.stderr):
+            print(f"{sign}{actor!r}", file=stream, flush=True)

@@ -179,6 +179,28 @@ def test_a_rank_that_hears_nothing_is_ended(executor: Any) -> None:
 
 @pytest.mark.full
 @pytest.mark.watchdog(120)
+def test_an_interrupt_ends_the_ranks(executor: Any) -> None:
+    from hvdlite.ray import ray_logger
+
+    def run() -> None:
+        ray_logger.log({"pid": os.getpid()})
+        signal.pause()
+
+    def interrupt(values: list[Any]) -> None:
+        pids.extend(value["pid"] for value in values)
+        raise KeyboardInterrupt
+
+    pids: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        executor.run(run, callbacks=[interrupt])
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    assert pids
+    with pytest.raises(RuntimeError, match="the run before was interrupted"):
+        executor.run(total)
+
+
+@pytest.mark.full
+@pytest.mark.watchdog(120)
 def test_what_cannot_be_placed_is_named_and_given_up(cluster: Any) -> None:
     from hvdlite.ray import RayExecutor
 
