@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from launched import ROOT, Job
 from machine import within
-from ray_cluster import seconds_of, two_nodes
+from ray_cluster import example, seconds_of, two_nodes
 from waiting import wait_until
 
 ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "hvdlite[ray]"')
@@ -26,12 +26,11 @@ PROMPT = 5.0
 
 @pytest.mark.watchdog(120)
 def test_the_example_trains_on_two_ranks(job: Job) -> None:
-    done = job.command(sys.executable, str(ROOT / "examples" / "ray_executor.py"))
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"epoch 40  loss 0\.000", done.stdout), done.stdout
+    said = example(job, "ray_executor.py")
+    assert re.search(r"epoch 40  loss 0\.000", said), said
     weights = "[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]"
     for rank in (0, 1):
-        assert f"rank {rank} of 2, local rank {rank}: weights {weights}" in done.stdout
+        assert f"rank {rank} of 2, local rank {rank}: weights {weights}" in said
 
 
 @pytest.fixture(scope="module")

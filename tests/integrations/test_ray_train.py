@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launched import ROOT, Job
+from launched import Job
 from machine import within
-from ray_cluster import two_nodes
+from ray_cluster import example, two_nodes
 
 ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "hvdlite[ray]"')
 pytest.importorskip("pyarrow", reason='Ray Train is not installed: pip install "hvdlite[ray]"')
@@ -30,10 +29,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.mark.watchdog(120)
 def test_the_example_trains_and_keeps_checkpoints(job: Job) -> None:
-    done = job.command(sys.executable, str(ROOT / "examples" / "ray_train.py"))
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"2 ranks, epoch 3, accuracy 0\.9", done.stdout), done.stdout
-    assert "the checkpoint has the weights of epoch 3" in done.stdout
+    said = example(job, "ray_train.py")
+    assert re.search(r"2 ranks, epoch 3, accuracy 0\.9", said), said
+    assert "the checkpoint has the weights of epoch 3" in said
 
 
 @pytest.mark.watchdog(120)
