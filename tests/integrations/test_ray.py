@@ -33,6 +33,27 @@ def test_the_example_trains_on_two_ranks(job: Job) -> None:
         assert f"rank {rank} of 2, local rank {rank}: weights {weights}" in said
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"max_workers": 2}, "max_workers needs min_workers"),
+        ({"min_workers": 0, "max_workers": 2}, "max_workers needs min_workers"),
+        ({"min_workers": 1, "num_workers": 2}, "exclude one another"),
+        ({"num_workers": 2, "gpus_per_worker": 1}, "need use_gpu=True"),
+        ({}, "either num_workers"),
+    ],
+)
+def test_arguments_that_contradict_are_refused(arguments: dict[str, int], why: str) -> None:
+    from hvdlite.ray import ElasticRayExecutor, RayExecutor
+
+    with pytest.raises(ValueError, match=why):
+        RayExecutor(RayExecutor.create_settings(), **arguments)
+    with pytest.raises(ValueError, match="need use_gpu=True"):
+        ElasticRayExecutor(ElasticRayExecutor.create_settings(), gpus_per_slot=1)
+    with pytest.warns(DeprecationWarning):
+        assert ElasticRayExecutor.create_settings(min_np=2, max_np=3).max_num_proc == 3
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with two_nodes(tmp_path_factory.mktemp("ray")) as cluster:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_cluster import add_node, two_nodes
+from ray_cluster import two_nodes
 from waiting import wait_until
 
 ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "hvdlite[ray]"')
@@ -112,11 +112,11 @@ def test_a_node_that_comes_gets_ranks_and_one_that_goes_takes_its_own(
     runs = threading.Thread(target=lambda: found.append(executor.run(function)), daemon=True)
     runs.start()
     wait_until(started.exists, 30)
-    node = add_node(cluster, "green")
+    node = cluster.add("green")
     try:
         wait_until(grown.exists, 30)
     finally:
-        cluster.remove_node(node)
+        cluster.remove(node)
     wait_until(lambda: not runs.is_alive(), 30)
     [results] = found
     assert [(rank, size) for rank, size, *_ in results] == [(0, 2), (1, 2)]
