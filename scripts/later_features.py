@@ -255,6 +255,14 @@ LATER = {
         "tests/unit/test_optuna_verdict.py",
         "tests/unit/test_training_alone.py",
     ),
+    "jobs on Ray": (
+        "hvdlite/job/failing.py",
+        "hvdlite/ray/",
+        "tests/integrations/ray_cluster.py",
+        "tests/integrations/test_ray",
+        "tests/mutants/ray.py",
+        "tests/unit/test_ray_decisions.py",
+    ),
     "a tutorial and instruction counts that tests run": (
         "tests/instructions/",
         "tests/multiprocess/test_tutorial.py",

@@ -19,11 +19,10 @@ from hvdlite.base import knobs
 from hvdlite.core import engine, handles
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
-from hvdlite.job import communicators, frames, gpu_libraries, joined, named_sets, tuned, where
+from hvdlite.job import communicators, failing, gpu_libraries, joined, named_sets, tuned, where
 from hvdlite.job.arrival import Arrival, all_are_here, arrive, warn_of_few_threads
 from hvdlite.job.registration import forget_all, register_all
 from hvdlite.launch import environment
-from hvdlite.launch.one_line import in_one_line
 from hvdlite.rendezvous.addresses import join_address
 
 if TYPE_CHECKING:
@@ -376,11 +375,7 @@ def _install_hooks() -> None:
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         previous(kind, error, trace)
-        place = frames.place_of_traceback(trace)
-        what = in_one_line(error) + (f" at {place}" if place else "")
-        if _core.is_initialized():
-            _core.abort(what)
-        _tell_mpi(what)
+        _tell_mpi(failing.tell_the_others(error, trace))
 
     sys.excepthook = tell_the_others
 

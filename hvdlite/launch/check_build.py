@@ -39,6 +39,26 @@ dist.all_reduce(total)
 assert dist.get_backend() == "hvdlite" and total[0].item() == 2, total
 """
 
+# Rank 0 is the driver of a cluster of its own, and the ranks that add are Ray's.
+_BY_RAY = """
+import hvdlite as hvd
+def add():
+    import numpy
+    hvd.init()
+    return hvd.allreduce(numpy.ones(3), op=hvd.Sum)[0]
+hvd.init()
+if hvd.rank() == 0:
+    import ray
+    from hvdlite.ray import RayExecutor
+    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 << 20)
+    executor = RayExecutor(RayExecutor.create_settings(), num_workers=2)
+    executor.start()
+    assert executor.run(add) == [2, 2]
+    executor.shutdown()
+    ray.shutdown()
+hvd.barrier()
+"""
+
 
 # Why the core carries tensors in this way.
 _EXPLAIN = """
@@ -121,6 +141,7 @@ FRAMEWORKS = (
         Framework(title, package, distributions, "", "", "", text=_unchanged(text))
         for title, package, distributions, text in check_trainers.ROWS
     ),
+    Framework("hvdlite.ray, Ray", "ray", ("ray",), "hvdlite.ray", "", "", text=_BY_RAY),
 )  # fmt: skip
 
 

@@ -48,6 +48,7 @@ def _aliased(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
         ("horovod.tensorflow.keras.callbacks", "hvdlite.tensorflow.keras.callbacks"),
         ("horovod.tensorflow.gradient_aggregation", "hvdlite.tensorflow.aggregation"),
         ("horovod.keras", "hvdlite.keras"),
+        ("horovod.ray.runner", "hvdlite.ray.runner"),
         ("horovod.common.exceptions", "hvdlite.exceptions"),
         ("horovod.common.process_sets", "hvdlite.process_sets"),
         ("horovod.common.util", None),
@@ -92,7 +93,7 @@ assert HorovodBasics().gloo_built()
     ("name", "advice"),
     [
         ("horovod.spark", "hvdlite has no horovod.spark: start the processes with hvdliterun"),
-        ("horovod.ray.elastic", "hvdlite has no horovod.ray: "),
+        ("horovod.ray.nothing", "hvdlite has no horovod.ray.nothing: "),
         ("horovod.mxnet", "no longer maintained"),
         ("horovod.data", "DataLoader"),
         ("horovod.nothing", "docs/guides/migrating.md"),
