@@ -188,14 +188,13 @@ test_top.py::test_a_directory_that_others_reach_is_not_used
 
 H13: a launcher tells other users what it runs
 hvdlite/launch/attach/server.py
-- if _user_of(sock) != os.geteuid() or len(self._clients) >= _MOST_CLIENTS:
-+ if len(self._clients) >= _MOST_CLIENTS:
+- if _user_of(sock) != os.geteuid():
++ if False:
 test_top_runs.py::test_strangers_and_nonsense_are_not_answered
 
 H14: ranks report although nothing is attached any more
 hvdlite/launch/attach/attachable.py
--         for key in [WANTED, *map(report_key, self._board.ranks)]:
-+         for key in map(report_key, self._board.ranks):
+-         self._wanted.reports(False)
 test_top_runs.py::test_a_job_that_nothing_is_attached_to_sleeps
 
 H15: each rank shows a progress bar
