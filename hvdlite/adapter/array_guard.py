@@ -4,6 +4,7 @@ which hand over their parameters in each step."""
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from hvdlite.adapter import names
 from hvdlite.adapter.drift_guard import DriftGuard
 from hvdlite.core import engine
-from hvdlite.core.process_sets import ProcessSet
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job import basics
 
 Array = np.ndarray[Any, Any]
@@ -54,34 +55,61 @@ class _Place:
         return self._latest.parameters[self._number]
 
 
-class StepGuard:
-    """Compares what the members of a process set hand over, step for step. Other ranks may call
-    it, too. `kind`: a name for the messages."""
+class StepGuard(ABC):
+    """Whether the parameters of all ranks stay the same: see docs/guides/troubleshooting.md.
 
-    def __init__(self, kind: str, process_set: ProcessSet, contents: Callable[[Any], Any]) -> None:
+        guard = hvd.DriftGuard()
+        for batch in data:
+            params, state = train_step(params, state, batch)
+            guard.compare(params)
+
+    All members of `process_set` call compare() equally often. Most calls read none of the
+    parameters, and none reads all. This is the class of each framework's DriftGuard.
+    """
+
+    def __init__(self, process_set: ProcessSet = global_process_set) -> None:
         self.parameters: Sequence[Any] = []
         self._process_set = process_set
         self._places: list[_Place] = []
         self._structure: Any = None
-        self._guard = DriftGuard(
-            f"{names.scope()}{kind}.", process_set, self._places, ArrayReader(contents)
-        )
+        name = f"{names.scope()}steps."
+        self._guard = DriftGuard(name, process_set, self._places, ArrayReader(self.contents))
+
+    @abstractmethod
+    def contents(self, parameter: Any) -> Any:
+        """What becomes an array of numpy."""
+
+    @abstractmethod
+    def flat(self, parameters: Any) -> tuple[Sequence[Any], Any]:
+        """All parameters, and something that is equal as long as they are the same ones."""
+
+    @abstractmethod
+    def labels(self, parameters: Any) -> Sequence[str]:
+        """Their names for people."""
+
+    @abstractmethod
+    def is_recorded(self) -> bool:
+        """Whether the framework records what the caller does."""
 
     @property
     def compared(self) -> int:
-        """How often digests of all members were compared."""
+        """How often parts of the parameters were compared."""
         return self._guard.compared
 
-    def step(
-        self, parameters: Sequence[Any], structure: Any, labels: Callable[[], Sequence[str]]
-    ) -> None:
-        """`labels` are asked for when the structure is another one than before. It changes between
-        the same steps on all members."""
+    def compare(self, parameters: Any) -> None:
+        """Compares a part of the parameters in some of the calls. Raises MismatchError on all ranks
+        if one differs and HVDLITE_DRIFT=error."""
+        if self.is_recorded():
+            raise RuntimeError(
+                "DriftGuard.compare() was called in a function that is being compiled "
+                "(tf.function, jax.jit): call it after the function, in the loop over the batches"
+            )
         if basics.size() == 1 or not self._process_set.included():
             return
-        self.parameters = parameters
+        self.parameters, structure = self.flat(parameters)
         if self._structure is None or structure != self._structure:
             self._structure = structure
-            self._places[:] = [_Place(label, i, self) for i, label in enumerate(labels())]
+            labels = enumerate(self.labels(parameters))
+            self._places[:] = [_Place(label, number, self) for number, label in labels]
             self._guard.leave_out(())  # what was cut is out of date
         self._guard.compare()
