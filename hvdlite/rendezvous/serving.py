@@ -233,9 +233,11 @@ class Loop:
         connection.events = events
 
     def _on_hello(self, connection: Connection, data: bytes) -> None:
+        if protocol.purpose_of(data) == _WATCH and self._guests is None:
+            self._close(connection)  # `hvdlite top` asks each store of its user
+            return
         nonce = os.urandom(protocol.NONCE_BYTES)
-        served = (_STORE,) if self._guests is None else (_STORE, _WATCH)
-        answer, proof = protocol.answer_hello(self._secret, data, nonce, served)
+        answer, proof = protocol.answer_hello(self._secret, data, nonce, (_STORE, _WATCH))
         connection.out.append(memoryview(answer))
         then = self._on_proof if protocol.purpose_of(data) == _STORE else self._on_guests_proof
         connection.expect(protocol.PROOF_BYTES, functools.partial(then, connection, proof))

@@ -120,6 +120,23 @@ def test_a_stall_leaves_a_bundle_of_mpis_ranks(mpi: Mpi) -> None:
     assert re.search(sleeps.pattern(), told.splitlines()[1]) and "no file" not in told, told
 
 
+def test_top_asks_mpis_ranks_for_a_bundle(mpi: Mpi) -> None:
+    job, dumps = mpi.job, mpi.job.directory / "dumps"
+    script = job.script(
+        "import os, time, numpy as np, hvdlite as hvd\nhvd.init()\n"
+        "open(f'ready.{hvd.rank()}', 'w').close()\n"
+        "while not hvd.allreduce(float(os.path.exists('enough')), name='stop'):\n"
+        "    time.sleep(0.01)  # poll\n"
+    )
+    process = mpi.start("-np", "2", "--stall-dump", str(dumps), PYTHON, script)
+    job.wait_ready(2)
+    command = (PYTHON, "-m", "hvdlite.commands", "top", str(process.pid), "--dump")
+    assert job.command(*command).stdout.startswith("2 ranks will write a bundle")
+    wait_until(lambda: len(list(dumps.glob("*/asked.rank?.json"))) == 2)
+    (job.directory / "enough").touch()
+    ended(process)
+
+
 def test_the_secret_is_in_no_command_line(mpi: Mpi) -> None:
     write = "import os\nopen('secret', 'w').write(os.environ['HVDLITE_SECRET'])\n"
     process = mpi.start_ready(write + READY)

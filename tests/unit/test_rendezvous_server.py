@@ -259,10 +259,11 @@ def _hello(server, purpose):
     return sock, nonce
 
 
-def test_a_connection_that_wants_to_watch_is_handed_over_after_the_handshake(server):
+def test_a_connection_that_wants_to_watch_is_handed_over_after_the_handshake(server, caplog):
     watch = protocol.PURPOSE_WATCH
     sock, _ = _hello(server, watch)  # before the process that serves wants any
     assert_closed(sock)
+    assert warnings_of(caplog) == []
     guests = server.guests()
     stranger, _ = _hello(server, watch)
     receive(stranger, protocol.ANSWER_BYTES)
