@@ -102,7 +102,7 @@ def init(
             _meeting = None if place is None else Meeting(place, arrived.prefix)
             communicators.begin(arrived.communicator, identity.part)
             _begin_with_mpi()
-            where.start(_bundle_writer(identity, place, values))
+            where.start(_bundle_writer(arrived, values))
             _say_where_hosts_differ(identity, values)
             if _incarnation == 1 and _core.uses_mpi():
                 warn_of_few_threads(arrived, values)
@@ -279,17 +279,14 @@ def _tell_mpi(failure: str) -> None:
         mpi_end.note(mpi_library.loaded, failure)
 
 
-def _bundle_writer(
-    identity: environment.Identity,
-    place: tuple[tuple[str, int], bytes] | None,
-    values: Mapping[str, knobs.Value],
-) -> bundle.Writer | None:
+def _bundle_writer(arrived: Arrival, values: Mapping[str, knobs.Value]) -> bundle.Writer | None:
     directory = str(values["stall_dump"])
     if not directory:
         return None
     from hvdlite.job import bundle
 
-    folder = bundles.folder_name(bundle.job_name(place or identity.place, os.environ))
+    place = arrived.place or arrived.me.place
+    folder = bundles.folder_name(bundle.job_name(place, arrived.prefix))
     path = os.path.join(os.path.abspath(directory), folder)
     return bundle.Writer(path, _core.rank(), _core.size(), bundles.without_secrets(values))
 

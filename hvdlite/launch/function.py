@@ -208,7 +208,9 @@ def _job(
     results: JobObserver,
 ) -> job.Job:
     """The job of a function, whose `results` come with it."""
-    observer = job.watchable(results, request.command, verdict, console, options)
+    observer = job.watchable(
+        results, request.command, request.environment, verdict, console, options
+    )
     return job.Job(
         slots, request.command, request.environment, options, far, console, verdict, observer
     )

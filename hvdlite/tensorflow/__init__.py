@@ -34,6 +34,7 @@ from hvdlite.tensorflow.aggregation import (
     LocalGradientAggregationHelper as LocalGradientAggregationHelper,
 )
 from hvdlite.tensorflow.compression import Compression as Compression
+from hvdlite.tensorflow.drift import DriftGuard as DriftGuard
 from hvdlite.tensorflow.functions import *  # noqa: F403
 from hvdlite.tensorflow.ops import *  # noqa: F403
 from hvdlite.tensorflow.ops import _allreduce as _allreduce
@@ -67,7 +68,7 @@ def __getattr__(name: str) -> _Any:
 
 
 __all__ = [
-    "Compression", "DistributedGradientTape", "LocalGradientAggregationHelper",
+    "Compression", "DistributedGradientTape", "DriftGuard", "LocalGradientAggregationHelper",
     "PartialDistributedGradientTape", "SyncBatchNormalization", "_allreduce", "_cache",
     "_executing_eagerly", "_grouped_allreduce", "_make_subgraph", "data", "elastic", "mpi_ops",
     "util",
