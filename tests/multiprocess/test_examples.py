@@ -46,7 +46,8 @@ HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=
 
 
 def test_every_example_is_tested_here() -> None:
-    others = {"digits_mlp.py", "keras_digits.py", *ELASTIC}
+    # tests/integrations has spark_digits.py.
+    others = {"digits_mlp.py", "keras_digits.py", "spark_digits.py", *ELASTIC}
     assert {p.name for p in (ROOT / "examples").glob("*.py")} == {
         *others,
         *TORCH,
