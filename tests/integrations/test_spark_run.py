@@ -221,7 +221,7 @@ def test_ctrl_c_cancels_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_example(session: Any, tmp_path: Path) -> None:
+def test_the_example(tmp_path: Path) -> None:
     """With a Spark of its own on this machine."""
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     example = Path(__file__).resolve().parents[2] / "examples" / "spark_digits.py"
