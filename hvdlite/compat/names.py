@@ -12,7 +12,7 @@ HOROVOD_VERSION = "0.28.1"
 DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "path")
 
 # Whole packages: the names inside are the same on both sides, except for _RENAMED.
-_ADAPTERS = ("torch", "tensorflow", "keras", "ray")
+_ADAPTERS = ("torch", "tensorflow", "keras", "ray", "spark")
 
 _RENAMED = {
     "horovod.common.basics": "hvdlite.job.horovod_basics",
@@ -35,7 +35,7 @@ UNKNOWN = "docs/guides/migrating.md lists what there is"
 
 # What to do instead. missing() has the rest of the sentence.
 _INSTEAD = {
-    "horovod.spark": f"{_START}, and let each rank read its part of the data from files",
+    "horovod.spark": "docs/guides/spark.md says what of it there is",
     "horovod.mxnet": "MXNet is no longer maintained; move the model to torch, TensorFlow or JAX",
     "horovod.data": "use your framework's own loader, such as "
     "torch.utils.data.DataLoader(num_workers=...)",

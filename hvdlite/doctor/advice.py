@@ -166,7 +166,6 @@ NO_EFFECT = (
         "HVDLITE_HEARTBEAT_SECONDS in docs/reference/knobs.md",
         "HOROVOD_ENABLE_XLA_OPS": "collectives in compiled functions need no setting",
         "HOROVOD_ELASTIC": "hvdliterun --min-np makes a job elastic and sets it",
-        "HOROVOD_SPARK_START_TIMEOUT": "it is for horovod.spark",
     }
     | {
         f"HOROVOD_{name}": BUILD

@@ -145,6 +145,10 @@ FRAMEWORKS = (
 )  # fmt: skip
 
 
+# Libraries on which jobs run: a title, the module of hvdlite, and the package that it needs.
+LIBRARIES = (("Spark", "hvdlite.spark", "pyspark"),)
+
+
 def run(verbose: bool) -> int:
     """Prints the summary. Returns 0 if everything that is installed works."""
     print(
@@ -167,7 +171,7 @@ def run(verbose: bool) -> int:
             else ("X", f"works ({time.monotonic() - began:.1f} s)")
         )
         print(f"    [{mark}] {framework.title} {version}: {said}", flush=True)
-    for title, rows in _facts():
+    for title, rows in [("Libraries", libraries()), *_facts()]:
         print(f"\n{title}:")
         for there, text in rows:
             print(f"    [{'X' if there else ' '}] {text}")
@@ -178,6 +182,15 @@ def run(verbose: bool) -> int:
                 print(f"    [{'X' if there else ' '}] {text}", flush=True)
         print(f"\nInterpreter: {sys.executable}\nInstalled in: {_folder()}")
     return 0 if well else 1
+
+
+def libraries() -> list[tuple[bool, str]]:
+    """Returns the versions that are installed. Nothing is imported."""
+    return [
+        (True, f"{title} {version}: {module}") if version else (False, f"{title}: {module}")
+        for title, module, package in LIBRARIES
+        for version in [Framework(title, package, (package,), module, "", "").version()]
+    ]
 
 
 def _facts() -> list[tuple[str, list[tuple[bool, str]]]]:
