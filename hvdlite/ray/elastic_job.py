@@ -62,7 +62,7 @@ def run(
     with _console() as console, _queue(callbacks) as queue:
         observer: JobObserver = Observers(results, _Callbacks(queue, callbacks))
         options = job.Options()
-        observer = job.watchable(observer, _COMMAND, verdict, console, options)
+        observer = job.watchable(observer, _COMMAND, variables, verdict, console, options)
         this = job.Job([], _COMMAND, {}, options, [], console, verdict, observer)
         with this.opened(PREFIX, everywhere=True) as opened:
             shared = meeting.variables(opened.store.address[1], True, settings.timeout_s)
