@@ -52,8 +52,8 @@ def loader(given: DataLoader[Any], wish: Wish) -> DataLoader[Any]:
 
 def _copy(given: DataLoader[Any], mixin: type, **changed: Any) -> DataLoader[Any]:
     """With all options of the loader, whatever they are in this version of torch."""
-    base: Any = type(given)
-    kind: Any = _derived(mixin, base)
+    own: Any = type(given)
+    kind: Any = _derived(mixin, own)
     made: DataLoader[Any] = kind.__new__(kind)
     vars(made).update(vars(given), _iterator=None, **changed)
     return made

@@ -59,6 +59,14 @@ if hvd.rank() == 0:
 hvd.barrier()
 """
 
+_SHARES = """
+from torch.utils.data import DataLoader
+import hvdlite.torch as hvd
+hvd.init()
+batches = list(hvd.data.shard(DataLoader(list(range(8)), 2)))
+assert len(batches) == hvd.size() == 2, batches
+"""
+
 
 # Why the core carries tensors in this way.
 _EXPLAIN = """
@@ -123,6 +131,10 @@ FRAMEWORKS = (
     Framework(
         'backend "hvdlite" of torch.distributed, PyTorch', "torch", ("torch",),
         "hvdlite.torch.distributed", "", "", text=_GROUP,
+    ),
+    Framework(
+        "hvd.data.shard() of a DataLoader, PyTorch", "torch", ("torch",), "hvdlite.data", "", "",
+        text=_SHARES,
     ),
     Framework(
         "TensorFlow", "tensorflow",

@@ -44,6 +44,7 @@ def test_a_dataset_of_hugging_face_becomes_this_ranks_part(datasets: Any) -> Non
     assert {row["n"] for part in parts for row in part} == set(range(10))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("rest", "each"), [("pad", 4), ("drop", 3)])
 def test_a_stream_of_hugging_face_is_dealt_and_stays_lazy(
     datasets: Any, rest: str, each: int
@@ -56,6 +57,7 @@ def test_a_stream_of_hugging_face_is_dealt_and_stays_lazy(
     assert set(sum(found, [])) == set(range(10 if rest == "pad" else 9))
 
 
+@pytest.mark.full
 def test_what_hugging_face_has_shared_out_stays_as_it_is(
     datasets: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
