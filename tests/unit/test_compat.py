@@ -93,7 +93,6 @@ assert HorovodBasics().gloo_built()
     ("name", "advice"),
     [
         ("horovod.ray.nothing", "hvdlite has no horovod.ray.nothing: "),
-        ("horovod.spark.nothing", "hvdlite has no horovod.spark.nothing: "),
         ("horovod.mxnet", "no longer maintained"),
         ("horovod.data", "DataLoader"),
         ("horovod.nothing", "docs/guides/migrating.md"),
