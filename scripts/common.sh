@@ -41,7 +41,7 @@ install_debian() {
 # install_system_packages TIER   what suites of that tier need besides Python's packages
 install_system_packages() {
   local wanted=(libgtest-dev iproute2 nftables openssh-server)
-  [[ "$1" == all ]] && wanted+=(libjemalloc2 libtcmalloc-minimal4 slurmctld slurmd slurm-client munge prometheus chromium valgrind clang-14 libclang-rt-14-dev openmpi-bin libopenmpi-dev mpich libmpich-dev)
+  [[ "$1" == all ]] && wanted+=(libjemalloc2 libtcmalloc-minimal4 slurmctld slurmd slurm-client munge prometheus chromium valgrind default-jre-headless clang-14 libclang-rt-14-dev openmpi-bin libopenmpi-dev mpich libmpich-dev)
   install_debian "${wanted[@]}"
 }
 

@@ -33,18 +33,29 @@ def mode() -> str:
 
 
 def check(
-    names: Sequence[str], fingerprints: Sequence[int], scope: str, process_set: ProcessSet
+    names: Sequence[str],
+    fingerprints: Sequence[int],
+    scope: str,
+    process_set: ProcessSet,
+    how: str = "",
 ) -> bool:
     """Compares with all members, all of which must call this. Equal fingerprints are taken for
     equal contents. Returns whether contents differ.
 
-    MismatchError, on all of them, if they train different parameters: some gradients would wait for
-    ever.
+    MismatchError, on all of them, if they train different parameters or send them in another way
+    (`how`, in words): some gradients would wait for ever.
     """
-    everyones = allgather_object(
-        (list(names), list(fingerprints)), f"{scope}parameter check", process_set
+    told = allgather_object(
+        (list(names), list(fingerprints), how), f"{scope}parameter check", process_set
     )
+    everyones = [(names, prints) for names, prints, _ in told]
     ranks = process_set.ranks or list(range(len(everyones)))
+    for rank, (_, _, other) in zip(ranks, told, strict=True):
+        if other != told[0][2]:
+            raise MismatchError(
+                f"Rank {ranks[0]} sends gradients with {told[0][2]}, but rank {rank} with {other}. "
+                "Give all ranks the same compression."
+            )
     sentence = _different_names(everyones, ranks)
     if sentence:
         raise MismatchError(

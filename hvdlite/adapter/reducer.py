@@ -16,6 +16,7 @@ from typing import Any
 
 from hvdlite.adapter import divergence, presence, sharers
 from hvdlite.adapter.aggregation import Aggregation, Unit
+from hvdlite.adapter.compression.journeys import Journey, arrive
 from hvdlite.adapter.drift_guard import DriftGuard
 from hvdlite.adapter.gradients import Gradients, Hook
 from hvdlite.adapter.roll_call import RollCall
@@ -30,7 +31,7 @@ from hvdlite.core.operations import Call
 class _Flight:
     """A gradient, or a group of them, and its operation under way."""
 
-    __slots__ = ("directly", "error", "finish", "label", "name", "parameter", "place")
+    __slots__ = ("directly", "error", "finish", "journey", "label", "name", "parameter", "place")
 
     def __init__(
         self, parameter: Any, scope: str, label: str, directly: bool, place: int = -1
@@ -41,6 +42,7 @@ class _Flight:
         self.name = scope + label
         self.directly = directly  # as it is, in place: until that has been refused
         self.finish: Callable[[], None] | None = None  # of the long way
+        self.journey: Journey | None = None  # of a gradient that travels in several rounds
         self.error: Exception | None = None
 
 
@@ -58,6 +60,7 @@ class GradientReducer:
         self._groups: dict[Unit, _Flight] = {}
         self._synchronized = ""
         self._plain = settings.compression.is_none
+        settings.compression.serve(self)
         self._checked = divergence.mode() == "off"
         # the reducers made before and after this one
         self._earlier, self._later = sharers.Sharers(), sharers.Sharers()
@@ -186,7 +189,9 @@ class GradientReducer:
     def _start(self, flight: _Flight, gradient: Tensor) -> Callable[[], None]:
         settings, parameter, kept = self.settings, flight.parameter, self._gradients
         if kept.is_dense(gradient):
-            reduced = settings.compression.start(kept.ops, self._call(flight.name), gradient)
+            call = self._call(flight.name)
+            reduced = settings.compression.start(kept.ops, call, gradient, flight.label)
+            flight.journey = reduced if isinstance(reduced, Journey) else None
             return lambda: kept.put(parameter, reduced())
         self._sparse[flight.place] = kept.sparse_dimensions(gradient)
         if settings.sparse_as_dense:
@@ -288,6 +293,7 @@ class GradientReducer:
                 "and step(). Call model.zero_grad() after step(), or optimizer.synchronize() "
                 f"before changing gradients.{self.why_too_early()}"
             )
+        arrive([flight.journey for flight in self._others if flight.journey is not None])
         while self._others:
             flight = self._others[0]
             try:
@@ -298,7 +304,7 @@ class GradientReducer:
                         flight.finish()
             except Exception as failed:
                 error = error or failed
-            flight.finish = flight.error = None
+            flight.finish = flight.journey = flight.error = None
             self._others.popleft()
         if error is not None:
             raise error
@@ -344,15 +350,23 @@ class GradientReducer:
         self._checked = True
         prints = [self._gradients.fingerprint(flight.parameter) for flight in self.flights]
         labels = [flight.label for flight in self.flights]
-        if divergence.check(labels, prints, self.settings.scope, self.settings.process_set):
+        settings = self.settings
+        how = str(settings.compression)
+        if divergence.check(labels, prints, settings.scope, settings.process_set, how):
             self.guard.is_known_to_differ()
+
+    def stop(self) -> None:
+        """Gradients stay where they are from now on."""
+        self.abandon()
+        for flight in self.flights:
+            self._gradients.release(flight.parameter)
 
     def abandon(self) -> None:
         """Forgets what is under way, after an exception in the middle of a step; the core holds the
         memory."""
         self._direct.forget()
         for flight in self._others:
-            flight.finish = flight.error = None
+            flight.finish = flight.journey = flight.error = None
         self._others.clear()
         self._sparse.clear()
         self._aggregation.reset()

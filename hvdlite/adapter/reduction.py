@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from hvdlite.adapter import compressing
 from hvdlite.adapter.grouping import positions
 from hvdlite.adapter.step import Options
 from hvdlite.core.framework import Tensor
@@ -26,6 +27,11 @@ class Backend:
 
     def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
         """The results of all groups: at once, or as part of the step that is being traced."""
+        raise NotImplementedError
+
+    def allgather(self, group: Group, options: Options) -> Group:
+        """The same for tensors of which each comes back with a first dimension more: that of the
+        ranks."""
         raise NotImplementedError
 
     def is_sparse(self, gradient: Tensor) -> bool:
@@ -94,6 +100,8 @@ def _travel(options: Options, backend: Backend, results: Gradients, variables: S
             numbers: Sequence[int], beside: Group) -> Group:  # fmt: skip
     """Reduces these of `results`. What is `beside` them travels with the first group."""
     compression = options.compression
+    if compression.method is not None:
+        return compressing.travel(options, backend, results, variables, numbers, beside)
     contexts: dict[int, Any] = {}
     groups: list[Group] = []
     for members in _grouped(options, variables, numbers):

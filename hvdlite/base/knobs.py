@@ -238,6 +238,11 @@ KNOBS: tuple[Knob, ...] = (
         "Starting and ending", unit="seconds", minimum=0.001, flag="--start-timeout",
     ),
     Knob(
+        "spark_start_timeout_seconds", _names("SPARK_START_TIMEOUT"), "float", 600.0,
+        "How long hvdlite.spark.run() waits for free slots and until all of its tasks run.",
+        "Starting and ending", unit="seconds", minimum=0.001, core=False,
+    ),
+    Knob(
         "secret_file", _names("SECRET_FILE", None), "str", "",
         "A file with the job's secret: 64 hex digits, the same on all ranks. Only its owner may "
         "have access.",

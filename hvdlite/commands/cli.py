@@ -183,13 +183,19 @@ def build_parser() -> argparse.ArgumentParser:
     top = commands.add_parser(
         "top",
         help="show what the ranks of a running job do",
-        description="Show a table of the ranks of a job that hvdliterun runs on this host for this "
-        "user: step time, waiting, stragglers, data, CPU and memory. Keys: s sorts by the next "
-        "column, r reverses, p pauses, q quits. The job does not notice. Exit code: 0, or 1 if "
-        "there is no such job.",
+        description="Show a table of the ranks of a job of this user whose hvdliterun or a rank "
+        "is on this host: step time, waiting, stragglers, data, CPU and memory. Keys: s sorts by "
+        "the next column, r reverses, p pauses, d asks for a bundle, q quits. The job does not "
+        "notice. Exit code: 0, or 1 if there is no such job.",
     )
     top.add_argument(
         "pid", nargs="?", type=int, help="the process of hvdliterun, if several jobs run here"
+    )
+    top.add_argument(
+        "--dump",
+        action="store_true",
+        help="ask all ranks for a bundle (HVDLITE_STALL_DUMP), or without a folder for their "
+        "stacks in the job's output, and end",
     )
     top.add_argument("--once", action="store_true", help="print one table and end, for scripts")
     top.add_argument(

@@ -23,29 +23,34 @@ class Rank:
     def token(self) -> bytes:
         """The member's own, with which it seals what it writes."""
         try:
-            return bytes.fromhex(_environment(self.pid)["HVDLITE_MEMBER_TOKEN"])
+            return bytes.fromhex(environment_of(self.pid)["HVDLITE_MEMBER_TOKEN"])
         except (OSError, KeyError, ValueError):
             raise ValueError(f"the environment of process {self.pid} names no token") from None
 
     def secret(self) -> bytes:
-        """The job's secret: the process has inherited it, or its environment says where it is."""
-        environ = _environment(self.pid)
-        inherited = environ.get(secret.DESCRIPTOR_VARIABLE, "")
-        if not inherited.isdecimal():
-            found = secret.of_the_user(environ)
-            if found is None:
-                raise ValueError(f"the environment of process {self.pid} names no secret")
-            return found
-        try:
-            descriptor = os.open(f"/proc/{self.pid}/fd/{inherited}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise ValueError(
-                f"the job's secret cannot be read from process {self.pid}: {error.strerror}"
-            ) from None
-        try:
-            return secret.load(descriptor)
-        finally:
-            os.close(descriptor)
+        return secret_of(self.pid)
+
+
+def secret_of(pid: int) -> bytes:
+    """The job's secret: the process has inherited it, or its environment says where it is. Raises
+    ValueError."""
+    environ = environment_of(pid)
+    inherited = environ.get(secret.DESCRIPTOR_VARIABLE, "")
+    if not inherited.isdecimal():
+        found = secret.of_the_user(environ)
+        if found is None:
+            raise ValueError(f"the environment of process {pid} names no secret")
+        return found
+    try:
+        descriptor = os.open(f"/proc/{pid}/fd/{inherited}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ValueError(
+            f"the job's secret cannot be read from process {pid}: {error.strerror}"
+        ) from None
+    try:
+        return secret.load(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -75,7 +80,7 @@ def _rank(pid: int) -> Rank | None:
         if os.stat(f"/proc/{pid}").st_uid != os.getuid():
             return None
         descriptor = os.pidfd_open(pid)
-        environ = _environment(pid)
+        environ = environment_of(pid)
         job = environ["HVDLITE_RENDEZVOUS"]
         member, slot = int(environ["HVDLITE_MEMBER"]), int(environ["HVDLITE_SLOT"])
         found = Rank(job, member, slot, pid, descriptor)
@@ -88,7 +93,7 @@ def _rank(pid: int) -> Rank | None:
     return found
 
 
-def _environment(pid: int) -> Mapping[str, str]:
+def environment_of(pid: int) -> Mapping[str, str]:
     with open(f"/proc/{pid}/environ", "rb") as file:
         entries = file.read().split(b"\0")
     pairs = (os.fsdecode(entry).partition("=") for entry in entries)

@@ -13,12 +13,14 @@ import termios
 import time
 import tty
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 from hvdlite.commands import top_view
+from hvdlite.commands.stores_here import stores_here
 from hvdlite.commands.top_view import Choice
-from hvdlite.launch.attach.client import Connection, Found, Message, jobs_here
+from hvdlite.launch.attach.client import Connection, Found, Message, jobs_at, jobs_here
 from hvdlite.launch.monitor.screen import Screen
 
 # With --once: ranks that have not reported by then are shown without numbers.
@@ -33,11 +35,13 @@ class NotPossible(Exception):
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command and returns the exit status."""
     try:
-        if not (arguments.once or arguments.json):
+        if not (arguments.once or arguments.json or arguments.dump):
             _check_terminal(os.environ)
-        job = choose(jobs_here(os.environ), arguments.pid)
+        job = choose(each_once(jobs_here(os.environ), jobs_at(stores_here())), arguments.pid)
         with _connected(job) as connection:
-            if arguments.once:
+            if arguments.dump:
+                _dump(connection, job)
+            elif arguments.once:
                 _once(connection, job, arguments.json, Choice(arguments.sort))
             elif arguments.json:
                 _lines(connection)
@@ -51,10 +55,23 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def each_once(here: Sequence[Found], with_ranks_here: Sequence[Found]) -> Sequence[Found]:
+    """Each job once: those whose launcher runs here, and those that have ranks here. Pure."""
+    known = {_name(job) for job in here}
+    return [
+        *here,
+        *{_name(job): job for job in with_ranks_here if _name(job) not in known}.values(),
+    ]
+
+
+def _name(job: Found) -> tuple[int, float]:
+    return job.pid, job.about["began"] if job.about else 0.0
+
+
 def choose(jobs: Sequence[Found], pid: int | None) -> Found:
     """The job that is meant: that of the command line, or the only one. Pure."""
     if not jobs:
-        raise NotPossible("no job of this user runs on this host.")
+        raise NotPossible("no job of this user has its hvdliterun or a rank on this host.")
     chosen = [job for job in jobs if pid in (None, job.pid)]
     if chosen and (len(chosen) == 1 or pid is not None):
         return chosen[0]
@@ -85,8 +102,7 @@ def _connected(job: Found) -> Iterator[Connection]:
         )
     gone = f"the job has ended, or hvdliterun ({job.pid}) was killed."
     try:
-        connection = Connection(job.path)
-        connection.ask("ranks")
+        connection = job.connect()
     except OSError:
         raise NotPossible(gone) from None
     with connection:
@@ -98,6 +114,7 @@ def _connected(job: Found) -> Iterator[Connection]:
 
 def _frames(connection: Connection) -> Iterator[Message]:
     """What the launcher sends until the job has ended."""
+    connection.ask("ranks")
     while True:
         for message in connection.receive(_GLANCE_SECONDS):
             if message.get("ended"):
@@ -122,6 +139,14 @@ def _once(connection: Connection, job: Found, as_json: bool, choice: Choice) -> 
     lines = top_view.title(job.about, shown, time.time())
     width = os.get_terminal_size(1).columns if os.isatty(1) else 1000
     print("\n".join([*lines, *top_view.ranks(shown, choice, width, 1 << 30, _colours())]))
+
+
+def _dump(connection: Connection, job: Found) -> None:
+    connection.ask("dump")
+    answer = connection.wait()
+    if answer is None:
+        raise NotPossible(f"hvdliterun ({job.pid}) does not answer.")
+    print(top_view.dumped(answer))
 
 
 def _lines(connection: Connection) -> None:
@@ -154,6 +179,8 @@ def _draw(
     assert job.about is not None
     frame: dict[str, Any] | None = None
     heard = time.monotonic()
+    connection.ask("ranks")
+    dumps = 0
     while not choice.over and screen.failure is None:
         launcher = connection.fileno()
         ready, _, _ = select.select([launcher, *keyboard], [], [], _GLANCE_SECONDS)
@@ -162,6 +189,8 @@ def _draw(
                 heard = time.monotonic()
                 if message.get("ended"):
                     return True
+                if "dumps" in message:
+                    choice = replace(choice, said=top_view.dumped(message))
                 if "rows" in message and not (choice.paused and frame):
                     frame = dict(message)
         for descriptor in (each for each in keyboard if each in ready):
@@ -170,6 +199,9 @@ def _draw(
                 return False
             for key in pressed:
                 choice = choice.press(key)
+            if choice.dumps > dumps:
+                dumps = choice.dumps
+                connection.ask("dump")
         if frame is not None:
             silent = time.monotonic() - heard
             size = screen.size()

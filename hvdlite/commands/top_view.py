@@ -45,9 +45,13 @@ class Choice:
     reverse: bool = False
     paused: bool = False
     over: bool = False
+    dumps: int = 0  # how many were asked for
+    said: str = ""  # about the last one, until the next key
 
     def press(self, key: str) -> Choice:
         """Returns the choice after a key; keys without a meaning change nothing."""
+        if self.said:
+            return replace(self, said="").press(key)
         if key == "s":
             names = list(ORDERS)
             return replace(self, order=names[(names.index(self.order) + 1) % len(names)])
@@ -55,6 +59,8 @@ class Choice:
             return replace(self, reverse=not self.reverse)
         if key == "p":
             return replace(self, paused=not self.paused)
+        if key == "d":
+            return replace(self, dumps=self.dumps + 1)
         return replace(self, over=True) if key == "q" else self
 
 
@@ -77,8 +83,9 @@ def title(about: Mapping[str, Any], frame: Mapping[str, Any], now: float) -> lis
     """Returns what job this is. `now`: the time of day."""
     count = len(frame["rows"])
     minutes, seconds = divmod(int(max(0.0, now - about["began"])), 60)
+    far = f" on {about['on']}" if "on" in about else ""
     parts = [
-        f"hvdliterun {about['pid']}",
+        f"hvdliterun {about['pid']}{far}",
         f"{count} rank{'' if count == 1 else 's'}",
         f"since {minutes // 60}:{minutes % 60:02}:{seconds:02}",
     ]
@@ -107,11 +114,20 @@ def screen(
     state = "PAUSED, " if choice.paused else ""
     if silent >= 5 and not choice.paused:
         state = f"hvdliterun has said nothing for {silent:.0f} s, "
-    foot = f"{state}{order}.  s: sort  r: reverse  p: pause  q: quit"
+    foot = choice.said or f"{state}{order}.  s: sort  r: reverse  p: pause  d: dump  q: quit"
     # The screen keeps two lines for itself, and the table may need one to count what is left out.
     most = max(1, height - len(head) - 5)
     lines = [*(line[:width] for line in head), *ranks(frame, choice, width, most, colours)]
     return [*lines, foot[:width]]
+
+
+def dumped(answer: Mapping[str, Any]) -> str:
+    """Returns what becomes of a dump, by the launcher's answer."""
+    ranks = f"{answer['asked']} rank{'' if answer['asked'] == 1 else 's'}"
+    if answer["dumps"]:
+        return f"{ranks} will write a bundle: `hvdlite explain {answer['dumps']}` shows it."
+    whose = "its" if answer["asked"] == 1 else "their"
+    return f"{ranks} will print {whose} stacks to the job's stderr (--stall-dump: to files)."
 
 
 def listing(jobs: Sequence[tuple[int, Mapping[str, Any] | None]]) -> list[str]:
@@ -122,5 +138,6 @@ def listing(jobs: Sequence[tuple[int, Mapping[str, Any] | None]]) -> list[str]:
             lines.append(f"{pid:>8}  does not answer")
         else:
             hosts = ", ".join(about["hosts"])
-            lines.append(f"{pid:>8}  {about['ranks']:>4} ranks on {hosts}  {about['command']}")
+            where = f"{about['ranks']} ranks on {hosts}"
+            lines.append(f"{pid:>8}  on {about['launcher']}: {where}  {about['command']}")
     return lines

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from importlib.util import find_spec
+from types import CodeType, ModuleType
 
 from hvdlite.compat import names, original
 
@@ -40,6 +41,11 @@ class _Alias(Loader):
             raise names.missing(asked)
         sys.modules[asked] = real
 
+    def get_code(self, asked: str) -> CodeType | None:
+        """For `python -m`."""
+        spec = find_spec(self._target)
+        return spec.loader.get_code(self._target) if spec else None  # type: ignore[union-attr]
+
 
 class Finder(MetaPathFinder):
     """Is on sys.meta_path before the finder that searches directories."""
@@ -51,7 +57,8 @@ class Finder(MetaPathFinder):
             return None
         alias = names.target(fullname)
         if alias is not None:
-            return ModuleSpec(fullname, _Alias(alias), is_package=True)
+            is_package = fullname not in names.PROGRAMS
+            return ModuleSpec(fullname, _Alias(alias), is_package=is_package)
         spec = PathFinder.find_spec(fullname, [names.DIRECTORY] if path is None else path)
         if spec is None:
             raise names.missing(fullname)

@@ -12,7 +12,7 @@ HOROVOD_VERSION = "0.28.1"
 DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "path")
 
 # Whole packages: the names inside are the same on both sides, except for _RENAMED.
-_ADAPTERS = ("torch", "tensorflow", "keras")
+_ADAPTERS = ("torch", "tensorflow", "keras", "ray", "spark")
 
 _RENAMED = {
     "horovod.common.basics": "hvdlite.job.horovod_basics",
@@ -21,9 +21,15 @@ _RENAMED = {
     "horovod.common.process_sets": "hvdlite.process_sets",
     "horovod.runner.elastic.driver": "hvdlite.launch.elastic.scout",
     "horovod.runner.elastic.worker": "hvdlite.elastic.horovod_names",
+    "horovod.tensorflow.data": "hvdlite.data",
+    "horovod.tensorflow.data.compute_service": "hvdlite.data.compute_service",
+    "horovod.tensorflow.data.compute_worker": "hvdlite.data.compute_worker",
     "horovod.tensorflow.gradient_aggregation": "hvdlite.tensorflow.aggregation",
     "horovod.tensorflow.gradient_aggregation_eager": "hvdlite.tensorflow.aggregation_eager",
 }
+
+#: What `python -m` runs, and no package therefore.
+PROGRAMS = ("horovod.tensorflow.data.compute_worker",)
 
 _START = "start the processes with hvdliterun or your cluster's own launcher"
 
@@ -35,13 +41,10 @@ UNKNOWN = "docs/guides/migrating.md lists what there is"
 
 # What to do instead. missing() has the rest of the sentence.
 _INSTEAD = {
-    "horovod.spark": f"{_START}, and let each rank read its part of the data from files",
-    "horovod.ray": _START,
+    "horovod.spark": "docs/guides/spark.md says what of it there is",
     "horovod.mxnet": "MXNet is no longer maintained; move the model to torch, TensorFlow or JAX",
     "horovod.data": "use your framework's own loader, such as "
-    "torch.utils.data.DataLoader(num_workers=...)",
-    "horovod.tensorflow.data": "give each rank its part with tf.data.Dataset.shard(hvd.size(), "
-    "hvd.rank())",
+    "hvd.data.shard(torch.utils.data.DataLoader(num_workers=...))",
     "horovod.jax": "Horovod never had one, and hvdlite's is `import hvdlite.jax as hvd`",
     "horovod.runner.http": "the ranks of hvdliterun meet by themselves; hvd.init(rank=, size=, "
     "rendezvous=, secret=) is for processes that you start",

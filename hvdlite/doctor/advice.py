@@ -76,6 +76,13 @@ HOROVOD = {
             gpu_available extension_available _cache split_list num_rank_is_power_2 is_iterable
             is_version_greater_equal_than check_extension get_ext_suffix get_extension_full_path
             check_installed_version get_average_backwards_compatibility_fun""",
+        "horovod.ray": "RayExecutor BaseHorovodWorker ElasticRayExecutor",
+        "horovod.ray.runner": "MiniSettings Coordinator StaticAdapter RayExecutor",
+        "horovod.ray.worker": "BaseHorovodWorker",
+        "horovod.ray.ray_logger": "configure log",
+        "horovod.ray.strategy": "create_placement_group",
+        "horovod.ray.elastic": "ElasticRayExecutor RayHostDiscovery TestDiscovery",
+        "horovod.ray.elastic_v2": "RayHostDiscovery TestDiscovery ElasticParams ElasticAdapter",
         "horovod.runner": "run launch common elastic http util",
         "horovod.runner.launch": "run_commandline parse_args run_controller _run",
         "horovod.runner.util": "threads network streams",
@@ -159,7 +166,6 @@ NO_EFFECT = (
         "HVDLITE_HEARTBEAT_SECONDS in docs/reference/knobs.md",
         "HOROVOD_ENABLE_XLA_OPS": "collectives in compiled functions need no setting",
         "HOROVOD_ELASTIC": "hvdliterun --min-np makes a job elastic and sets it",
-        "HOROVOD_SPARK_START_TIMEOUT": "it is for horovod.spark",
     }
     | {
         f"HOROVOD_{name}": BUILD

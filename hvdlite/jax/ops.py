@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any
 
-from hvdlite.adapter.compression import compressed
+from hvdlite.adapter.compression import Method, compressed
 from hvdlite.arrays import ops as on_arrays
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
@@ -132,6 +132,11 @@ def join() -> int:
 
 def run(call: Call, arrays: list[Array], compression: Any = Compression.none) -> list[Array]:
     """A collective that can be differentiated, on arrays."""
+    if isinstance(compression, Method):
+        raise ValueError(
+            f"{compression} has a memory, which a function of arrays cannot keep: pass it to "
+            "hvd.distributed(), whose state has room for it"
+        )
     if call.name is None and trace.is_tracing():
         call = call._replace(name=traced.place())
     return compressed(

@@ -12,6 +12,7 @@ from hvdlite.adapter.step import settle
 from hvdlite.base.ops import Average, reduction_of
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax.compression import Compression
+from hvdlite.jax.compression.transformation import CompressedState, Compressing
 from hvdlite.jax.gradients import allreduce_gradients
 
 Tree = Any
@@ -29,7 +30,7 @@ def distributed(optimizer: Any, *, op: int = Average, compression: Any = Compres
                 gradient_predivide_factor: float = 1.0,
                 process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """`optimizer`, with gradients that are reduced before it sees them; its state and its `init`
-    stay what they are.
+    stay what they are, unless the compression has a memory, which becomes part of the state.
 
     It is anything with `init(params)` and `update(gradients, state, params)`. All gradients of an
     update travel together. Wrap what must see the same gradients on all ranks (clipping, for one)
@@ -37,6 +38,8 @@ def distributed(optimizer: Any, *, op: int = Average, compression: Any = Compres
     """
     options = settle(op, gradient_predivide_factor, compression, process_set=process_set)
     options = replace(options, op=reduction_of(None, op), scope=names.scope())
+    if options.compression.method is not None:
+        return _remembering(optimizer, Compressing(options.compression.method, options))
 
     def update(gradients: Tree, state: Any, params: Tree = None, **extra: Any) -> Any:
         leaves, structure = jax.tree_util.tree_flatten(gradients)
@@ -48,3 +51,21 @@ def distributed(optimizer: Any, *, op: int = Average, compression: Any = Compres
     if hasattr(optimizer, "_replace"):  # optax's own types: what others ask of them stays true
         return optimizer._replace(update=update)
     return Transformation(optimizer.init, update)
+
+
+def _remembering(optimizer: Any, compressing: Compressing) -> Any:
+    """With a compression that has a memory: the state is a CompressedState."""
+
+    def init(params: Tree) -> CompressedState:
+        return compressing.init(optimizer.init(params), params)
+
+    def update(gradients: Tree, state: Any, params: Tree = None, **extra: Any) -> Any:
+        inner, *kept = state
+        if compressing.options.takes_part():
+            gradients, *kept = compressing.reduced(gradients, *kept)
+        updates, inner = optimizer.update(gradients, inner, params, **extra)
+        return updates, CompressedState(inner, *kept)
+
+    if hasattr(optimizer, "_replace"):
+        return optimizer._replace(init=init, update=update)
+    return Transformation(init, update)

@@ -19,11 +19,10 @@ from hvdlite.base import knobs
 from hvdlite.core import engine, handles
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
-from hvdlite.job import communicators, frames, gpu_libraries, joined, named_sets, tuned, where
+from hvdlite.job import communicators, failing, gpu_libraries, joined, named_sets, tuned, where
 from hvdlite.job.arrival import Arrival, all_are_here, arrive, warn_of_few_threads
 from hvdlite.job.registration import forget_all, register_all
 from hvdlite.launch import environment
-from hvdlite.launch.one_line import in_one_line
 from hvdlite.rendezvous.addresses import join_address
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def init(
             _meeting = None if place is None else Meeting(place, arrived.prefix)
             communicators.begin(arrived.communicator, identity.part)
             _begin_with_mpi()
-            where.start(_bundle_writer(identity, place, values))
+            where.start(_bundle_writer(arrived, values))
             _say_where_hosts_differ(identity, values)
             if _incarnation == 1 and _core.uses_mpi():
                 warn_of_few_threads(arrived, values)
@@ -280,17 +279,14 @@ def _tell_mpi(failure: str) -> None:
         mpi_end.note(mpi_library.loaded, failure)
 
 
-def _bundle_writer(
-    identity: environment.Identity,
-    place: tuple[tuple[str, int], bytes] | None,
-    values: Mapping[str, knobs.Value],
-) -> bundle.Writer | None:
+def _bundle_writer(arrived: Arrival, values: Mapping[str, knobs.Value]) -> bundle.Writer | None:
     directory = str(values["stall_dump"])
     if not directory:
         return None
     from hvdlite.job import bundle
 
-    folder = bundles.folder_name(bundle.job_name(place or identity.place, os.environ))
+    place = arrived.place or arrived.me.place
+    folder = bundles.folder_name(bundle.job_name(place, arrived.prefix))
     path = os.path.join(os.path.abspath(directory), folder)
     return bundle.Writer(path, _core.rank(), _core.size(), bundles.without_secrets(values))
 
@@ -376,11 +372,7 @@ def _install_hooks() -> None:
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         previous(kind, error, trace)
-        place = frames.place_of_traceback(trace)
-        what = in_one_line(error) + (f" at {place}" if place else "")
-        if _core.is_initialized():
-            _core.abort(what)
-        _tell_mpi(what)
+        _tell_mpi(failing.tell_the_others(error, trace))
 
     sys.excepthook = tell_the_others
 

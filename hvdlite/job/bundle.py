@@ -66,10 +66,12 @@ def look() -> Seen:
     return Seen(frames.of_main_thread().text, frames.stacks())
 
 
-def job_name(place: tuple[tuple[str, int], bytes] | None, environ: Mapping[str, str]) -> str:
-    """A name that all ranks of this job know, and that no other job has."""
-    if place is not None:
-        (_, port), secret = place
-        return hashlib.sha256(b"hvdlite bundle" + secret + str(port).encode()).hexdigest()[:12]
-    # Ranks that MPI has started meet over MPI: without a store.
-    return environ.get("PMIX_NAMESPACE", f"pid{os.getppid()}").replace(os.sep, "-")
+def job_name(place: tuple[tuple[str, int], bytes] | None, prefix: str) -> str:
+    """A name that all ranks of this job know, and that no other job has. `place`: of the job's
+    store; None: this process is alone. `prefix`: of the job's keys there, with the generation of an
+    elastic job, whose ranks have other numbers in the next one."""
+    if place is None:
+        return f"pid{os.getpid()}"
+    (_, port), secret = place
+    told = f"{port}{prefix}".encode()
+    return hashlib.sha256(b"hvdlite bundle" + secret + told).hexdigest()[:12]

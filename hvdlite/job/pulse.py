@@ -7,6 +7,7 @@ the launcher then sets a key for which the thread waits.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -17,9 +18,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hvdlite.base.knobs import Value
-from hvdlite.job import observe
+from hvdlite.job import observe, where
 from hvdlite.job.recent import Recent
-from hvdlite.launch.monitor.board import WANTED, report_key
+from hvdlite.launch.monitor.board import WANTED, Wish, report_key
 from hvdlite.rendezvous import StoreClient
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -37,6 +38,7 @@ class _Pulse:
         self._stopped = threading.Event()
         self._recent = recent
         self._asleep = False
+        self._dump = 0  # the last one that was asked for
         self._thread = threading.Thread(target=self._run, name="hvdlite-pulse", daemon=True)
         self._thread.start()
 
@@ -59,6 +61,8 @@ class _Pulse:
     def _report_always(self, client: StoreClient) -> None:
         while not self._stopped.wait(self._seconds):
             self._send(client)
+            with contextlib.suppress(TimeoutError):  # nothing is attached
+                self._obey(client.get(WANTED, 0.0))
         self._say_goodbye(client)
 
     def _report_while_wanted(self, client: StoreClient) -> None:
@@ -66,12 +70,20 @@ class _Pulse:
             self._asleep = True
             if self._stopped.is_set():
                 return
-            seconds = float(client.get(WANTED))
+            wish = self._obey(client.get(WANTED))
             self._asleep = False
-            self._send(client)
-            if self._stopped.wait(seconds):
+            if wish.reports:
+                self._send(client)
+            if self._stopped.wait(wish.seconds):
                 break
         self._say_goodbye(client)
+
+    def _obey(self, value: bytes) -> Wish:
+        wish = Wish.decode(value)
+        if wish.dump not in (0, self._dump):
+            self._dump = wish.dump
+            where.report()
+        return wish
 
     def _send(self, client: StoreClient) -> None:
         client.set(self._key, json.dumps(self._report()).encode())

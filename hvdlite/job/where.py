@@ -24,6 +24,7 @@ _FAILED, _WHERE, _VERDICT, _REPORT = -2, 1, 2, 3
 _STALLED = "because operations stalled: "
 
 _thread: threading.Thread | None = None
+_writer: bundle.Writer | None = None
 
 
 def _answer_questions(writer: bundle.Writer | None) -> None:
@@ -39,7 +40,7 @@ def _answer_questions(writer: bundle.Writer | None) -> None:
             writer.write("stall", _core.describe("verdict"), seen)
             seen = None
         elif asked == _REPORT:
-            _report(writer)
+            report()
         elif asked < 0 and writer is not None and _STALLED in why and seen is not None:
             # The news of the end has come before that of the verdict.
             writer.write("stall", why.partition(_STALLED)[2], seen)
@@ -53,10 +54,10 @@ def _look() -> bundle.Seen:
     return bundle.look()
 
 
-def _report(writer: bundle.Writer | None) -> None:
-    """A user has sent SIGQUIT."""
-    if writer is not None:
-        writer.write("asked", "", _look())
+def report() -> None:
+    """A user has asked, by SIGQUIT or `hvdlite top`. May be called from any thread."""
+    if _writer is not None:
+        _writer.write("asked", "", _look())
         return
     text = "".join(
         f"Thread {stack.name}:\n" + "".join(f"{line}\n" for line in stack.lines)
@@ -68,8 +69,9 @@ def _report(writer: bundle.Writer | None) -> None:
 
 def start(writer: bundle.Writer | None = None) -> None:
     """Called by init()."""
-    global _thread
+    global _thread, _writer
     stop()
+    _writer = writer
     _core.obey_sigquit()
     _thread = threading.Thread(
         target=_answer_questions, args=(writer,), name="hvdlite-where", daemon=True

@@ -6,8 +6,7 @@ They are not saved with the optimizer, so that a file fits the plain optimizer.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.adapter import accumulation
@@ -29,7 +28,8 @@ class Accumulation(accumulation.Accumulation):
         self._sums = [
             optimizer.add_variable_from_reference(v, name="sum_of_gradients") for v in variables
         ]
-        self._own = {id(variable) for variable in optimizer._variables[before:]}
+        #: the identities of these variables, which files do not have
+        self.own = {id(variable) for variable in optimizer._variables[before:]}
 
     def is_last(self) -> Any:
         """Whether this pass ends the step; a tensor."""
@@ -56,16 +56,3 @@ class Accumulation(accumulation.Accumulation):
         for held in self._sums:
             held.assign(KERAS.ops.zeros_like(held.value))
         self.counter.assign(0)
-
-    @contextlib.contextmanager
-    def hidden(self) -> Iterator[None]:
-        """In this context the optimizer has the variables of the plain one."""
-        optimizer = self._optimizer
-        everything = optimizer._variables
-        plain = [v for v in everything if id(v) not in self._own]
-        # on TensorFlow, Keras tracks what is set in the usual way
-        object.__setattr__(optimizer, "_variables", plain)
-        try:
-            yield
-        finally:
-            object.__setattr__(optimizer, "_variables", everything)

@@ -1,11 +1,12 @@
-"""Compression for Keras: hvd.Compression.none, .fp16 and .bf16, on every backend, and the class to
-derive others from."""
+"""Compression for Keras, on every backend: hvd.Compression, and the class to derive others from."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hvdlite.adapter.compression import Compressor, choices
+from hvdlite.adapter.compression.algebra import Algebra
+from hvdlite.keras.backends import chosen
 from hvdlite.keras.flavour import KERAS, LEGACY
 
 __all__ = ["Compression", "Compressor"]
@@ -25,4 +26,8 @@ class _Primitives:
         return KERAS.backend.cast(tensor, dtype) if LEGACY else KERAS.ops.cast(tensor, dtype)
 
 
-Compression = choices(_Primitives(), "float16", "bfloat16")  # type: ignore[arg-type]
+def _algebra() -> Algebra:
+    return chosen().algebra
+
+
+Compression = choices(_Primitives(), "float16", "bfloat16", _algebra)  # type: ignore[arg-type]

@@ -13,12 +13,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from hvdlite.adapter import compressing
 from hvdlite.adapter.reduction import Gradients, reduced
 from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.base.ops import Sum
 from hvdlite.keras.accumulation import Accumulation
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.flavour import KERAS, backend_name
+from hvdlite.keras.host import prepared
 
 _INSIDE_LOSS_SCALING = (
     "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by "
@@ -40,6 +42,7 @@ class Distributed(HasLocal):
     # what compute_gradients() has given, until the next apply()
     _hvd_computed: Gradients | None = None
     _agg_helper: Accumulation | None = None  # Horovod's name for it
+    _hvd_memory: Sequence[Any] = ()  # of the compression, where the optimizer has it
 
     # ---- what Keras calls
 
@@ -48,8 +51,8 @@ class Distributed(HasLocal):
         if self._hvd_handing_on or len(grads) == 0:
             return super().apply(grads, trainable_variables)  # type: ignore[misc]
         if self._hvd_have_been_reduced(grads):
-            return self._hvd_apply(grads, self._hvd_prepared(trainable_variables))
-        variables = self._hvd_prepared(trainable_variables)
+            return self._hvd_apply(grads, prepared(self, trainable_variables))
+        variables = prepared(self, trainable_variables)
         if self._agg_helper is None:
             return self._hvd_apply(self._hvd_reduced(grads, variables), variables)
         held = self._agg_helper
@@ -78,9 +81,11 @@ class Distributed(HasLocal):
         plain = super().stateless_apply  # type: ignore[misc]
 
         def step(gradients: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-            gradients = self._hvd_reduced(gradients, variables)
+            with self._hvd_with_state(optimizer_variables) as scope:
+                gradients = self._hvd_reduced(gradients, variables)
+                remembered = self._hvd_values(scope)
             with self._hvd_handed_on():
-                weights, state = plain(optimizer_variables, gradients, trainable_variables)
+                weights, state = plain(remembered, gradients, trainable_variables)
             return list(weights), list(state)
 
         if self._agg_helper is None:
@@ -176,20 +181,9 @@ class Distributed(HasLocal):
         )
         return done
 
-    def _hvd_prepared(self, variables: Sequence[Any] | None) -> list[Any]:
-        """The variables that a call of apply() is about; the optimizer is built for them."""
-        if variables is None:
-            return list(self._trainable_variables)  # type: ignore[attr-defined]
-        variables = list(variables)
-        if not self.built:  # type: ignore[has-type]
-            with KERAS.name_scope(self.name):  # type: ignore[attr-defined]
-                self.build(variables)
-            self.built = True
-        return variables
-
     def _hvd_begin(self) -> None:
         """The optimizer has just got this class; it may have been built before."""
-        if self.built:
+        if self.built:  # type: ignore[attr-defined]
             self._hvd_accumulate()
 
     def _hvd_accumulate(self) -> None:
@@ -198,6 +192,13 @@ class Distributed(HasLocal):
             variables = self._trainable_variables  # type: ignore[attr-defined]
             helper = Accumulation(self, variables, self._hvd, chosen())
             object.__setattr__(self, "_agg_helper", helper)  # untracked: TensorFlow would save it
+        remembers = self._hvd.compression.method is not None
+        if remembers and chosen().keeps_memory_in_optimizer and not self._hvd_memory:
+            variables = self._trainable_variables  # type: ignore[attr-defined]
+            cells = compressing.begin(self._hvd, variables)
+            object.__setattr__(self, "_hvd_memory", cells)
+            for cell in cells:
+                self._track_variable(cell)  # type: ignore[attr-defined]
 
     @contextlib.contextmanager
     def _hvd_handed_on(self) -> Iterator[None]:
@@ -207,8 +208,20 @@ class Distributed(HasLocal):
         finally:
             object.__setattr__(self, "_hvd_handing_on", False)
 
-    def _hvd_undressed(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._agg_helper is None else self._agg_helper.hidden()
+    @contextlib.contextmanager
+    def _hvd_undressed(self) -> Iterator[None]:
+        """In this context the optimizer has the variables of the plain one."""
+        added = {id(variable) for variable in self._hvd_memory}
+        if self._agg_helper is not None:
+            added |= self._agg_helper.own
+        everything = self.__dict__["_variables"]
+        plain = [variable for variable in everything if id(variable) not in added]
+        # on TensorFlow, Keras tracks what is set in the usual way
+        object.__setattr__(self, "_variables", plain)
+        try:
+            yield
+        finally:
+            object.__setattr__(self, "_variables", everything)
 
     def _hvd_with_state(self, values: Sequence[Any]) -> Any:
         mapping = list(zip(self.variables, values, strict=True))  # type: ignore[attr-defined]
@@ -217,4 +230,7 @@ class Distributed(HasLocal):
     def _hvd_state_after(self, change: Callable[[], None], values: Sequence[Any]) -> list[Any]:
         with self._hvd_with_state(values) as scope:
             change()
+        return self._hvd_values(scope)
+
+    def _hvd_values(self, scope: Any) -> list[Any]:
         return [scope.get_current_value(v) for v in self.variables]  # type: ignore[attr-defined]

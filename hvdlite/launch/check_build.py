@@ -39,6 +39,34 @@ dist.all_reduce(total)
 assert dist.get_backend() == "hvdlite" and total[0].item() == 2, total
 """
 
+# Rank 0 is the driver of a cluster of its own, and the ranks that add are Ray's.
+_BY_RAY = """
+import hvdlite as hvd
+def add():
+    import numpy
+    hvd.init()
+    return hvd.allreduce(numpy.ones(3), op=hvd.Sum)[0]
+hvd.init()
+if hvd.rank() == 0:
+    import ray
+    from hvdlite.ray import RayExecutor
+    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 << 20)
+    executor = RayExecutor(RayExecutor.create_settings(), num_workers=2)
+    executor.start()
+    assert executor.run(add) == [2, 2]
+    executor.shutdown()
+    ray.shutdown()
+hvd.barrier()
+"""
+
+_SHARES = """
+from torch.utils.data import DataLoader
+import hvdlite.torch as hvd
+hvd.init()
+batches = list(hvd.data.shard(DataLoader(list(range(8)), 2)))
+assert len(batches) == hvd.size() == 2, batches
+"""
+
 
 # Why the core carries tensors in this way.
 _EXPLAIN = """
@@ -105,6 +133,10 @@ FRAMEWORKS = (
         "hvdlite.torch.distributed", "", "", text=_GROUP,
     ),
     Framework(
+        "hvd.data.shard() of a DataLoader, PyTorch", "torch", ("torch",), "hvdlite.data", "", "",
+        text=_SHARES,
+    ),
+    Framework(
         "TensorFlow", "tensorflow",
         ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"), "hvdlite.tensorflow",
         "tf.ones(3)", "float(total[0])", "import tensorflow as tf",
@@ -121,7 +153,12 @@ FRAMEWORKS = (
         Framework(title, package, distributions, "", "", "", text=_unchanged(text))
         for title, package, distributions, text in check_trainers.ROWS
     ),
+    Framework("hvdlite.ray, Ray", "ray", ("ray",), "hvdlite.ray", "", "", text=_BY_RAY),
 )  # fmt: skip
+
+
+# Libraries on which jobs run: a title, the module of hvdlite, and the package that it needs.
+LIBRARIES = (("Spark", "hvdlite.spark", "pyspark"),)
 
 
 def run(verbose: bool) -> int:
@@ -146,7 +183,7 @@ def run(verbose: bool) -> int:
             else ("X", f"works ({time.monotonic() - began:.1f} s)")
         )
         print(f"    [{mark}] {framework.title} {version}: {said}", flush=True)
-    for title, rows in _facts():
+    for title, rows in [("Libraries", libraries()), *_facts()]:
         print(f"\n{title}:")
         for there, text in rows:
             print(f"    [{'X' if there else ' '}] {text}")
@@ -157,6 +194,15 @@ def run(verbose: bool) -> int:
                 print(f"    [{'X' if there else ' '}] {text}", flush=True)
         print(f"\nInterpreter: {sys.executable}\nInstalled in: {_folder()}")
     return 0 if well else 1
+
+
+def libraries() -> list[tuple[bool, str]]:
+    """Returns the versions that are installed. Nothing is imported."""
+    return [
+        (True, f"{title} {version}: {module}") if version else (False, f"{title}: {module}")
+        for title, module, package in LIBRARIES
+        for version in [Framework(title, package, (package,), module, "", "").version()]
+    ]
 
 
 def _facts() -> list[tuple[str, list[tuple[bool, str]]]]:

@@ -38,7 +38,7 @@ class Delivery(JobObserver):
     def begin(self, store: StoreServer, secret: bytes) -> None:
         self._where = ("localhost", store.address[1]), secret
         with StoreClient(*self._where) as client:
-            client.set(task.PROGRAM, _program())
+            client.set(task.PROGRAM, program())
             blobs.send(client, task.FUNCTION, self._payload)
 
     def end(self) -> None:
@@ -84,7 +84,7 @@ def interrupted_by(number: int) -> None:
             raise KeyboardInterrupt
 
 
-def _program() -> bytes:
+def program() -> bytes:
     """Returns how this interpreter finds modules, if another one of the same kind would not by
     itself."""
     usual = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}

@@ -89,7 +89,7 @@ def run(
     _refuse(
         "only hvdliterun starts ranks through mpirun", use_mpi=use_mpi or None, mpi_args=mpi_args
     )
-    payload = _pickled(func, args, kwargs)
+    payload = pickled(func, args, kwargs)
     # As on a command line, but without the conversion to text.
     flags = build_parser().parse_args([])
     flags.command = [executable or sys.executable, "-m", "hvdlite.launch.task"]
@@ -149,13 +149,17 @@ def _refuse(why: str, **given: Any) -> None:
             )
 
 
-def _pickled(
-    func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None
+def pickled(
+    func: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    caller: str = "hvdlite.run",
 ) -> bytes:
+    """Returns what hvdlite.launch.task loads. `caller`: for errors."""
     if not callable(func):
         raise TypeError(
-            f"hvdlite.run() needs a function to call, not {type(func).__name__}: "
-            "hvdlite.run(train, num_proc=2)"
+            f"{caller}() needs a function to call, not {type(func).__name__}: "
+            f"{caller}(train, num_proc=2)"
         )
     from hvdlite.launch import pickling  # imports cloudpickle, which hvdliterun does not need
 
@@ -208,7 +212,9 @@ def _job(
     results: JobObserver,
 ) -> job.Job:
     """The job of a function, whose `results` come with it."""
-    observer = job.watchable(results, request.command, verdict, console, options)
+    observer = job.watchable(
+        results, request.command, request.environment, verdict, console, options
+    )
     return job.Job(
         slots, request.command, request.environment, options, far, console, verdict, observer
     )

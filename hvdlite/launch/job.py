@@ -211,20 +211,22 @@ def of_the_command_line(
     screen, shown = console.of_the_command_line(
         verdict.hosts, bool(far), options.monitor, options.timestamps, options.outlets, command
     )
-    observer = watchable(shown, command, verdict, screen, options)
+    observer = watchable(shown, command, knobs, verdict, screen, options)
     return Job(slots, command, knobs, options, far, screen, verdict, observer, lasting=[])
 
 
 def watchable(
     observer: JobObserver,
     command: Sequence[str],
+    knobs: Mapping[str, str],
     verdict: Verdict,
     screen: console.Console,
     options: Options,
 ) -> JobObserver:
     """Returns the observer with one that `hvdlite top` reaches."""
+    dumps = {**os.environ, **knobs}.get("HVDLITE_STALL_DUMP", "")
     log = screen.say if options.verbose else lambda text: None
-    return Observers(observer, Attachable(command, verdict.hosts, log))
+    return Observers(observer, Attachable(command, verdict.hosts, dumps, log))
 
 
 def ranks_have_met(store: StoreServer) -> bool:

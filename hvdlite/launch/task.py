@@ -73,8 +73,9 @@ def _pickled(result: Any) -> bytes:
         raise TypeError(f"the result, a {kind}, cannot be pickled: {error}") from error
 
 
-def _tell(me: environment.Identity, error: BaseException) -> None:
-    """Stores the failure, then does what the interpreter does with an uncaught exception."""
+def _tell(me: environment.Identity, error: BaseException) -> str:
+    """Stores the failure, then does what the interpreter does with an uncaught exception. Returns
+    the line that names it."""
     if error.__traceback__ is not None:
         error = error.with_traceback(error.__traceback__.tb_next)  # without this file's own frame
     try:
@@ -91,6 +92,23 @@ def _tell(me: environment.Identity, error: BaseException) -> None:
             blobs.send(client, failure_key(_number(me)), pickle.dumps((last_line, text, itself)))
     finally:
         sys.excepthook(type(error), error, error.__traceback__)
+    return last_line
+
+
+def run(me: environment.Identity) -> tuple[int, str]:
+    """Returns the exit status of this rank, and the line that names its exception."""
+    assert me.rendezvous is not None and me.secret is not None
+    try:
+        with StoreClient(me.rendezvous, me.secret) as client:
+            function, args, kwargs = _load(client)
+        result = _pickled(function(*args, **kwargs))
+        with StoreClient(me.rendezvous, me.secret) as client:
+            blobs.send(client, result_key(_number(me)), result)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        return 1, _tell(me, error)
+    return 0, ""
 
 
 def main() -> int:
@@ -102,18 +120,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    try:
-        with StoreClient(me.rendezvous, me.secret) as client:
-            function, args, kwargs = _load(client)
-        result = _pickled(function(*args, **kwargs))
-        with StoreClient(me.rendezvous, me.secret) as client:
-            blobs.send(client, result_key(_number(me)), result)
-    except SystemExit:
-        raise
-    except BaseException as error:
-        _tell(me, error)
-        return 1
-    return 0
+    return run(me)[0]
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ import enum
 import hmac
 import os
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 
 MAGIC = b"hvdlite1"
 PURPOSE_STORE = 0
 PURPOSE_LINK = 1
+PURPOSE_WATCH = 2
 SECRET_BYTES = 32
 NONCE_BYTES = 32
 PROOF_BYTES = 32
@@ -106,11 +108,18 @@ def check_magic(data: bytes | bytearray) -> None:
         raise HandshakeError("it does not speak hvdlite's protocol, version 1")
 
 
-def answer_hello(secret: bytes, data: bytes, server_nonce: bytes) -> tuple[bytes, bytes]:
+def purpose_of(data: bytes) -> int:
+    """What the client of this step 1 wants."""
+    return data[len(MAGIC)]
+
+
+def answer_hello(
+    secret: bytes, data: bytes, server_nonce: bytes, purposes: Collection[int] = (PURPOSE_STORE,)
+) -> tuple[bytes, bytes]:
     """Step 2, by the server. Returns what to send, and the proof that has to come back."""
     check_magic(data)
-    purpose = data[len(MAGIC)]
-    if purpose != PURPOSE_STORE:
+    purpose = purpose_of(data)
+    if purpose not in purposes:
         raise HandshakeError(
             f"it wants a connection for purpose {purpose}, this port serves purpose 0 (store)"
         )

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
+from hvdlite.base.mailbox import Mailbox
 from hvdlite.rendezvous import protocol
 from hvdlite.rendezvous.meetings import PEER_LOST
 from hvdlite.rendezvous.serving import Loop
@@ -55,6 +56,7 @@ class StoreServer:
         self._closing = False
         self._rank = rank
         self._watched: Watched | None = None
+        self._guests: Mailbox[socket.socket] | None = None
         _servers.add(self)
 
     @classmethod
@@ -92,6 +94,10 @@ class StoreServer:
             end.close()
         if self._watched is not None:
             self._watched.close()
+        if self._guests is not None:
+            for sock in self._guests.take():
+                sock.close()
+            self._guests.close()
 
     def peek(self, key: str) -> bytes | None:
         """Returns the value of a key, for the process that serves it. May be called from any
@@ -121,6 +127,14 @@ class StoreServer:
             raise RuntimeError("a StoreServer is watched once, from before it starts")
         self._watched = Watched(prefix)
         return self._watched
+
+    def guests(self) -> Mailbox[socket.socket]:
+        """Returns connections of clients that know the secret and want to watch the job
+        (PURPOSE_WATCH), from now on. Call it once, after start()."""
+        guests: Mailbox[socket.socket] = Mailbox()
+        self._guests = guests
+        self._order(lambda loop: loop.welcome(guests))
+        return guests
 
     def _order(self, order: Callable[[Loop], None]) -> None:
         if self._loop is None:

@@ -18,6 +18,7 @@ import socket
 import time
 from collections.abc import Callable, Hashable
 
+from hvdlite.base.mailbox import Mailbox
 from hvdlite.rendezvous import protocol
 from hvdlite.rendezvous.connection import Connection
 from hvdlite.rendezvous.meetings import Lost, Meetings
@@ -26,6 +27,7 @@ from hvdlite.rendezvous.quota import Quota
 from hvdlite.rendezvous.table import Table
 from hvdlite.rendezvous.watched import Watched
 
+_STORE, _WATCH = protocol.PURPOSE_STORE, protocol.PURPOSE_WATCH
 _log = logging.getLogger("hvdlite.rendezvous.server")
 
 # No job has so many ranks that connect within one turn of the loop. If more strangers are connected
@@ -65,6 +67,11 @@ class Loop:
         self._answered: list[Connection] = []
         self._accept_again: float | None = None
         self._lines = Quota()  # about strangers
+        self._guests: Mailbox[socket.socket] | None = None
+
+    def welcome(self, guests: Mailbox[socket.socket]) -> None:
+        """Connections for watching the job go there from now on."""
+        self._guests = guests
 
     def peek(self, key: str) -> bytes | None:
         return self._table.peek(key)
@@ -197,6 +204,8 @@ class Loop:
                 data = bytes(connection.buffer)
                 connection.buffer.clear()
                 connection.stage(data)
+                if connection.closed:  # handed over
+                    return
             self._listen_to(connection)
         except EOFError:
             self._close(connection, self._why_gone(connection))
@@ -224,12 +233,25 @@ class Loop:
         connection.events = events
 
     def _on_hello(self, connection: Connection, data: bytes) -> None:
+        if protocol.purpose_of(data) == _WATCH and self._guests is None:
+            self._close(connection)  # `hvdlite top` asks each store of its user
+            return
         nonce = os.urandom(protocol.NONCE_BYTES)
-        answer, proof = protocol.answer_hello(self._secret, data, nonce)
+        answer, proof = protocol.answer_hello(self._secret, data, nonce, (_STORE, _WATCH))
         connection.out.append(memoryview(answer))
-        connection.expect(
-            protocol.PROOF_BYTES, functools.partial(self._on_proof, connection, proof)
-        )
+        then = self._on_proof if protocol.purpose_of(data) == _STORE else self._on_guests_proof
+        connection.expect(protocol.PROOF_BYTES, functools.partial(then, connection, proof))
+
+    def _on_guests_proof(self, connection: Connection, expected: bytes, data: bytes) -> None:
+        """Hands the connection over; the handshake's bytes have all been sent and read."""
+        protocol.check_client(expected, data)
+        assert self._guests is not None
+        del self._strangers[connection]
+        self._connections.discard(connection)
+        if connection.events:
+            self._selector.unregister(connection.sock)
+        connection.closed = True
+        self._guests.put(connection.sock)
 
     def _on_proof(self, connection: Connection, expected: bytes, data: bytes) -> None:
         protocol.check_client(expected, data)

@@ -42,6 +42,17 @@ class TensorFlowBackend(Backend):
                 results |= _send(dense, scope, f"{scope}/group.{number}", options)
         return results | _send(alone, scope, None, options)
 
+    @do_not_convert
+    def allgather(self, group: Group, options: Options) -> Group:
+        scope = scope_of(f"{options.scope}rows")
+        return {
+            i: allgather(
+                array[None], f"{scope}/{i}", ignore_name_scope=True,
+                process_set=options.process_set,
+            )
+            for i, array in group.items()
+        }  # fmt: skip
+
     def _gathered(self, slices: Any, name: str, options: Options) -> Any:
         def gather(rows: Any, name: str | None) -> Any:
             return allgather(rows, name, ignore_name_scope=True, process_set=options.process_set)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from hvdlite.adapter.compression import compressed
+from hvdlite.adapter.compression import Method, compressed, travelled
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core.collectives import Collectives
@@ -193,7 +193,18 @@ def _run(
     rule = Rule(EAGER if tf.executing_eagerly() else GRAPH, call)
     with _scope(ignore_name_scope):
         given = [tf.convert_to_tensor(tensor) for tensor in tensors]
+        if isinstance(compression, Method):
+            return _by_method(compression, call, given)
         return compressed(compression, given, call.name, partial(FRAMEWORK.differentiable, rule))
+
+
+def _by_method(method: Method, call: Call, tensors: Sequence[Any]) -> list[Any]:
+    if not tf.executing_eagerly():
+        raise ValueError(
+            f"{method} has a memory, which belongs to the gradients of a tape or an optimizer in a "
+            "graph: pass it to hvd.DistributedGradientTape or hvd.DistributedOptimizer"
+        )
+    return travelled(method, EAGER, call, tensors)
 
 
 def _scope(ignored: bool) -> Any:

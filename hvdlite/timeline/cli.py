@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,8 +64,7 @@ def _trace(path: Path) -> Trace:
 
 
 def _write(merged: Merged, output: Path) -> None:
-    text = json.dumps(merged.document(), separators=(",", ":"))
-    if output.suffix == ".gz":
-        output.write_bytes(gzip.compress(text.encode()))
-    else:
-        output.write_text(text)
+    data = json.dumps(merged.document(), separators=(",", ":")).encode()
+    # For this user only, as the timelines are.
+    with open(output, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        file.write(gzip.compress(data) if output.suffix == ".gz" else data)

@@ -37,10 +37,27 @@ def ddp_comm_hook(
     prefix = f"{names.scope()}ddp."
     under_way: list[tuple[torch.futures.Future[torch.Tensor], Callable[[], torch.Tensor]]] = []
 
+    how = Call(ALLREDUCE, None, process_set, op, in_place=True, patient=True)
+    numbers: dict[int, int] = {}  # of parameters: their buckets may change
+
     def start(bucket: Any) -> Callable[[], torch.Tensor]:
-        name = f"{prefix}{bucket.index()}"
-        call = Call(ALLREDUCE, name, process_set, op, in_place=True, patient=True)
-        return settled.start(OPS, call, bucket.buffer())
+        if settled.method is None:
+            return settled.start(
+                OPS, how._replace(name=f"{prefix}{bucket.index()}"), bucket.buffer()
+            )
+        gradients = list(bucket.gradients())
+        journeys = []
+        for parameter, gradient in zip(bucket.parameters(), gradients, strict=True):
+            number = numbers.setdefault(id(parameter), len(numbers))
+            call = how._replace(name=f"{prefix}gradient.{number}")
+            journeys.append(settled.start(OPS, call, gradient, f"gradient.{number}"))
+
+        def finish() -> torch.Tensor:
+            for gradient, journey in zip(gradients, journeys, strict=True):
+                gradient.copy_(journey())
+            return bucket.buffer()
+
+        return finish
 
     def hook(state: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         del state

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter.compression import compressed
+from hvdlite.adapter.compression import Method, compressed, travelled
 from hvdlite.arrays.ops import barrier, join
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
@@ -295,6 +295,9 @@ def _run(
             "this compression's communicate() replaces the reduction of gradients: pass it to "
             "hvd.DistributedOptimizer or hvd.ddp_comm_hook"
         )
+    if isinstance(compression, Method):
+        with torch.no_grad():
+            return travelled(compression, OPS, call, tensors)
     if not traced.is_compiling() or call.splits is not None:
         rule = Rule(OPS, call)
         return compressed(compression, tensors, call.name, partial(FRAMEWORK.differentiable, rule))

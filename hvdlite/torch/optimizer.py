@@ -53,20 +53,28 @@ def _check(optimizer: Any, op: int) -> None:
         raise ValueError(f"op={op!r} is not possible here; use hvd.Average, hvd.Sum or hvd.Adasum")
 
 
-def _check_compression(options: Options) -> None:
-    if options.compression.communicate is None:
+def _check_compression(optimizer: torch.optim.Optimizer, options: Options) -> None:
+    compression = options.compression
+    if compression.communicate is None and compression.method is None:
         return
     arguments = options.arguments()
     for name, possible in (
         ("groups", options.groups is None),
-        ("gradient_predivide_factor", options.postscale == 1.0),
+        (
+            "gradient_predivide_factor",
+            options.postscale == 1.0 or compression.method is not None,
+        ),
         ("op", options.op != Adasum),
     ):
         if not possible:
             raise ValueError(
-                f"{name}={arguments[name]!r} is not possible with this compression: its "
-                "communicate() replaces the reduction that the option changes"
+                f"{name}={arguments[name]!r} is not possible with this compression: it "
+                "communicates by itself, instead of the reduction that the option changes"
             )
+    for group in optimizer.param_groups:
+        compression.check_momentum(
+            {key: group[key] for key in ("momentum", "betas") if group.get(key)}
+        )
 
 
 def DistributedOptimizer(optimizer: torch.optim.Optimizer,
@@ -85,7 +93,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
                      groups, process_set, backward_passes_per_step=backward_passes_per_step,
                      members=PARAMETERS)  # fmt: skip
-    _check_compression(options)
+    _check_compression(optimizer, options)
     shared = Shared(options, names.check(named_parameters), _rebuild)
     trained = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
     adasum = op == Adasum and size() > 1

@@ -179,7 +179,7 @@ def test_what_runs_on_a_login_node_needs_no_core_and_no_framework(folder: str) -
                 ), f"{path}: {name}"
 
 
-FRAMEWORKS = {"torch", "tensorflow", "jax", "keras", "mpi4py"}
+FRAMEWORKS = {"torch", "tensorflow", "jax", "keras", "mpi4py", "ray"}
 
 
 def _python_layers() -> dict[str, tuple[set[str], set[str]]]:

@@ -59,8 +59,9 @@ print(compared, wrong)
         ((), ("horovod.common", "horovod.runner"), 10),
         (("torch",), ("horovod.torch",), 60),
         (("tensorflow", "keras"), ("horovod.tensorflow", "horovod.keras"), 100),
+        (("ray",), ("horovod.ray",), 10),
     ],
-    ids=["common", "torch", "tensorflow"],
+    ids=["common", "torch", "tensorflow", "ray"],
 )
 def test_the_sources_say_what_is_there(
     frameworks: tuple[str, ...], modules: tuple[str, ...], functions: int

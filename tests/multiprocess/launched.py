@@ -113,6 +113,12 @@ class Job(Launcher):
             text=True,
         )
 
+    def explain(self, folder: Path) -> str:
+        """What `hvdlite explain` says of bundles."""
+        done = self.command(sys.executable, "-m", "hvdlite.commands", "explain", str(folder))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def script(self, text: str, name: str = "script.py") -> str:
         """A Python file for ranks to run."""
         path = self.directory / name

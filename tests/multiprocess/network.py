@@ -29,6 +29,12 @@ add table inet loss;
 add chain inet loss arriving {{ type filter hook input priority 0; }};
 add rule inet loss arriving iifname != lo numgen random mod 100 < {percent} counter drop;
 """
+# A firewall of a host, which says nothing: ssh passes.
+_WALL = """
+add table inet wall;
+add chain inet wall arriving {{ type filter hook input priority 0; }};
+add rule inet wall arriving {family} saddr {source} tcp dport != 22 counter drop;
+"""
 
 
 def why_not() -> str | None:
@@ -176,8 +182,20 @@ class Network:
 
     def lost_packets(self, host: int) -> int:
         """How many that host, or the switch, has lost since `lose_packets`."""
+        return self._dropped(host, "loss")
+
+    def raise_a_wall(self, host: int, source: int) -> None:
+        """From here on a firewall of `host` drops what the host `source` sends to its ports."""
+        family = "ip" if self._version == 4 else "ip6"
+        _nft(self._names[host + 1], _WALL.format(family=family, source=self.address(source)))
+
+    def dropped_packets(self, host: int) -> int:
+        """How many the firewall of that host has dropped."""
+        return self._dropped(host, "wall")
+
+    def _dropped(self, host: int, table: str) -> int:
         found = json.loads(
-            _nft(self._names[host + 1], "--json", "list chain inet loss arriving").stdout
+            _nft(self._names[host + 1], "--json", f"list chain inet {table} arriving").stdout
         )
         (rule,) = (each["rule"] for each in found["nftables"] if "rule" in each)
         (counter,) = (each["counter"] for each in rule["expr"] if "counter" in each)

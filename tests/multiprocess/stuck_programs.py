@@ -39,7 +39,7 @@ LIMITS = {
 @dataclass(frozen=True)
 class Stuck:
     """`verdict`: a pattern that the launcher's last line has, or that one line of the output has if
-    `anywhere`. `ranks`: of the job."""
+    `anywhere`. `ranks`: of the job. `full_disk`: the folder `full` has no room."""
 
     name: str
     program: str
@@ -49,6 +49,7 @@ class Stuck:
     anywhere: bool = False
     prelude: str = PRELUDE
     needs: str = ""  # a module
+    full_disk: bool = False
 
     def text(self) -> str:
         return self.prelude + self.program
@@ -315,5 +316,62 @@ hvd.init()
         r"rank 1 .*did not call hvd\.init\(\) within 1 s",
         prelude="",
         variables={"HVDLITE_START_TIMEOUT": "1"},
+    ),
+    Stuck(
+        "a disk is full",
+        """
+import pathlib
+def save():
+    pathlib.Path("full/checkpoint").write_bytes(bytes(100_000))  # @line there
+if rank == 1:
+    save()
+step()
+""",
+        r"rank 1 on localhost exited with code 1: OSError: \[Errno 28\] No space left on device at "
+        r"train\.py:{there} \(save\)",
+        variables={},
+        full_disk=True,
+    ),
+    Stuck(
+        "a NaN on one rank",
+        """
+def backward():
+    gradient = x.copy()
+    if rank == 1: gradient[2] = np.nan
+    return hvd.allreduce(gradient, name="layer3")
+if not np.isfinite(backward()).all():
+    sys.exit("the loss is NaN")
+""",
+        r"rank 1 is the first to submit a NaN or an infinity: element 2 of 4 of allreduce 'layer3'",
+        ranks=3,
+        variables={"HVDLITE_NAN_WATCH": "1"},
+        anywhere=True,
+    ),
+    Stuck(
+        "a bit flips in one replica",
+        """
+import torch
+import hvdlite.torch as hvd
+model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+plain = torch.optim.SGD(model.parameters(), lr=0.01)
+optimizer = hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters())
+def train(steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()  # @line there
+train(16)
+if rank == 2:
+    model[0].weight.data.view(torch.int32)[1, 2] ^= 1 << 20
+train(16)
+""",
+        r"rank [0-2] on localhost exited with code 1: .*MismatchError: Parameter '0\.weight'"
+        r"( \(and \d more\))? of rank 2 differs from that of the other 2 ranks, which agree "
+        r"\(found in step (1[7-9]|2[0-4]) of this optimizer; it was still the same in step 1\d\)"
+        r".+ at train\.py:{there} \(train\)",
+        ranks=3,
+        variables={"HVDLITE_DRIFT": "error", "HVDLITE_DRIFT_STEPS": "8"},
+        needs="torch",
     ),
 )  # fmt: skip

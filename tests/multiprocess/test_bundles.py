@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
@@ -37,14 +35,6 @@ child.kill()
 )
 
 
-def _explain(job: Job, folder: Path, *more: str) -> str:
-    command = [sys.executable, "-m", "hvdlite.commands", "explain", str(folder), *more]
-    return subprocess.run(
-        command, env=job.environment(), check=True, capture_output=True, text=True,
-        timeout=within(30),
-    ).stdout  # fmt: skip
-
-
 def _folder(job: Job) -> Path:
     (folder,) = (job.directory / "dumps").iterdir()
     return folder
@@ -68,7 +58,7 @@ def test_a_stall_leaves_a_bundle_that_explain_turns_into_the_same_verdict(job: J
     for path in folder.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert "SECRET" not in path.read_text()
-    told = _explain(job, folder)
+    told = job.explain(folder)
     assert f"hvdlite explain {folder}" in said
     verdict = told.splitlines()[1]
     assert verdict.startswith("rank 1 has not asked for allreduce 'grad' for ")
@@ -89,7 +79,7 @@ def test_a_stall_that_ends_the_job_at_once_leaves_a_bundle(job: Job) -> None:
     _run(job, _SLEEPS.write(job.directory), 3, **at_once)
     folder = _folder(job)
     assert (folder / "stall.rank0.json").exists()
-    assert _explain(job, folder).splitlines()[1].startswith("rank 1 has not asked for allreduce")
+    assert job.explain(folder).splitlines()[1].startswith("rank 1 has not asked for allreduce")
 
 
 @pytest.mark.full
@@ -97,21 +87,7 @@ def test_a_failure_leaves_a_bundle_of_every_rank(job: Job) -> None:
     _run(job, _EXCEPTION.write(job.directory), 2)
     folder = _folder(job)
     assert (folder / "failure.rank0.json").exists()
-    assert "KeyError: 'the missing label' at train.py:" in _explain(job, folder).splitlines()[1]
-
-
-@pytest.mark.full
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("unshare"), reason="a small file system needs root"
-)
-def test_a_full_disk_costs_one_sentence_and_the_verdict_comes_all_the_same(job: Job) -> None:
-    full = job.directory / "dumps"
-    full.mkdir()
-    script = f'mount -t tmpfs -o size=4k tmpfs "{full}" && exec "$@"'
-    job.prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
-    said = _run(job, _SLEEPS.write(job.directory), 3, **_SLEEPS.variables)
-    assert f"cannot be written to {full}/hvdlite-" in said and "No space left on device" in said
-    assert "rank 1 has not asked for allreduce 'grad'" in said
+    assert "KeyError: 'the missing label' at train.py:" in job.explain(folder).splitlines()[1]
 
 
 def test_sigquit_asks_a_healthy_job_for_a_bundle(job: Job) -> None:
@@ -126,7 +102,7 @@ def test_sigquit_asks_a_healthy_job_for_a_bundle(job: Job) -> None:
     assert out.count(b"child None") == 2
     folder = _folder(job)
     assert f"hvdlite explain {folder}" in err.decode()
-    told = _explain(job, folder)
+    told = job.explain(folder)
     assert "no operation had stalled" in told and "in train\n" in told
 
 

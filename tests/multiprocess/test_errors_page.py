@@ -58,6 +58,14 @@ NOT_PROVOKED = {
     "This rank's part of the bundle cannot be written to …": "see test_bundle",
     "there is no report, or an old one: …": "see test_reports",
     "no line in it is one of --metrics-file": "see test_report_command",
+    'hvdlite.ray needs Ray, which is not installed: pip install "hvdlite[ray]"': "see "
+    "test_a_missing_ray_is_one_sentence",
+    "Ray cannot place …: … is free in the cluster, and its … …": "see "
+    "test_what_cannot_be_placed_is_named_and_given_up",
+    "rank … on … died: …": "see test_an_actor_that_dies_is_named_and_nothing_is_left",
+    "no rank runs: …": "see test_executables_single_ranks_references_and_callbacks",
+    "the ranks run already: call shutdown() before start().": "see "
+    "test_executables_single_ranks_references_and_callbacks",
     "host … was lost: …": "see test_ssh and test_elastic_networks",
     "host … is put out of the job: …": "see test_elastic_networks",
     "generation … has ended: …": "see test_elastic_ranks",

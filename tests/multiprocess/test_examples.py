@@ -15,6 +15,8 @@ TORCH = {
     "torch_amp_bf16.py": r"2 ranks, accuracy 0\.[89]\d*, parameters are torch\.float32",
     "torch_ddp_hook.py": r"hvdlite +loss [\d.]+ +\d+ samples/s",
     "torch_distributed.py": r"gloo +loss ([\d.]+) .*\n.*hvdlite +loss \1 ",
+    "torch_compression.py": r"dgc: accuracy 0\.[89]\d*, [\d.]+ MB of gradients",
+    "torch_communicating_less.py": r"(?s)each step .* MB .*DiLoCo in fragments .*accuracy 0\.9\d*",
     "torch_digits_cnn.py": r"epoch 6  loss [\d.]+  test accuracy 0\.9\d*\n(.*\n)*.*2 ranks, \d+ "
     r"samples/s",
     "torch_process_sets.py": r"even +ranks \[0\] +width 16 +accuracy 0\.[89]\d*\n.*odd +ranks "
@@ -47,12 +49,13 @@ HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=
 
 # Run by tests/integrations, with the libraries that they need.
 INTEGRATIONS = {
-    "accelerate_digits.py", "lightning_digits.py", "optuna_digits.py", "transformers_tiny_bert.py",
+    "accelerate_digits.py", "lightning_digits.py", "optuna_digits.py", "ray_executor.py",
+    "ray_train.py", "spark_digits.py", "transformers_tiny_bert.py",
 }  # fmt: skip
 
 
 def test_every_example_is_tested_here() -> None:
-    others = {"digits_mlp.py", "keras_digits.py", *ELASTIC, *INTEGRATIONS}
+    others = {"digits_mlp.py", "keras_digits.py", "torch_data.py", *ELASTIC, *INTEGRATIONS}
     assert {p.name for p in (ROOT / "examples").glob("*.py")} == {
         *others,
         *TORCH,
@@ -80,6 +83,16 @@ def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
     done = job.end_well("-np", "2", "python", str(ROOT / "examples" / name))
     said = done.stdout.decode()
     assert re.search(TORCH[name], said), said
+
+
+@pytest.mark.watchdog(150)
+def test_the_example_of_data_trains_each_digit_once_with_two_numbers_of_ranks(job: Job) -> None:
+    needs_installed("torch", "sklearn")
+    program = str(ROOT / "examples" / "torch_data.py")
+    done = job.end_well("-np", "3", "python", program, "--stop-after", "5")
+    assert "480 of 1797 digits trained once, 0 more often" in done.stdout.decode()
+    done = job.end_well("-np", "2", "python", program)
+    assert "1797 of 1797 digits trained once, 0 more often, 27 repeats" in done.stdout.decode()
 
 
 @pytest.mark.watchdog(150)

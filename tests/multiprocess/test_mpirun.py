@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from launched import PATIENT, WAIT, WAIT_FOR, Job, Launcher, ended, last_line, prefixed
+from stuck_programs import FAULTS
 from terminal import Watched
 from waiting import wait_until
 
@@ -103,6 +104,37 @@ def test_the_monitor_shows_mpis_ranks(mpi: Mpi) -> None:
     shown.process.send_signal(signal.SIGINT)
     assert "steps/s" not in shown.watch()
     assert shown.process.returncode == 130
+
+
+def test_a_stall_leaves_a_bundle_of_mpis_ranks(mpi: Mpi) -> None:
+    sleeps, dumps = FAULTS[0], mpi.job.directory / "dumps"
+    script = str(sleeps.write(mpi.job.directory))
+    process = mpi.start(
+        *("-np", "3", "--stall-dump", str(dumps), PYTHON, script),
+        HVDLITE_STALL_CHECK_TIME_SECONDS="0.5",
+    )
+    wait_until(lambda: len(list(dumps.glob("*/stall.rank?.json"))) == 3)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    told = mpi.job.explain(dumps)
+    assert re.search(sleeps.pattern(), told.splitlines()[1]) and "no file" not in told, told
+
+
+def test_top_asks_mpis_ranks_for_a_bundle(mpi: Mpi) -> None:
+    job, dumps = mpi.job, mpi.job.directory / "dumps"
+    script = job.script(
+        "import os, time, numpy as np, hvdlite as hvd\nhvd.init()\n"
+        "open(f'ready.{hvd.rank()}', 'w').close()\n"
+        "while not hvd.allreduce(float(os.path.exists('enough')), name='stop'):\n"
+        "    time.sleep(0.01)  # poll\n"
+    )
+    process = mpi.start("-np", "2", "--stall-dump", str(dumps), PYTHON, script)
+    job.wait_ready(2)
+    command = (PYTHON, "-m", "hvdlite.commands", "top", str(process.pid), "--dump")
+    assert job.command(*command).stdout.startswith("2 ranks will write a bundle")
+    wait_until(lambda: len(list(dumps.glob("*/asked.rank?.json"))) == 2)
+    (job.directory / "enough").touch()
+    ended(process)
 
 
 def test_the_secret_is_in_no_command_line(mpi: Mpi) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from another_user import as_nobody
-from launched import WAIT, WAIT_FOR, Job, ended, went_to_sleep
+from launched import MARK, WAIT, WAIT_FOR, Job, ended, went_to_sleep
 from machine import within
 from terminal import Watched
 from waiting import wait_until
@@ -40,6 +40,18 @@ while go_on[0]:
 )
 
 
+def only_ranks_of(job: Job) -> str:
+    """`hvdlite top` finds the ranks of no other job."""
+    return (
+        "from hvdlite.commands import ranks_here, stores_here\n"
+        "found = stores_here._processes\n"
+        "def mine(pid):\n"
+        f"    try: return ranks_here.environment_of(pid).get({MARK!r}) == {job.mark!r}\n"
+        "    except OSError: return False\n"
+        "stores_here._processes = lambda: filter(mine, found())\n"
+    )
+
+
 class Here:
     """A job and `hvdlite top` in a directory of their own, beside other jobs of this machine."""
 
@@ -50,6 +62,7 @@ class Here:
                 "import sys\n"
                 "from hvdlite.launch.attach import directory\n"
                 f"directory._RUNTIME = directory._TEMPORARY = {str(job.directory)!r}\n"
+                f"{only_ranks_of(job)}"
                 f"from {module} import main\n"
                 "sys.exit(main())\n",
                 f"{name}.py",
@@ -119,7 +132,8 @@ def test_a_table_of_a_job_that_was_not_asked_to_report(here: Here) -> None:
     assert list(here.sockets.iterdir()) == []
     done = here.run("--once")
     assert done.returncode == 1
-    assert done.stderr == b"hvdlite top: no job of this user runs on this host.\n"
+    said = b"hvdlite top: no job of this user has its hvdliterun or a rank on this host.\n"
+    assert done.stderr == said
 
 
 def test_on_a_terminal_with_keys(here: Here) -> None:
@@ -250,7 +264,8 @@ def test_several_jobs_are_listed(here: Here) -> None:
     assert said[0] == (
         f"hvdlite top: several jobs run here. `hvdlite top {jobs[0].pid}` shows the first."
     )
-    assert [line.split()[:3] for line in said[1:]] == [[str(j.pid), "1", "ranks"] for j in jobs]
+    assert [line.split()[0] for line in said[1:]] == [str(job.pid) for job in jobs]
+    assert all(": 1 ranks on localhost" in line for line in said[1:])
     assert here.run(str(jobs[1].pid), "--once").returncode == 0
     jobs[0].send_signal(signal.SIGKILL)  # its socket is left behind
     jobs[0].wait()
@@ -319,6 +334,65 @@ open(f"ready.{hvd.rank()}", "w").close()
     assert went_to_sleep(process.pid) - slept < 10
     process.send_signal(signal.SIGTERM)
     process.communicate()
+
+
+@pytest.mark.parametrize("monitor", [{}, {"HVDLITE_MONITOR": "0.2"}], ids=["asleep", "reporting"])
+def test_a_dump_from_another_terminal_asks_all_ranks_once(
+    here: Here, monitor: dict[str, str]
+) -> None:
+    dumps = here.job.directory / "dumps"
+    process = here.train(HVDLITE_STALL_DUMP=str(dumps), **monitor)
+    here.job.wait_for_files(["pid.0", "pid.1"])
+    asked = here.run("--dump")
+    assert asked.stdout.decode() == (
+        f"2 ranks will write a bundle: `hvdlite explain {dumps}` shows it.\n"
+    ), asked
+    wait_until(lambda: len(list(dumps.glob("*/asked.rank?.json"))) == 2)
+    assert "The job was asked" in here.job.explain(dumps)
+    (here.job.directory / "enough").touch()
+    _, err = ended(process)
+    assert err.count(b"A bundle of this job is in") == 2, err
+
+
+def test_a_key_asks_for_the_stacks_of_a_job_without_a_folder(here: Here) -> None:
+    process = here.train()
+    shown = here.watch()
+    shown.watch(TRAINS)
+    shown.press("d")
+    shown.watch(r"2 ranks will print their stacks to the job's stderr")
+    assert process.stderr is not None
+    seen: set[bytes] = set()
+    for line in process.stderr:
+        if b"script.py" in line and b"in <module>" in line:
+            seen.add(line[: len(b"[0]<stderr>:")])
+        if len(seen) == 2:
+            break
+    shown.press("q")
+    shown.watch()
+    here.finish(process)
+
+
+def test_ranks_fork_while_top_is_attached(here: Here) -> None:
+    """As loaders of data do: the children end, and the reports go on."""
+    forks = TRAIN.replace(
+        "    go_on =",
+        "    child = os.fork()\n"
+        "    if child == 0: os._exit(0)\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+        "    forks += 1\n"
+        "    if forks == 40: open(f'forked.{hvd.rank()}', 'w').close()\n"
+        "    go_on =",
+    ).replace("go_on = np.ones(1)", "go_on, forks = np.ones(1), 0")
+    assert forks.count("os.fork()") == 1
+    (here.job.directory / "begin").touch()
+    process = here.start("-np", "2", sys.executable, here.job.script(forks))
+    shown = here.watch()
+    shown.watch(TRAINS)
+    here.job.wait_for_files(["forked.0", "forked.1"])
+    shown.watch(TRAINS)
+    shown.press("q")
+    shown.watch()
+    here.finish(process)
 
 
 def test_strangers_and_nonsense_are_not_answered(here: Here) -> None:

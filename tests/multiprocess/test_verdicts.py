@@ -7,6 +7,7 @@ import re
 import sys
 from importlib.util import find_spec
 
+import full_disk
 import pytest
 from launched import Job, last_line
 from stuck_programs import FAULTS, Stuck
@@ -28,6 +29,8 @@ def _row(fault: Stuck) -> object:
 def test_the_verdict_names_the_rank_the_fault_and_the_line(job: Job, fault: Stuck) -> None:
     if fault.needs and find_spec(fault.needs) is None:
         pytest.skip(f"{fault.needs} is not installed")
+    if fault.full_disk:
+        job.prefix = full_disk.prefix(job)
     script = str(fault.write(job.directory))
     done = job.run("-np", str(fault.ranks), sys.executable, script, **fault.variables)
     said = done.stderr.decode()

@@ -188,15 +188,34 @@ test_top.py::test_a_directory_that_others_reach_is_not_used
 
 H13: a launcher tells other users what it runs
 hvdlite/launch/attach/server.py
-- if _user_of(sock) != os.geteuid() or len(self._clients) >= _MOST_CLIENTS:
-+ if len(self._clients) >= _MOST_CLIENTS:
+- if _user_of(sock) != os.geteuid():
++ if False:
 test_top_runs.py::test_strangers_and_nonsense_are_not_answered
 
 H14: ranks report although nothing is attached any more
 hvdlite/launch/attach/attachable.py
--         for key in [WANTED, *map(report_key, self._board.ranks)]:
-+         for key in map(report_key, self._board.ranks):
+-         self._wanted.reports(False)
 test_top_runs.py::test_a_job_that_nothing_is_attached_to_sleeps
+
+H16: a client without the secret watches the job
+hvdlite/rendezvous/serving.py
+-         protocol.check_client(expected, data)
+-         assert self._guests is not None
++         assert self._guests is not None
+test_rendezvous_server.py::
+  test_a_connection_that_wants_to_watch_is_handed_over_after_the_handshake
+
+H17: a rank writes a bundle with each report, once one was asked for
+hvdlite/job/pulse.py
+-         if wish.dump not in (0, self._dump):
++         if wish.dump:
+test_top_runs.py::test_a_dump_from_another_terminal_asks_all_ranks_once
+
+H18: generations of an elastic job write into one bundle
+hvdlite/job/bundle.py
+-     told = f"{port}{prefix}".encode()
++     told = f"{port}".encode()
+test_bundle.py::test_the_ranks_of_a_job_agree_about_its_name
 
 H15: each rank shows a progress bar
 hvdlite/job/progress.py

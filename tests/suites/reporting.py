@@ -4,6 +4,7 @@ file HVDLITE_TEST_REPORT."""
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,15 @@ class Reporter:
     def __init__(self, path: str) -> None:
         self._file = Path(path).open("a", buffering=1)  # noqa: SIM115
         self._seconds: dict[str, float] = {}
+        self._cpu = 0.0  # of this process and its children, when the test began
 
     def _tell(self, test: str, outcome: str, seconds: float = 0.0, text: str = "") -> None:
-        self._file.write(
-            json.dumps({"test": test, "outcome": outcome, "seconds": seconds, "text": text}) + "\n"
-        )
+        event = {"test": test, "outcome": outcome, "seconds": seconds, "text": text}
+        event["cpu"] = round(_cpu_seconds() - self._cpu, 3)
+        self._file.write(json.dumps(event) + "\n")
+
+    def pytest_runtest_logstart(self) -> None:
+        self._cpu = _cpu_seconds()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -40,6 +45,10 @@ class Reporter:
             self._tell(report.nodeid, "skipped", seconds, _reason(report))
         elif report.when == "call":
             self._tell(report.nodeid, "passed", seconds)
+
+
+def _cpu_seconds() -> float:
+    return sum(os.times()[:4])
 
 
 def _reason(report: pytest.CollectReport | pytest.TestReport) -> str:

@@ -167,13 +167,11 @@ class Run:
             say("\nskipped:")
             for why, count in skipped.most_common():
                 say(f"  {count:4} x {' '.join(why.split())}")
-        slowest = sorted(
-            (entry for run in self._over for entry in run.counts.slowest), reverse=True
-        )[:15]
-        if slowest:
-            say("\nslowest tests:")
-            for took, test in slowest:
-                say(f"  {took:6.1f} s  {test}")
+        costs = sorted((cost for run in self._over for cost in run.counts.costs), reverse=True)
+        if costs:
+            say("\nthe tests that cost most (build/tests/*.jsonl has all):")
+            for cpu, took, test in costs[:25]:
+                say(f"  {cpu:6.1f} CPU s {took:6.1f} s  {test}")
         for suite, why in self._not_run:
             say(f"\nNOT RUN: {suite.name}: {why}")
         left_out = [s.name for s in SUITES if self._tier not in s.tiers and ALL in s.tiers]
@@ -196,10 +194,10 @@ class Run:
             say(f"UNSTEADY: {test}")
         for test in lasting:
             say(f"FAILED: {test}")
-        cpu = sum(run.cpu_seconds for run in self._over)
+        processor = sum(run.cpu_seconds for run in self._over)
         say(
-            f"{'FAILED' if lasting else 'passed'} in {seconds:.0f} s ({cpu:.0f} s of processor "
-            "time)"
+            f"{'FAILED' if lasting else 'passed'} in {seconds:.0f} s ({processor:.0f} s of "
+            "processor time)"
         )
 
 

@@ -45,7 +45,7 @@ class Failure:
 class Counts:
     outcomes: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)  # why
-    slowest: list[tuple[float, str]] = field(default_factory=list)
+    costs: list[tuple[float, float, str]] = field(default_factory=list)  # CPU s, s, test
 
 
 def _end_with_parent() -> None:
@@ -139,7 +139,8 @@ class SuiteRun:
                 self.counts.skipped[event["text"]] += 1
             if outcome == "failed" and test not in self._failed:
                 new.append(Failure(test, event["text"], "::" in test))
-            self.counts.slowest.append((event["seconds"], test))
+            if outcome != "deselected":
+                self.counts.costs.append((event["cpu"], event["seconds"], test))
         return new
 
     def _from_gtest(self) -> list[Failure]:

@@ -48,6 +48,7 @@ def _aliased(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
         ("horovod.tensorflow.keras.callbacks", "hvdlite.tensorflow.keras.callbacks"),
         ("horovod.tensorflow.gradient_aggregation", "hvdlite.tensorflow.aggregation"),
         ("horovod.keras", "hvdlite.keras"),
+        ("horovod.ray.runner", "hvdlite.ray.runner"),
         ("horovod.common.exceptions", "hvdlite.exceptions"),
         ("horovod.common.process_sets", "hvdlite.process_sets"),
         ("horovod.common.util", None),
@@ -91,8 +92,8 @@ assert HorovodBasics().gloo_built()
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("horovod.spark", "hvdlite has no horovod.spark: start the processes with hvdliterun"),
-        ("horovod.ray.elastic", "hvdlite has no horovod.ray: "),
+        ("horovod.ray.nothing", "hvdlite has no horovod.ray.nothing: "),
+        ("horovod.spark.nothing", "hvdlite has no horovod.spark.nothing: "),
         ("horovod.mxnet", "no longer maintained"),
         ("horovod.data", "DataLoader"),
         ("horovod.nothing", "docs/guides/migrating.md"),
@@ -108,6 +109,13 @@ def test_what_is_not_there_says_what_to_do(name: str, advice: str) -> None:
 def test_a_framework_that_is_missing_is_what_the_error_names() -> None:
     done = _aliased("import sys; sys.modules['torch'] = None; import horovod.torch")
     assert "import of torch halted" in done.stderr and "hvdlite has no" not in done.stderr
+
+
+def test_a_library_that_is_missing_is_one_sentence_with_the_command() -> None:
+    done = _aliased("import sys; sys.modules['pyspark'] = None; import horovod.spark")
+    assert done.stderr.splitlines()[-1] == (
+        'ModuleNotFoundError: hvdlite.spark needs pyspark: pip install "hvdlite[spark]"'
+    )
 
 
 def test_children_have_the_alias_too(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ SNIPPETS = {
     "elastic by import": (
         "from horovod.keras.elastic import KerasState, UpdateBatchStateCallback", [],
     ),
-    "ray": ("from horovod.ray import RayExecutor", ["change 1 horovod.ray.RayExecutor: only"]),
+    "ray": ("from horovod.ray import RayExecutor", []),
     "mxnet": (
         "import horovod.mxnet as hvd\nhvd.init()",
         ["change 1 horovod.mxnet: only", "change 2 horovod.mxnet.init: only"],

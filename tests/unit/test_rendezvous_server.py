@@ -14,10 +14,12 @@ import pytest
 from store import (
     LIMIT,
     SECRET,
+    assert_closed,
     assert_serves,
     dial,
     frame,
     read_reply,
+    receive,
     request,
     shake_hands,
     warnings_of,
@@ -248,6 +250,35 @@ def test_a_server_speaks_ipv6():
         pytest.skip("this machine has no IPv6")
     with server, StoreClient(server.address, SECRET, LIMIT) as client:
         assert client.add("n", 1) == 1
+
+
+def _hello(server, purpose):
+    sock = dial(server)
+    nonce = os.urandom(32)
+    sock.sendall(protocol.hello(nonce, purpose))
+    return sock, nonce
+
+
+def test_a_connection_that_wants_to_watch_is_handed_over_after_the_handshake(server, caplog):
+    watch = protocol.PURPOSE_WATCH
+    sock, _ = _hello(server, watch)  # before the process that serves wants any
+    assert_closed(sock)
+    assert warnings_of(caplog) == []
+    guests = server.guests()
+    stranger, _ = _hello(server, watch)
+    receive(stranger, protocol.ANSWER_BYTES)
+    stranger.sendall(bytes(protocol.PROOF_BYTES))
+    assert_closed(stranger)
+    friend, nonce = _hello(server, watch)
+    answer = receive(friend, protocol.ANSWER_BYTES)
+    friend.sendall(protocol.answer_server(SECRET, nonce, answer, watch) + b"to the guest")
+    (taken,) = wait_until(guests.take)
+    taken.settimeout(LIMIT)
+    assert receive(taken, 12) == b"to the guest"
+    taken.sendall(b"back")
+    assert receive(friend, 4) == b"back"
+    taken.close()
+    assert_serves(server)
 
 
 def test_secrets_are_random_and_of_one_length():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,25 @@ import pytest
 from hvdlite.commands import cli, top, top_view
 from hvdlite.commands.top_view import ORDERS, Choice
 from hvdlite.launch.attach import directory
-from hvdlite.launch.attach.client import Found
+from hvdlite.launch.attach.client import Connection, Found
+from hvdlite.launch.monitor.board import Wish
 
 ABOUT: dict[str, Any] = {
     "pid": 77,
+    "launcher": "a",
     "command": "python train.py",
     "began": 1000.0,
     "ranks": 3,
     "hosts": ["a", "b"],
 }
+
+
+def _never() -> Connection:
+    raise AssertionError
+
+
+def job(pid: int) -> Found:
+    return Found(pid, _never, ABOUT | {"pid": pid})
 
 
 def row(rank: int, **known: Any) -> dict[str, Any]:
@@ -114,18 +125,18 @@ def test_what_is_said_above_and_below_the_table() -> None:
     ]
     assert lines[-1] == (
         "hvdliterun has said nothing for 7 s, sorted by late.  s: sort  r: reverse  p: pause  "
-        "q: quit"
+        "d: dump  q: quit"
     )
     paused = top_view.screen(ABOUT, frame, Choice(paused=True), (200, 30), 0.0, 7.0, False)
     assert paused[-1].startswith("PAUSED, sorted by rank.")
 
 
 def test_which_job_is_meant() -> None:
-    one, other = (Found(pid, Path("x"), ABOUT | {"pid": pid}) for pid in (77, 78))
-    silent = Found(79, Path("x"), None)
+    one, other = (job(pid) for pid in (77, 78))
+    silent = replace(one, pid=79, about=None)
     assert top.choose([one], None) is one
     assert top.choose([one, other], 78) is other
-    with pytest.raises(top.NotPossible, match="no job of this user runs on this host"):
+    with pytest.raises(top.NotPossible, match="no job of this user has its hvdliterun or a"):
         top.choose([], None)
     with pytest.raises(top.NotPossible, match="several jobs run here. `hvdlite top 77` shows"):
         top.choose([one, other], None)
@@ -133,9 +144,36 @@ def test_which_job_is_meant() -> None:
         top.choose([one, silent], 5)
     assert str(error.value).splitlines() == [
         "process 5 is no hvdliterun of this user. There are:",
-        "      77     3 ranks on a, b  python train.py",
+        "      77  on a: 3 ranks on a, b  python train.py",
         "      79  does not answer",
     ]
+
+
+def test_a_job_whose_launcher_and_ranks_are_here_is_one_job() -> None:
+    here, far, another = (replace(job(pid), connect=_never) for pid in (77, 77, 78))
+    assert top.each_once([here], [far, another, another]) == [here, another]
+    about = ABOUT | {"on": "node1"}
+    assert top_view.title(about, FRAME, 1001.0)[0].startswith("hvdliterun 77 on node1, 3 ranks")
+
+
+def test_a_key_asks_for_a_bundle_and_says_where_it_will_be_until_the_next_key() -> None:
+    asked = Choice().press("d").press("d")
+    assert asked.dumps == 2
+    said = top_view.dumped({"asked": 3, "dumps": "/tmp/dumps"})
+    assert said == "3 ranks will write a bundle: `hvdlite explain /tmp/dumps` shows it."
+    lines = top_view.screen(ABOUT, FRAME, replace(asked, said=said), (200, 30), 0.0, 0.0, False)
+    assert lines[-1] == said
+    assert replace(asked, said=said).press("s") == asked.press("s")
+    assert top_view.dumped({"asked": 1, "dumps": ""}) == (
+        "1 rank will print its stacks to the job's stderr (--stall-dump: to files)."
+    )
+
+
+def test_a_wish_is_read_as_it_was_written() -> None:
+    wish = Wish(reports=True, seconds=1.0, dump=1 << 62)
+    assert Wish.decode(wish.encode()) == wish
+    with pytest.raises(ValueError):
+        Wish.decode(b"1.0")
 
 
 # --- where launchers listen

@@ -9,7 +9,7 @@ namespace hvdlite::engine {
 
 Status TraceFile::Open(const std::string& path) {
   path_ = path;
-  file_.Reset(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  file_.Reset(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!file_.valid())
     return Status::FromErrno("cannot write the timeline to '" + path + "'", errno);
   end_ = 2;

@@ -8,10 +8,16 @@ from importlib import import_module
 from typing import Any
 
 from hvdlite.adapter import reduction
+from hvdlite.adapter.compression.algebra import Algebra
 from hvdlite.keras.flavour import backend_name
 
 
 class Backend(reduction.Backend):
+    #: for compressors with a memory
+    algebra: Algebra
+    #: whether the optimizer must have their memory, because a step is a function of its variables
+    keeps_memory_in_optimizer = False
+
     def outside(self, function: Callable[..., Any], *given: Any) -> Any:
         """function(*given), outside of what is being compiled where hvdlite cannot be inside."""
         return function(*given)

@@ -7,17 +7,19 @@ from typing import Any
 
 from hvdlite.adapter.reduction import Group
 from hvdlite.adapter.step import Options
-from hvdlite.base.operations import ALLREDUCE
+from hvdlite.base.operations import ALLGATHER, ALLREDUCE
 from hvdlite.core.engine import run_all
 from hvdlite.core.operations import Call
 from hvdlite.keras.backends import Backend
 from hvdlite.keras.flavour import KERAS
+from hvdlite.torch.compression.algebra import ALGEBRA
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.traced import never_compiled
 
 
 class TorchBackend(Backend):
     dynamic = True
+    algebra = ALGEBRA
 
     def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
         how = (options.process_set, options.op, options.prescale, options.postscale)
@@ -33,6 +35,11 @@ class TorchBackend(Backend):
             for group, results in zip(groups, run_all(started), strict=True)
             for number, result in zip(group, results, strict=True)
         }
+
+    def allgather(self, group: Group, options: Options) -> Group:
+        call = Call(ALLGATHER, f"{options.scope}gradients.rows", options.process_set, grouped=True)
+        rows = [array[None] for array in group.values()]
+        return dict(zip(group, run_all([OPS.start(call, rows)])[0], strict=True))
 
     @never_compiled  # compile(jit_compile=True)
     def outside(self, function: Callable[..., Any], *given: Any) -> Any:

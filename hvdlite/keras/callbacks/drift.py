@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import numpy as np
-
+from hvdlite.adapter.array_guard import ArrayReader
 from hvdlite.adapter.drift_guard import DriftGuard, Replica
 from hvdlite.adapter.step import Options
-from hvdlite.core import engine
 from hvdlite.keras.callbacks.quiet import QuietCallback
-from hvdlite.keras.host import Array, to_numpy
+from hvdlite.keras.host import to_numpy
 
 
 class DriftGuardCallback(QuietCallback):
@@ -57,28 +55,15 @@ def guard_of(model: Callable[[], Any], local: Collection[Any]) -> DriftGuard | N
     return DriftGuard(f"{options.scope}keras.", options.process_set, replicas, _Reader(model))
 
 
-class _Reader:
-    """See hvdlite.adapter.drift_guard.Reader."""
-
+class _Reader(ArrayReader):
     def __init__(self, model: Callable[[], Any]) -> None:
+        super().__init__(to_numpy)
         self._model = model
-
-    def size(self, variable: Any) -> int:
-        return int(np.prod(variable.shape))  # of elements, which nearly always have the same size
 
     def take(self, variables: Sequence[Any]) -> Callable[[], Sequence[int]]:
         self._model()
-        digests = engine.digests([_contents(variable) for variable in variables])
-        return lambda: digests
+        return super().take(variables)
 
     def exact(self, variable: Any) -> int:
         self._model()
-        values = _contents(variable)
-        unlike_itself = values != values  # noqa: PLR0124  # NaN, whatever the type is
-        if np.any(unlike_itself):
-            values = np.where(unlike_itself, np.array(np.nan, values.dtype), values)
-        return engine.digests([values])[0]
-
-
-def _contents(variable: Any) -> Array:
-    return np.ascontiguousarray(to_numpy(variable))
+        return super().exact(variable)

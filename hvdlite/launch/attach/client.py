@@ -1,17 +1,21 @@
-"""The other side: a connection with a launcher of this user."""
+"""The other side: a connection with a launcher of this user, on this host or on another one."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hvdlite.launch.attach import directory
+from hvdlite.rendezvous import protocol
+from hvdlite.rendezvous.addresses import Address
 
 Message = Mapping[str, Any]
 _ANSWER_SECONDS = 5.0
@@ -19,25 +23,46 @@ _ANSWER_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Found:
-    """A job that runs here. `about`: None if its launcher does not answer."""
+    """A job of this user. `connect`: to its launcher; raises OSError. `about`: None if the launcher
+    does not answer."""
 
     pid: int
-    path: Path
+    connect: Callable[[], Connection]
     about: Message | None
 
 
 class Connection:
-    """Raises OSError if nothing listens at `path`."""
+    """Lines of JSON, both ways."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self._rest = b""
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock = sock
+
+    @classmethod
+    def at(cls, path: Path) -> Connection:
+        """To a launcher on this host. Raises OSError if nothing listens at `path`."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._sock.settimeout(_ANSWER_SECONDS)
-            self._sock.connect(str(path))
+            sock.settimeout(_ANSWER_SECONDS)
+            sock.connect(str(path))
         except OSError:
-            self._sock.close()
+            sock.close()
             raise
+        return cls(sock)
+
+    @classmethod
+    def through(cls, address: Address, secret: bytes) -> Connection:
+        """To the launcher whose store is at this address. Raises OSError."""
+        sock = socket.create_connection(address, _ANSWER_SECONDS)
+        try:
+            nonce = os.urandom(protocol.NONCE_BYTES)
+            sock.sendall(protocol.hello(nonce, protocol.PURPOSE_WATCH))
+            answer = _exactly(sock, protocol.ANSWER_BYTES)
+            sock.sendall(protocol.answer_server(secret, nonce, answer, protocol.PURPOSE_WATCH))
+        except OSError:
+            sock.close()
+            raise
+        return cls(sock)
 
     def fileno(self) -> int:
         return self._sock.fileno()
@@ -83,13 +108,44 @@ def jobs_here(environ: Mapping[str, str]) -> Sequence[Found]:
     found = []
     for pid, path in directory.sockets(environ):
         try:
-            with Connection(path) as connection:
-                connection.ask("job")
-                found.append(Found(pid, path, connection.wait()))
+            found.append(_ask(pid, partial(Connection.at, path)))
         except ConnectionRefusedError:  # the number belongs to another process now
             directory.remove(path)
         except (OSError, EOFError):
             with contextlib.suppress(OSError):
                 if path.exists():
-                    found.append(Found(pid, path, None))
-    return sorted(found, key=lambda job: job.about["began"] if job.about else float("inf"))
+                    found.append(Found(pid, partial(Connection.at, path), None))
+    return _oldest_first(found)
+
+
+def jobs_at(stores: Iterable[tuple[Address, bytes]]) -> Sequence[Found]:
+    """Returns the jobs whose stores are at these addresses, with their secrets, and whose launchers
+    answer, probably on another host."""
+    found = []
+    for address, secret in stores:
+        with contextlib.suppress(OSError, EOFError):
+            job = _ask(0, partial(Connection.through, address, secret))
+            if job.about is not None:
+                about = {**job.about, "on": job.about["launcher"]}
+                found.append(replace(job, pid=job.about["pid"], about=about))
+    return _oldest_first(found)
+
+
+def _ask(pid: int, connect: Callable[[], Connection]) -> Found:
+    with connect() as connection:
+        connection.ask("job")
+        return Found(pid, connect, connection.wait())
+
+
+def _oldest_first(jobs: Iterable[Found]) -> Sequence[Found]:
+    return sorted(jobs, key=lambda job: job.about["began"] if job.about else float("inf"))
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = sock.recv(size - len(data))
+        if not piece:
+            raise ConnectionError("it closed the connection")
+        data += piece
+    return data

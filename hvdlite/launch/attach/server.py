@@ -36,13 +36,26 @@ class Client:
 class Server:
     """`ask(client, what)` answers a request by send()."""
 
-    def __init__(
-        self, listener: socket.socket, path: Path, ask: Callable[[Client, str], None]
-    ) -> None:
-        self._listener, self._path, self._ask = listener, path, ask
+    def __init__(self, ask: Callable[[Client, str], None]) -> None:
+        self._ask = ask
+        self._listener: socket.socket | None = None
+        self._path: Path | None = None
         self._clients: dict[int, Client] = {}
         self._poll = select.epoll()
+
+    def listen(self, listener: socket.socket, path: Path) -> None:
+        """Takes connections of this user from here on."""
+        self._listener, self._path = listener, path
         self._poll.register(listener.fileno(), select.EPOLLIN)
+
+    def admit(self, sock: socket.socket) -> None:
+        """Takes a connection whose other side is known."""
+        if len(self._clients) >= _MOST_CLIENTS:
+            sock.close()
+            return
+        sock.setblocking(False)
+        self._clients[sock.fileno()] = Client(sock)
+        self._poll.register(sock.fileno(), select.EPOLLIN)
 
     def fileno(self) -> int:
         return self._poll.fileno()
@@ -54,8 +67,8 @@ class Server:
     def serve(self) -> None:
         """Does what can be done at once."""
         for descriptor, events in self._poll.poll(0):
-            if descriptor == self._listener.fileno():
-                self._accept()
+            if self._listener is not None and descriptor == self._listener.fileno():
+                self._accept(self._listener)
             elif events & ~select.EPOLLOUT:
                 self._read(self._clients[descriptor])
             else:
@@ -67,26 +80,26 @@ class Server:
 
     def close(self) -> None:
         """What the clients were sent arrives, as far as the kernel has room for it."""
-        directory.remove(self._path)
+        if self._path is not None:
+            directory.remove(self._path)
         for client in list(self._clients.values()):
             self._drop(client)
-        self._listener.close()
+        if self._listener is not None:
+            self._listener.close()
         self._poll.close()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, _ = self._listener.accept()
+            sock, _ = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError:  # no descriptor is left, and the listener would stay readable
-            self._poll.unregister(self._listener.fileno())
+            self._poll.unregister(listener.fileno())
             return
-        if _user_of(sock) != os.geteuid() or len(self._clients) >= _MOST_CLIENTS:
+        if _user_of(sock) != os.geteuid():
             sock.close()
             return
-        sock.setblocking(False)
-        self._clients[sock.fileno()] = Client(sock)
-        self._poll.register(sock.fileno(), select.EPOLLIN)
+        self.admit(sock)
 
     def _read(self, client: Client) -> None:
         try:

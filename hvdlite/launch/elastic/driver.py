@@ -10,7 +10,7 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hvdlite.launch import plan
 from hvdlite.launch.elastic import events, requests
@@ -23,7 +23,7 @@ from hvdlite.launch.elastic.scout import Fixed, Lookout
 from hvdlite.launch.elastic.situation import situation
 from hvdlite.launch.elastic.surroundings import Surroundings
 from hvdlite.launch.hosts import Host
-from hvdlite.launch.spawn import local, ssh
+from hvdlite.launch.spawn import ssh
 from hvdlite.launch.spawn.events import (
     Alive,
     AllGone,
@@ -62,7 +62,7 @@ class Driver(Watch):
         self._watched = watched
         self._source = source
         self._contacts = contacts
-        self._here = Parties(self._start_here)
+        self._here = Parties(around.start)
         self._agents = Agents(self, self._here, around.near, contacts)
         self._least = policy.least
         self._hosts: Sequence[Host] = ()  # that discovery has named last
@@ -313,12 +313,6 @@ class Driver(Watch):
             self.streams[member, name] = stream
         self.stderr[member] = streams["stderr"]
         self._agents.start(action.host, member, own)
-
-    def _start_here(self, member: int, own: Mapping[str, str]) -> local.Ranks:
-        around = self._around
-        return local.start(
-            around.command, around.environment, {member: own}, around.secret, around.grace_seconds
-        )
 
     def _kill(self, action: events.Kill) -> None:
         host = self._processes.get(action.member)

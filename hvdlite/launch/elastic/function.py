@@ -12,14 +12,20 @@ from hvdlite.rendezvous import StoreClient
 
 
 class ElasticDelivery(delivery.Delivery):
-    """`least`: how many results are wanted. They are those of the first ranks of the last
-    generation. A rank that has died behind the others' return is passed over."""
+    """`least`: how many results are wanted; `every`: at least. They are those of the first ranks
+    of the last generation. A rank that has died behind the others' return is passed over."""
 
     def __init__(
-        self, payload: bytes, verdict: ElasticVerdict, least: int, command: Sequence[str]
+        self,
+        payload: bytes,
+        verdict: ElasticVerdict,
+        least: int,
+        command: Sequence[str],
+        every: bool = False,
     ) -> None:
         super().__init__(payload)
         self._verdict, self._least, self._command = verdict, least, command
+        self._every = every
 
     def collect(self, client: StoreClient) -> list[Any]:
         verdict = self._verdict
@@ -32,8 +38,10 @@ class ElasticDelivery(delivery.Delivery):
                 found.append(delivery.result(client, member, self._name(member)))
             except TimeoutError:
                 continue
-            if len(found) == self._least:
+            if len(found) == self._least and not self._every:
                 return found
+        if len(found) >= self._least:
+            return found
         raise RuntimeError(
             f"the function has returned on {len(found)} ranks, and {self._least} results are "
             "wanted (min_num_proc): the other ranks have ended without one, for example by "

@@ -10,13 +10,15 @@ from dataclasses import replace
 from hvdlite.launch import direct, job, plan
 from hvdlite.launch.elastic import slurm
 from hvdlite.launch.elastic.contacts import Contacts
+from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.elastic.driver import PREFIX, Driver
-from hvdlite.launch.elastic.scout import Fixed, Hostfile, Scout
+from hvdlite.launch.elastic.scout import Fixed, Hostfile, Lookout, Scout
 from hvdlite.launch.elastic.streams import Streams
 from hvdlite.launch.elastic.surroundings import ElasticVerdict, Surroundings
 from hvdlite.launch.elastic.wish import Wish
-from hvdlite.launch.spawn import ssh
+from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.agent_protocol import Order
+from hvdlite.launch.spawn.parties import Starter
 from hvdlite.rendezvous.addresses import join_address
 
 
@@ -47,14 +49,11 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         if this.options.torch_env:
             shared |= plan.torch_meeting(torch[0] or "127.0.0.1", torch[1])
         shared |= direct.share_cores(this, shared, _ranks_here(wish, this.far))
-        descriptor, variables = direct.hand_over(opened.key, shared, stack)
         around = Surroundings(
             this.console,
             this.log,
             this.command,
-            {**shared, **variables},
-            descriptor,
-            this.options.grace_seconds,
+            _starter(this, shared, direct.hand_over(opened.key, shared, stack)),
             near=[name for name in names if name not in this.far],
             several_hosts=may_grow or len(names) > 1,
             streams=Streams(this.console, this.options.output_directory, this.options.collapse),
@@ -62,15 +61,39 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
             torch_run=f"hvdlite-{opened.store.address[1]}" if this.options.torch_env else "",
             verdict=verdict,
         )
-        assert opened.watched is not None
-        source = _source(wish)
-        signals = stack.enter_context(contextlib.closing(this.signals()))
         policy = replace(wish.policy, silence_seconds=this.options.ssh.silence_seconds)
+        drive(this, opened, policy, around, _source(wish), contacts)
+
+
+def drive(
+    this: job.Job,
+    opened: job.Opened,
+    policy: Policy,
+    around: Surroundings,
+    source: Lookout | Fixed,
+    contacts: Contacts,
+) -> None:
+    """The driver's part: from the first look at the hosts until no member is left."""
+    assert opened.watched is not None
+    with contextlib.closing(this.signals()) as signals:
         driver = Driver(policy, around, opened.store, opened.watched, source, contacts)
         with contextlib.closing(driver):
             driver.loop(signals.wake, signals.caught)
         signals.close()  # a signal that was held back takes its effect in the observer
         this.observer.end()
+
+
+def _starter(
+    this: job.Job, shared: Mapping[str, str], handed: tuple[int | None, Mapping[str, str]]
+) -> Starter:
+    """How members of this host are started. `handed`: what direct.hand_over() returns."""
+    descriptor, variables = handed
+
+    def start(member: int, own: Mapping[str, str]) -> local.Ranks:
+        environment, grace = {**shared, **variables}, this.options.grace_seconds
+        return local.start(this.command, environment, {member: own}, descriptor, grace)
+
+    return start
 
 
 def _ranks_here(wish: Wish, far: Sequence[str]) -> int:

@@ -30,6 +30,8 @@ class Lookout(Mailbox[Answer]):
     """Asks again and again in a thread until close(). `take()` gives what is new."""
 
     is_final = False
+    # For the end of an answer under way; None: it ends by itself, or _hurry() ends it.
+    patience: float | None = None
 
     def __init__(self, ask: Callable[[], Answer]) -> None:
         super().__init__()
@@ -41,7 +43,7 @@ class Lookout(Mailbox[Answer]):
     def close(self) -> None:
         self._closing.set()
         self._hurry()
-        self._thread.join()
+        self._thread.join(self.patience)
         super().close()
 
     def _hurry(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from hvdlite.launch.console import Console
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.streams import Streams
+from hvdlite.launch.spawn.parties import Starter
 from hvdlite.launch.verdict import Verdict
 from hvdlite.launch.watch import JobObserver
 
@@ -39,9 +40,7 @@ class Surroundings:
     console: Console
     log: Callable[[str], None]
     command: Sequence[str]
-    environment: Mapping[str, str]  # of all members of this host
-    secret: int | None  # a descriptor that members of this host inherit
-    grace_seconds: float
+    start: Starter  # of members of this host
     near: Collection[str]  # names of this host
     several_hosts: bool  # other hosts are named, or may be later
     streams: Streams

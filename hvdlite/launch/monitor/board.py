@@ -23,9 +23,28 @@ _LATE_SHARE_OF_TIME = 0.05
 _LATE_BEYOND_AVERAGE = 1.5
 
 
-# While this key is in the job's store, ranks report; its value is the seconds between two reports.
-# An elastic job removes the keys below monitor/ when its ranks change.
+# While this key is in the job's store, ranks report. An elastic job removes the keys below monitor/
+# when its ranks change.
 WANTED = "reports-wanted"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The value of WANTED: whether ranks report, after how many seconds they look again, and the
+    number of a bundle that they write once; 0: none."""
+
+    reports: bool
+    seconds: float
+    dump: int
+
+    def encode(self) -> bytes:
+        return f"{self.reports:d} {self.seconds!r} {self.dump}".encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> Wish:
+        """Raises ValueError."""
+        reports, seconds, dump = value.split()
+        return cls(reports == b"1", float(seconds), int(dump))
 
 
 def report_key(rank: int) -> str:

@@ -10,13 +10,15 @@ import errno
 import os
 import selectors
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
-from hvdlite.launch.spawn import guardian, local
+from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import (
     AllGone,
     Event,
     Gone,
+    Group,
     Pipes,
     StartFailed,
     Unanswered,
@@ -24,15 +26,23 @@ from hvdlite.launch.spawn.events import (
 from hvdlite.launch.spawn.patience import Patience
 
 
+class Party(Group, Protocol):
+    """The Group of one rank."""
+
+    def is_stopped(self, table: Iterable[guardian.Process]) -> bool:
+        """Whether a process of this rank is stopped. `table`: all processes of this host."""
+
+
+# Starts a rank with what only this one gets, or raises OSError.
+Starter = Callable[[int, Mapping[str, str]], Party]
+
+
 class Parties:
-    """The Group of these ranks. AllGone comes when it was asked to end and none is left.
+    """The Group of these ranks. AllGone comes when it was asked to end and none is left."""
 
-    `start` starts a rank with what only this one gets, or raises OSError.
-    """
-
-    def __init__(self, start: Callable[[int, Mapping[str, str]], local.Ranks]) -> None:
+    def __init__(self, start: Starter) -> None:
         self._start = start
-        self._ranks: dict[int, local.Ranks] = {}  # by rank, until close_one()
+        self._ranks: dict[int, Party] = {}  # by rank, until close_one()
         self._patience: dict[int, Patience] = {}  # by rank, until it is gone
         self._heard: list[Event] = []  # that no guardian tells
         self._ending = False

@@ -4,15 +4,15 @@ for drift. The rest of the suite trains under it as well (test_torch.py)."""
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 import hvdlite.torch as hvd
 from checks import check
+from checks.drifting import drifting, odd_one
 from checks.here import Here, raises
 from checks.torch_training import backward, distributed, equal_everywhere, model, sgd
 
@@ -21,24 +21,8 @@ WITHIN = 6  # HVDLITE_DRIFT_STEPS
 Change = Callable[[torch.nn.Module], None]
 
 
-@contextlib.contextmanager
-def guarded(mode: str = "error", steps: int = WITHIN) -> Iterator[None]:
-    """The knobs are read when an optimizer is made."""
-    chosen = {
-        "HVDLITE_DRIFT": mode,
-        "HVDLITE_DRIFT_STEPS": str(steps),
-        "HVDLITE_PARAMETER_CHECK": "off",
-    }
-    before = {name: os.environ.get(name) for name in chosen}
-    os.environ.update(chosen)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def guarded(mode: str = "error", steps: int = WITHIN) -> contextlib.AbstractContextManager[None]:
+    return drifting(steps, mode)
 
 
 def steps(here: Here, net: Any, optimizer: Any, number: int) -> None:
@@ -51,13 +35,6 @@ def steps(here: Here, net: Any, optimizer: Any, number: int) -> None:
 def flip(parameter: torch.Tensor, element: int, bit: int) -> None:
     with torch.no_grad():
         parameter.view(-1).view(torch.int64)[element] ^= 1 << bit
-
-
-def odd_one(here: Here, rank: int) -> tuple[str, ...]:
-    """What a message says of a rank that differs from all others."""
-    if here.size == 2:
-        return ("differs between rank 0 and rank 1", "no majority")
-    return (f"of rank {rank} differs from that of the other {here.size - 1} ranks",)
 
 
 @check(min_ranks=2, bit=(0, 51, 63))

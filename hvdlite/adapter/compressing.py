@@ -1,0 +1,99 @@
+"""The gradients of a step by a compression with a memory: all of them together, over the primitives
+of a backend, also while traced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hvdlite.adapter.compression.journeys import factor_of, together
+from hvdlite.adapter.compression.methods import Gather, Sum, rounds
+from hvdlite.adapter.step import NO_COMPRESSION, Options
+from hvdlite.base.ops import Sum as SUM
+
+if TYPE_CHECKING:
+    from hvdlite.adapter.reduction import Backend, Group
+
+
+def travel(options: Options, backend: Backend, results: list[Any], variables: Sequence[Any],
+           numbers: Sequence[int], beside: Group) -> Group:  # fmt: skip
+    """As hvdlite.adapter.reduction does it without such a compression. Sparse gradients stay as
+    they are."""
+    method = options.compression.method
+    assert method is not None
+    algebra, ranks = method.algebra, options.process_set.size() or 1
+    plain = replace(options, compression=NO_COMPRESSION)
+    sparse: Group = {}
+    dense: dict[int, Any] = {}
+    for i in numbers:
+        gradient, is_sparse = results[i], backend.is_sparse(results[i])
+        if is_sparse and options.sparse_as_dense:
+            gradient, is_sparse = backend.to_dense(gradient), False
+        (sparse if is_sparse else dense)[i] = gradient
+    received = dict(backend.allreduce([sparse], plain)) if sparse else {}
+    keys = {i: _key(variables[i], i) for i in dense}
+    ways = []
+    for i, gradient in dense.items():
+        flat, shape = algebra.flat(gradient), tuple(gradient.shape)
+        state = method.state_of(keys[i], flat, shape, ranks)
+        ways.append(rounds(method.part(keys[i], shape), algebra, flat, state, ranks))
+    carrier = _Carrier(backend, plain, beside)
+    scale = factor_of(options.op, options.prescale * options.postscale, ranks)
+    for i, (total, state) in zip(dense, together(ways, carrier.send), strict=True):
+        method.keep(keys[i], state)
+        received[i] = algebra.like(total * scale, dense[i])
+    for i in numbers:
+        results[i] = received[i]
+    return received | carrier.beside
+
+
+class _Carrier:
+    """Sends the rounds of a step. What is `beside` them travels with the first one."""
+
+    def __init__(self, backend: Backend, options: Options, beside: Group) -> None:
+        self._backend = backend
+        self._options = replace(options, op=SUM, prescale=1.0, postscale=1.0, groups=None)
+        self._waiting = beside
+        self.beside: Group = {}
+        self._count = 0
+
+    def send(self, sums: dict[int, Sum], gathers: dict[int, Gather]) -> dict[int, Any]:
+        self._count += 1
+        options = replace(self._options, scope=f"{self._options.scope}round{self._count}.")
+        answers: dict[int, Any] = {}
+        if gathers:
+            arrays = [array for each in gathers.values() for array in each.arrays]
+            everyones = self._backend.allgather(dict(enumerate(arrays)), options)
+            received = iter(everyones[i] for i in range(len(arrays)))
+            for number, each in gathers.items():
+                answers[number] = [next(received) for _ in each.arrays]
+        group: Group = {number: each.array for number, each in sums.items()} | self._waiting
+        if group:
+            totals = self._backend.allreduce([group], options)
+            self.beside |= {number: totals[number] for number in self._waiting}
+            answers |= {number: totals[number] for number in sums}
+            self._waiting = {}
+        return answers
+
+
+def begin(options: Options, variables: Sequence[Any]) -> list[Any]:
+    """Makes the memory before the first step, where it cannot be made within one. Its cells."""
+    method = options.compression.method
+    assert method is not None
+    ranks, cells = options.process_set.size() or 1, []
+    for i, variable in enumerate(variables):
+        shape = tuple(variable.shape)
+        flat = method.algebra.constant(np.zeros(math.prod(shape), np.float32), None)
+        method.state_of(_key(variable, i), flat, shape, ranks)
+        cells += method.cells(_key(variable, i))
+    return cells
+
+
+def _key(variable: Any, number: int) -> str:
+    """The variable's entry in the memory: its name, and its number, as names may repeat."""
+    name = getattr(variable, "path", None) or getattr(variable, "name", None) or "gradient"
+    return f"{str(name).partition(':')[0]}#{number}"

@@ -1,0 +1,18 @@
+"""Compression of gradients on their way.
+
+`casts` has compressors without memory, and the class to derive others from. `methods` says what a
+compressor with memory is; `topk`, `dgc` and `powersgd` are such, over the primitives of `algebra`.
+`journeys` carries their rounds over the ranks. `settled` gives the rest of the adapter one form of
+all of them, and `choices` is what programs see.
+"""
+
+from hvdlite.adapter.compression.casts import Cast, Compressor, Nothing, as_class
+from hvdlite.adapter.compression.choices import choices
+from hvdlite.adapter.compression.journeys import travelled
+from hvdlite.adapter.compression.methods import Method
+from hvdlite.adapter.compression.settled import Settled, compressed
+
+__all__ = [
+    "Cast", "Compressor", "Method", "Nothing", "Settled", "as_class", "choices", "compressed",
+    "travelled",
+]  # fmt: skip

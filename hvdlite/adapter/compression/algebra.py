@@ -1,0 +1,111 @@
+"""What compressors with memory must know about a framework's arrays: a handful of primitives.
+
+An Array is the framework's own. `+ - *` work on all of them, element by element and with numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+Array = Any
+Tensor = Any
+
+
+class Algebra(Protocol):
+    """The primitives. All but `flat` and `like` take and return arrays of float32 on one device."""
+
+    def flat(self, tensor: Tensor) -> Array:
+        """The tensor as float32 in one dimension; perhaps the tensor's own memory."""
+
+    def like(self, array: Array, tensor: Tensor) -> Tensor:
+        """With the shape and the dtype of `tensor`."""
+
+    def zeros(self, shape: Sequence[int], like: Array) -> Array: ...
+
+    def constant(self, values: Any, like: Array) -> Array:
+        """An array of numpy's, or a copy, as an array with memory of its own, on the device of
+        `like`."""
+
+    def copied(self, array: Array) -> Any:
+        """For a checkpoint: in host memory, of a kind that the framework's checkpoints take."""
+
+    def is_tracing(self) -> bool:
+        """Whether a program is being compiled, whose steps are all alike."""
+
+    # ---- memory: a cell holds an array from step to step
+
+    def outside(self) -> AbstractContextManager[Any]:
+        """In this context cells are made: outside of the program that is being traced."""
+
+    def cell(self, array: Array) -> Any:
+        """A new cell that holds this array."""
+
+    def read(self, cell: Any) -> Array: ...
+
+    def write(self, cell: Any, array: Array) -> Any:
+        """The cell, or the one that takes its place, with this array in it."""
+
+    # ---- arithmetic
+
+    def reshaped(self, array: Array, shape: Sequence[int]) -> Array: ...
+
+    def total(self, array: Array) -> Array:
+        """The sum of all elements."""
+
+    def root(self, array: Array) -> Array:
+        """The square root of each element."""
+
+    def least(self, array: Array, bound: float) -> Array:
+        """The smaller one of each element and the bound."""
+
+    def largest(self, array: Array, count: int) -> Array:
+        """The positions (int32) of so many elements, none of which is smaller in magnitude than any
+        other element. NaN is larger than all numbers."""
+
+    def taken(self, array: Array, positions: Array) -> Array:
+        """The elements at these positions."""
+
+    def added_at(self, array: Array, positions: Array, values: Array) -> Array:
+        """With these values added. The positions differ from one another."""
+
+    def cleared_at(self, array: Array, positions: Array) -> Array:
+        """With zeros at these positions."""
+
+    def product(self, a: Array, b: Array) -> Array:
+        """Of two matrices."""
+
+    def transposed(self, a: Array) -> Array: ...
+
+    def orthogonal(self, a: Array) -> Array:
+        """Columns of length 1 at right angles to one another, which span those of `a`; the same
+        bits for the same bits."""
+
+    def count(self, array: Array) -> int:
+        """How many elements it has."""
+
+    def chosen(self, condition: Array, yes: Array, no: Array) -> Array:
+        """`yes` where the one truth value `condition` is true, else `no`."""
+
+    def is_finite(self, number: Array) -> Array:
+        """A truth value."""
+
+
+class Arrays:
+    """Cells of frameworks that compute at once: the arrays themselves."""
+
+    def is_tracing(self) -> bool:
+        return False
+
+    def outside(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def cell(self, array: Array) -> Any:
+        return array
+
+    def read(self, cell: Any) -> Array:
+        return cell
+
+    def write(self, cell: Any, array: Array) -> Any:
+        return array

@@ -1,0 +1,40 @@
+"""hvd.Compression: what a program chooses from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from hvdlite.adapter.compression.algebra import Algebra
+from hvdlite.adapter.compression.casts import Cast, Compressor
+from hvdlite.adapter.compression.dgc import DGC
+from hvdlite.adapter.compression.powersgd import PowerSGD
+from hvdlite.adapter.compression.topk import TopK
+from hvdlite.core.framework import DifferentiableFramework
+
+#: the methods with a memory, by the names that programs call
+METHODS = {"topk": TopK, "dgc": DGC, "powersgd": PowerSGD}
+
+
+def choices(
+    framework: DifferentiableFramework,
+    float16: Any,
+    bfloat16: Any,
+    algebra: Callable[[], Algebra] | None = None,
+) -> Any:
+    """hvd.Compression: how gradients are compressed on their way.
+
+    `none` sends them as they are, `fp16` and `bf16` floating-point tensors in these types. bfloat16
+    has float32's range, and less precision. `topk(density)`, `dgc(density, momentum, ...)` and
+    `powersgd(rank)` send a small part of each matrix and remember the rest: make one for each
+    optimizer. See docs/guides/compression.md.
+    """
+    known: dict[str, Any] = {
+        "none": Compressor(),
+        "fp16": Cast(framework, float16),
+        "bf16": Cast(framework, bfloat16),
+    }
+    if algebra is not None:
+        known |= {name: partial(kind, algebra) for name, kind in METHODS.items()}
+    return type("Compression", (), {"__doc__": choices.__doc__, **known})

@@ -1,0 +1,135 @@
+"""Deep gradient compression: top-k, whose memory is that of momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hvdlite.adapter.compression.algebra import Algebra, Array
+from hvdlite.adapter.compression.methods import (
+    DENSE,
+    Method,
+    Part,
+    Rounds,
+    State,
+    Sum,
+    check_fraction,
+)
+from hvdlite.adapter.compression.topk import count_of, sum_at
+
+
+class DGC(Method):
+    """Lin et al. 2017, with the momentum of SGD: the optimizer must have none.
+
+    `clip`: the largest norm of one tensor's gradient, for all ranks together; each rank clips to
+    clip / sqrt(ranks). `warmup_epochs`: over so many epochs the density falls from near 1 to
+    `density`; on_epoch() says which epoch begins. `masking`: an element that is sent loses its
+    momentum.
+    """
+
+    def __init__(
+        self,
+        algebra: Callable[[], Algebra],
+        density: float = 0.001,
+        momentum: float = 0.9,
+        nesterov: bool = False,
+        clip: float | None = None,
+        warmup_epochs: int = 0,
+        masking: bool = True,
+        skip: str | Sequence[str] = (),
+    ) -> None:
+        super().__init__(algebra, skip)
+        self.density = check_fraction("density", density)
+        if not 0.0 <= momentum < 1.0:
+            raise ValueError(f"momentum={momentum} is not possible: it must be 0 or more, below 1")
+        if clip is not None and not clip > 0.0:
+            raise ValueError(f"clip={clip} is not possible: a norm is above 0")
+        if warmup_epochs < 0:
+            raise ValueError(f"warmup_epochs={warmup_epochs} is not possible: 0 means none")
+        self.momentum = float(momentum)
+        self.warmup_epochs = warmup_epochs
+        self._velocity = _Velocity(self.momentum, nesterov, clip)
+        self._clip = clip
+        self._masking = masking
+        self._epoch = 0
+
+    def on_epoch(self, epoch: int) -> None:
+        """From now on the density is that of this epoch, counted from 0."""
+        self._epoch = epoch
+
+    def density_now(self) -> float:
+        """The density of the present epoch."""
+        if self._epoch >= self.warmup_epochs:
+            return self.density
+        return float(self.density ** ((self._epoch + 1) / (self.warmup_epochs + 1)))
+
+    def changes(self) -> str:
+        return f"warmup_epochs={self.warmup_epochs}" if self.warmup_epochs else ""
+
+    def compressing(self, shape: Sequence[int]) -> Part:
+        return _Corrected(self._velocity, self.density_now(), self._masking)
+
+    def dense(self) -> Part:
+        return _DenseVelocity(self._velocity) if self.momentum or self._clip else DENSE
+
+    def __repr__(self) -> str:
+        warmup = f", warmup_epochs={self.warmup_epochs}" if self.warmup_epochs else ""
+        return f"dgc(density={self.density:g}, momentum={self.momentum:g}{warmup})"
+
+
+class _Velocity:
+    """Momentum on one rank."""
+
+    def __init__(self, momentum: float, nesterov: bool, clip: float | None) -> None:
+        self._momentum = momentum
+        self._nesterov = nesterov
+        self._clip = clip
+
+    def after(
+        self, algebra: Algebra, flat: Array, velocity: Array, ranks: int
+    ) -> tuple[Array, Array]:
+        """The new velocity, and the step that it asks for."""
+        if self._clip is not None:
+            norm = algebra.root(algebra.total(flat * flat))
+            bound = self._clip * float(ranks) ** -0.5
+            flat = flat * algebra.least(bound / (norm + 1e-12), 1.0)
+        if self._nesterov:
+            velocity = (velocity + flat) * self._momentum
+            return velocity, velocity + flat
+        velocity = velocity * self._momentum + flat
+        return velocity, velocity
+
+
+class _Corrected:
+    """The momentum of a sparse tensor: steps add up until they are sent."""
+
+    def __init__(self, velocity: _Velocity, density: float, masking: bool) -> None:
+        self._velocity = velocity
+        self._density = density
+        self._masking = masking
+
+    def begin(self, algebra: Algebra, flat: Array) -> State:
+        return {key: algebra.zeros(flat.shape, flat) for key in ("velocity", "residual")}
+
+    def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
+        velocity, step = self._velocity.after(algebra, flat, state["velocity"], ranks)
+        due = state["residual"] + step
+        positions = algebra.largest(due, count_of(self._density, flat))
+        total = yield from sum_at(algebra, flat, positions, algebra.taken(due, positions), ranks)
+        if self._masking:
+            velocity = algebra.cleared_at(velocity, positions)
+        return total, {"velocity": velocity, "residual": algebra.cleared_at(due, positions)}
+
+
+class _DenseVelocity:
+    """For biases and norms: the optimizer has no momentum, so that theirs is here."""
+
+    def __init__(self, velocity: _Velocity) -> None:
+        self._velocity = velocity
+
+    def begin(self, algebra: Algebra, flat: Array) -> State:
+        return {"velocity": algebra.zeros(flat.shape, flat)}
+
+    def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
+        velocity, step = self._velocity.after(algebra, flat, state["velocity"], ranks)
+        total = yield Sum(step)
+        return total, {"velocity": velocity}

@@ -1,0 +1,138 @@
+"""A compressor's rounds over the ranks, for one tensor by itself and for many together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hvdlite.adapter.compression.algebra import Array, Tensor
+from hvdlite.adapter.compression.methods import Gather, Method, Rounds, State, Sum, rounds
+from hvdlite.base.operations import ALLGATHER, ALLREDUCE
+from hvdlite.base.ops import Average
+from hvdlite.base.ops import Sum as SUM
+from hvdlite.core.collectives import Collectives
+from hvdlite.core.engine import Pending, run_now
+from hvdlite.core.operations import Call
+
+
+class Journey:
+    """One tensor's way. It begins at once. `key`: the tensor's entry in the memory."""
+
+    def __init__(
+        self, method: Method, ops: Collectives, call: Call, tensor: Tensor, key: str
+    ) -> None:
+        self._method = method
+        self._ops = ops
+        self._call = call
+        self._key = key
+        self._tensor = tensor
+        self._ranks = call.process_set.size() or 1
+        algebra = method.algebra
+        flat = algebra.flat(tensor)
+        shape = ops.framework.shape(tensor)
+        state = method.state_of(key, flat, shape, self._ranks)
+        self._rounds = rounds(method.part(key, shape), algebra, flat, state, self._ranks)
+        self._count = 0
+        self._total: Array = None
+        self._pending: Pending | None = None
+        self._error: Exception | None = None
+        self._send(None)
+
+    def has_arrived(self) -> bool:
+        """Waits for the round under way, and starts the next one if there is one. An error is kept
+        for the call."""
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            try:
+                self._send(run_now(pending))
+            except Exception as error:
+                self._error = error
+        return self._pending is None
+
+    def __call__(self) -> Tensor:
+        """Waits for everything. The tensor that the optimizer gets."""
+        arrive([self])
+        if self._error is not None:
+            raise self._error
+        return self._method.algebra.like(
+            self._total * factor(self._call, self._ranks), self._tensor
+        )
+
+    def _send(self, answer: Any) -> None:
+        try:
+            asked = self._rounds.send(answer)
+        except StopIteration as end:
+            self._total, state = end.value
+            self._method.keep(self._key, state)
+            return
+        # The first round has the tensor's own name: where another rank does not compress, or by
+        # another method, two kinds of operations meet there, and that is an error on all ranks.
+        name = f"{self._call.name}.round{self._count}" if self._count else str(self._call.name)
+        self._count += 1
+        self._pending = start(self._ops, self._call, name, asked)
+
+
+def arrive(journeys: Sequence[Journey]) -> None:
+    """Waits for all. Each round of all is under way before the program waits for one of them."""
+    while journeys:
+        journeys = [journey for journey in journeys if not journey.has_arrived()]
+
+
+def travelled(
+    method: Method, ops: Collectives, call: Call, tensors: Sequence[Tensor]
+) -> list[Tensor]:
+    """An allreduce by the program's own call, at once. The call's name is the memory's key."""
+    if call.operation is not ALLREDUCE or call.op not in (SUM, Average):
+        raise ValueError(f"{method} compresses an allreduce with hvd.Average or hvd.Sum only")
+    if call.name is None:
+        raise ValueError(f"{method} remembers each tensor by its name: give the operation a name")
+    names = [f"{call.name}.{i}" if call.grouped else call.name for i in range(len(tensors))]
+    journeys = [
+        Journey(method, ops, call._replace(name=name), tensor, name)
+        for name, tensor in zip(names, tensors, strict=True)
+    ]
+    arrive(journeys)
+    return [journey() for journey in journeys]
+
+
+def start(ops: Collectives, call: Call, name: str, asked: Sum | Gather) -> Pending:
+    """Starts a round; the Pending's result is the answer."""
+    if isinstance(asked, Sum):
+        plain = Call(ALLREDUCE, name, call.process_set, SUM, patient=call.patient)
+        return ops.start(plain, [asked.array])
+    gather = Call(ALLGATHER, name, call.process_set, grouped=True, patient=call.patient)
+    return ops.start(gather, [array[None] for array in asked.arrays])
+
+
+def factor(call: Call, ranks: int) -> float:
+    """What the sum of all ranks is multiplied by."""
+    return factor_of(call.op, call.prescale * call.postscale, ranks)
+
+
+def factor_of(op: int, scale: float, ranks: int) -> float:
+    """The same for a reduction whose factors make `scale`."""
+    return scale / ranks if op == Average else scale
+
+
+def together(
+    ways: Sequence[Rounds], send: Callable[[dict[int, Sum], dict[int, Gather]], dict[int, Any]]
+) -> list[tuple[Array, State]]:
+    """Runs all ways side by side: `send` carries what they ask for at one time, by their numbers,
+    and returns the answers."""
+    results: list[Any] = [None] * len(ways)
+    answers: dict[int, Any] = dict.fromkeys(range(len(ways)))
+    while answers:
+        sums: dict[int, Sum] = {}
+        gathers: dict[int, Gather] = {}
+        for number, answer in answers.items():
+            try:
+                asked = ways[number].send(answer)
+            except StopIteration as end:
+                results[number] = end.value
+                continue
+            if isinstance(asked, Sum):
+                sums[number] = asked
+            else:
+                gathers[number] = asked
+        answers = send(sums, gathers) if sums or gathers else {}
+    return results

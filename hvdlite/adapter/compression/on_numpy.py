@@ -1,0 +1,107 @@
+"""numpy's primitives for compressors with memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hvdlite.adapter.compression.algebra import Arrays
+
+Array = Any
+
+#: Below this many elements a sample does not pay.
+SAMPLED_FROM = 1 << 16
+
+
+class NumpyAlgebra(Arrays):
+    """See hvdlite.adapter.compression.algebra.Algebra."""
+
+    def flat(self, tensor: Any) -> Array:
+        return np.asarray(tensor).astype(np.float32, copy=False).reshape(-1)
+
+    def like(self, array: Array, tensor: Any) -> Array:
+        return array.reshape(tensor.shape).astype(tensor.dtype, copy=False)
+
+    def zeros(self, shape: Sequence[int], like: Array) -> Array:
+        return np.zeros(shape, np.float32)
+
+    def constant(self, values: Any, like: Array) -> Array:
+        return np.array(values, np.float32)
+
+    def copied(self, array: Array) -> Array:
+        return array.copy()
+
+    def reshaped(self, array: Array, shape: Sequence[int]) -> Array:
+        return array.reshape(shape)
+
+    def total(self, array: Array) -> Array:
+        return np.asarray(array.sum())
+
+    def root(self, array: Array) -> Array:
+        return np.sqrt(array)
+
+    def least(self, array: Array, bound: float) -> Array:
+        return np.minimum(array, np.float32(bound))
+
+    def largest(self, array: Array, count: int) -> Array:
+        magnitudes = np.abs(array)
+        candidates = likely(magnitudes, count)
+        if candidates is None:
+            return np.argpartition(magnitudes, -count)[-count:].astype(np.int32)
+        chosen = np.argpartition(magnitudes[candidates], -count)[-count:]
+        return candidates[chosen].astype(np.int32)
+
+    def taken(self, array: Array, positions: Array) -> Array:
+        return array[positions]
+
+    def added_at(self, array: Array, positions: Array, values: Array) -> Array:
+        array[positions] += values
+        return array
+
+    def cleared_at(self, array: Array, positions: Array) -> Array:
+        array = array.copy()
+        array[positions] = 0.0
+        return array
+
+    def product(self, a: Array, b: Array) -> Array:
+        return a @ b
+
+    def transposed(self, a: Array) -> Array:
+        return a.T
+
+    def orthogonal(self, a: Array) -> Array:
+        return np.linalg.qr(a)[0]
+
+    def count(self, array: Array) -> int:
+        return int(array.size)
+
+    def chosen(self, condition: Array, yes: Array, no: Array) -> Array:
+        return yes if condition else no
+
+    def is_finite(self, number: Array) -> Array:
+        return np.isfinite(number)
+
+
+def likely(magnitudes: Array, count: int) -> Array | None:
+    """Positions among which are those of the `count` largest, found by a sample; None: all of them.
+
+    A threshold taken from the sample leaves somewhat more than `count`; too high a one is lowered.
+    """
+    size = magnitudes.size
+    if size < SAMPLED_FROM or count * 4 > size:
+        return None
+    step = max(1, min(100, count // 2))  # a sample of 1 %, and of two wanted elements at least
+    sample = magnitudes[::step]
+    wanted = max(1, count * sample.size // size)
+    threshold = np.partition(sample, -wanted)[-wanted]
+    for _ in range(10):
+        found = np.flatnonzero(~(magnitudes < threshold))  # NaN is larger than all
+        if found.size >= count:
+            return found
+        threshold *= 0.8
+    return None
+
+
+ALGEBRA = NumpyAlgebra()

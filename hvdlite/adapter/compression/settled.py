@@ -1,0 +1,119 @@
+"""Any compressor in the one form that the rest of the adapter uses."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from hvdlite.adapter.compression.casts import Cast, Compressor, Nothing
+from hvdlite.adapter.compression.journeys import Journey
+from hvdlite.adapter.compression.methods import Method
+from hvdlite.core.collectives import Collectives
+from hvdlite.core.engine import run_now, synchronize
+from hvdlite.core.framework import Tensor
+from hvdlite.core.operations import Call
+
+
+class Settled:
+    """Any compressor, in the one form that the rest of the adapter uses."""
+
+    def __init__(self, compression: Any) -> None:
+        self.given = compression
+        self.is_none = _does_nothing(compression)
+        self.decompress: Callable[[Any, Any], Tensor] = compression.decompress
+        self.communicate: Callable[..., Any] | None = getattr(compression, "communicate", None)
+        compress = compression.compress
+        if _takes_a_name(compress):
+            self.compress: Callable[[Tensor, str | None], tuple[Any, Any]] = compress
+        else:
+            self.compress = lambda tensor, name: compress(tensor)
+
+    @property
+    def method(self) -> Method | None:
+        """The compressor, if it has rounds and a memory."""
+        return self.given if isinstance(self.given, Method) else None
+
+    def __str__(self) -> str:
+        if self.is_none:
+            return "no compression"
+        if isinstance(self.given, (Method, Cast)):
+            return str(self.given)
+        return (self.given if isinstance(self.given, type) else type(self.given)).__name__
+
+    def serve(self, owner: object) -> None:
+        """A ValueError if the compressor has the memory of another owner that still exists."""
+        if self.method is not None:
+            self.method.serve(owner)
+
+    def check_momentum(self, optimizers: Mapping[str, Any]) -> None:
+        """A ValueError if the compressor carries momentum and the optimizer has some (these options
+        of it), too."""
+        if self.method is not None and self.method.momentum and optimizers:
+            (key, value), *_ = optimizers.items()
+            raise ValueError(
+                f"{self.given} carries the momentum itself, and the optimizer has {key}={value}: "
+                "momentum would count twice. Use an optimizer without it, such as plain SGD, or "
+                "momentum=0 in the compression."
+            )
+
+    def start(
+        self, ops: Collectives, call: Call, tensor: Tensor, key: str | None = None
+    ) -> Callable[[], Tensor]:
+        """Starts an allreduce of the compressed tensor; the function returned waits for it. It may
+        be called once. `key`: the tensor's entry in a memory, where that is not the call's name."""
+        if self.method is not None:
+            return Journey(self.method, ops, call, tensor, key or call.name or "")
+        payload, context = self.compress(tensor, call.name)
+        if self.communicate is not None:
+            handle = self.communicate(payload, call.name, call.op, call.process_set)
+            wait = handle if callable(handle) else partial(synchronize, handle)
+        else:
+            wait = partial(run_now, ops.start(call, [payload]))
+        return lambda: self.decompress(wait(), context)
+
+    def state_dict(self) -> dict[str, Any]:
+        remember = getattr(self.given, "state_dict", None)
+        return remember() if callable(remember) else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        recall = getattr(self.given, "load_state_dict", None)
+        if callable(recall):
+            recall(state)
+
+
+def compressed(
+    compression: Any,
+    tensors: Sequence[Tensor],
+    name: str | None,
+    send: Callable[[Sequence[Tensor]], Sequence[Tensor]],
+) -> list[Tensor]:
+    """send(tensors), compressed on their way."""
+    if type(compression) is Compressor:  # hvd.Compression.none
+        return list(send(tensors))
+    settled = Settled(compression)
+    packed = [settled.compress(tensor, name) for tensor in tensors]
+    received = send([payload for payload, _ in packed])
+    return [
+        settled.decompress(tensor, context)
+        for tensor, (_, context) in zip(received, packed, strict=True)
+    ]
+
+
+def _does_nothing(compression: Any) -> bool:
+    kind = compression if isinstance(compression, type) else type(compression)
+    same = any(
+        all(getattr(kind, m, None) is getattr(nothing, m) for m in ("compress", "decompress"))
+        for nothing in (Compressor, Nothing)
+    )
+    return same and not hasattr(compression, "communicate") and not isinstance(compression, Method)
+
+
+def _takes_a_name(compress: Callable[..., Any]) -> bool:
+    try:
+        parameters = list(inspect.signature(compress).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) >= 2 or any(p.kind == p.VAR_POSITIONAL for p in parameters)

@@ -1,0 +1,72 @@
+"""The program of the compute job: each rank is a worker of tf.data's service.
+
+    hvdliterun -np 8 python -m hvdlite.data.compute_worker service.json
+
+It writes the file, from which the training job learns where the service is, and ends with the
+training job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import secrets
+
+from hvdlite.arrays import ops
+from hvdlite.arrays.objects import broadcast_object
+from hvdlite.data.compute_client import open_store
+from hvdlite.data.compute_service import SIDES, TfDataServiceConfig, compute_worker_fn
+from hvdlite.job import basics
+
+
+def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int = 60) -> None:
+    """Runs on each rank. Raises ValueError if the ranks do not divide evenly among dispatchers."""
+    basics.init()
+    rank, size = basics.rank(), basics.size()
+    if dispatcher_side not in SIDES:
+        raise ValueError(f"dispatcher_side={dispatcher_side!r}: one of {', '.join(SIDES)}")
+    if dispatchers < 1 or size % dispatchers:
+        raise ValueError(f"{size} ranks are no multiple of {dispatchers} dispatchers")
+    store, config = None, None
+    if rank == 0:
+        _remove(configfile)  # one that an earlier job has left
+        key = secrets.token_bytes(32)
+        store, places = open_store(key)
+        config = TfDataServiceConfig(
+            dispatchers, size // dispatchers, dispatcher_side, places, key, timeout
+        )
+        config.write(configfile)
+    try:
+        compute_worker_fn(broadcast_object(config))
+        ops.barrier()  # each rank has heard of the end
+    finally:
+        if store is not None:
+            _remove(configfile)
+            store.close()
+    basics.shutdown()
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m hvdlite.data.compute_worker",
+        description="A rank of a job that prepares data for another one, with tf.data's service.",
+    )
+    parser.add_argument("configfile", metavar="CONFIGFILE", help="written for the training job")
+    parser.add_argument("--dispatchers", type=int, default=1, help="default: 1")
+    parser.add_argument(
+        "--dispatcher-side", choices=SIDES, default="compute",
+        help="the job whose ranks run the dispatchers; default: compute",
+    )  # fmt: skip
+    parser.add_argument("--timeout", type=int, default=60, help="seconds for each part to start")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    given = _arguments()
+    main(given.dispatchers, given.dispatcher_side, given.configfile, given.timeout)

@@ -1,0 +1,222 @@
+"""Where the job is in its data: `Cursor`, a few numbers that belong to the state.
+
+A cursor moves when a step is whole, not when a batch is fetched:
+
+    begin()    the step from here on is under way
+    whole()    it is whole: the cursor stands behind it (`state.step()`, `state.commit()`)
+    reset()    a new deal: the step under way is dealt anew, and batches of the old deal are refused
+
+Iterating and `track()` call begin() with each batch, and whole() when the next one is asked for,
+if the state has not done so before. A turn that is left by an error or by `break` is not whole,
+unless the state has said so: the next loop deals its batch anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from hvdlite.data import datasets
+from hvdlite.data.ahead import Ahead, Orders
+from hvdlite.data.dealing import Dealing, Position, Step
+from hvdlite.data.order import Indices
+
+Batch = TypeVar("Batch")
+Load = Callable[[Indices], Any]
+
+
+class Cursor:
+    """Deals the samples `range(length)` to the ranks, each once per epoch.
+
+    A step of n ranks takes `batch_size` samples for each rank, or `global_batch` in all; then
+    the ranks' parts differ by one at most, and a part is empty where there are fewer samples than
+    ranks. The order of an epoch depends on `seed` and its number alone.
+
+    `tail` says what becomes of the rest of an epoch that does not fill a step:
+
+    * `"pad"`: samples are repeated; `repeated` counts them.
+    * `"drop"`: it is left out.
+    * `"carry"`: it opens the next epoch.
+    * `"short"`: the last step has fewer samples; only with `global_batch`.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        batch_size: int | None = None,
+        *,
+        global_batch: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        tail: str = "pad",
+        rank: Callable[[], int] | None = None,
+        size: Callable[[], int] | None = None,
+    ) -> None:
+        """`rank` and `size` say where this process is in the job; the default is the job's own."""
+        self.deal = 0
+        self.repeated = 0  # samples that `tail="pad"` has dealt twice
+        self._dealing = Dealing(length, batch_size, global_batch, tail)
+        self._seed = seed
+        self._rank = rank or _rank
+        self._size = size or _size
+        self._at = Position()
+        self._under_way: Step | None = None
+        self._orders = Orders(length, seed, shuffle)
+
+    # Where it is.
+
+    @property
+    def epoch(self) -> int:
+        """Of the next step."""
+        return self._dealing.settled(self._at, self._size()).epoch
+
+    @property
+    def sample(self) -> int:
+        """Of its epoch's order, with which the next step begins."""
+        return self._dealing.settled(self._at, self._size()).sample
+
+    @property
+    def weight(self) -> float:
+        """What to multiply this rank's mean loss with, in the step under way or else the next."""
+        step = self._under_way or self._dealing.step(self._at, self._size())
+        return self._dealing.weight(step, self._rank(), self._size())
+
+    def __len__(self) -> int:
+        """The steps that are left in this epoch."""
+        return self._dealing.left(self._at, self._size())
+
+    def start(self) -> None:
+        """A loop begins, at the first step that is not whole."""
+        self._under_way = None
+
+    def begin(self) -> Indices:
+        """The next step is under way. Returns this rank's samples."""
+        self._under_way = self._dealing.step(self._at, self._size())
+        return self.ahead().samples(self._under_way)
+
+    def whole(self) -> None:
+        """The step under way is whole, if there is one."""
+        step, self._under_way = self._under_way, None
+        if step is not None:
+            self._at = step.end
+            self.repeated += step.repeats
+
+    def reset(self) -> None:
+        """The world has changed: what is not whole is dealt anew."""
+        self.deal += 1
+        self._under_way = None
+
+    def state_dict(self) -> dict[str, int]:
+        return {
+            "epoch": self._at.epoch,
+            "sample": self._at.sample,
+            "repeated": self.repeated,
+            "length": self._dealing.length,
+            "seed": self._seed,
+        }
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """A new deal from there on. Raises ValueError for the state of other data."""
+        for name, mine in (("length", self._dealing.length), ("seed", self._seed)):
+            if state[name] != mine:
+                raise ValueError(f"the state is of a Cursor with {name} {state[name]}, not {mine}")
+        if not 0 <= state["sample"] < self._dealing.length or state["epoch"] < 0:
+            raise ValueError(f"{dict(state)} is not a position in {self._dealing.length} samples")
+        self._at = Position(state["epoch"], state["sample"])
+        self.repeated = state["repeated"]
+        self.reset()
+
+    # Iterating.
+
+    def __iter__(self) -> Iterator[Indices]:
+        """This rank's samples, step by step, of the rest of the epoch. Each turn is a step."""
+        self.start()
+        epoch = self.epoch
+        while self.epoch <= epoch:
+            yield self.begin()
+            self.whole()
+
+    def batches(self) -> Batches:
+        """For torch's `DataLoader(batch_sampler=...)`; the loader may be ahead of the cursor."""
+        return Batches(self)
+
+    def track(self, loader: Iterable[Batch], epochs: int | None = None) -> Iterator[Batch]:
+        """The loader's batches, each turn of the loop a step, until so many epochs have passed.
+
+        None: to the end of the present one. The loader follows `batches()` or
+        `indices_dataset()`; it is begun anew for each epoch and after each reset.
+        """
+        self.start()
+        end = self.epoch + 1 if epochs is None else epochs
+        while self.epoch < end:
+            yield from self._rest_of_epoch(loader)
+
+    def _rest_of_epoch(self, loader: Iterable[Batch]) -> Iterator[Batch]:
+        deal, expected, had = self.deal, len(self), 0
+        for batch in loader:
+            if deal != self.deal:
+                return  # it was fetched before the reset
+            if had == expected:
+                raise ValueError(_other_loader(f"more than the {expected} batches"))
+            self.begin()
+            had += 1
+            yield batch
+            self.whole()
+        if deal == self.deal and had < expected:
+            raise ValueError(_other_loader(f"{had} of the {expected} batches"))
+
+    def keras(self, x: Any, y: Any = None, **options: Any) -> Any:
+        """A Keras `PyDataset` of `(x[indices], y[indices])`, or of what `x(indices)` loads.
+
+        One `fit` has one length for all its epochs: after a reset call it for one epoch at a time,
+        with `initial_epoch=cursor.epoch, epochs=cursor.epoch + 1`. Callbacks call `begin()`
+        at a batch's begin and `whole()` at its end. `options`: of PyDataset, as `workers`.
+        """
+        load: Load = x if callable(x) else lambda indices: _taken(x, y, indices)
+        return datasets.keras_dataset(self.ahead, load, options)
+
+    def indices_dataset(self) -> Any:
+        """A `tf.data.Dataset` of this rank's samples, a vector per step. Map and track it."""
+        return datasets.tensorflow_dataset(self.ahead)
+
+    def ahead(self) -> Ahead:
+        """This rank's samples in the rest of the epoch. Nothing moves."""
+        deal, place = self.deal, (self._rank(), self._size())
+        return Ahead(self._dealing, self._orders, self._at, place, lambda: deal == self.deal)
+
+
+class Batches:
+    """The batches of the rest of the epoch, as lists: what torch calls a batch sampler."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+
+    def __len__(self) -> int:
+        return len(self._cursor)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for indices in self._cursor.ahead():
+            yield indices.tolist()
+
+
+def _taken(x: Any, y: Any, indices: Indices) -> Any:
+    return (x[indices],) if y is None else (x[indices], y[indices])
+
+
+def _other_loader(yielded: str) -> str:
+    return (
+        f"the loader has yielded {yielded} that the cursor has dealt: make it with "
+        "batch_sampler=cursor.batches(), or from cursor.indices_dataset() without repeat or batch"
+    )
+
+
+def _rank() -> int:
+    from hvdlite.job import basics
+
+    return basics.rank()
+
+
+def _size() -> int:
+    from hvdlite.job import basics
+
+    return basics.size()

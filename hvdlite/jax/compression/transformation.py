@@ -1,0 +1,126 @@
+"""hvd.distributed() with a compression that has a memory: the memory is part of the optimizer's
+state, so that a step stays a function of its arguments and may be compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hvdlite.adapter.compression import Method
+from hvdlite.adapter.compression.journeys import factor, together
+from hvdlite.adapter.compression.methods import Gather, State, Sum, rounds
+from hvdlite.adapter.step import Options
+from hvdlite.base.operations import ALLGATHER, ALLREDUCE
+from hvdlite.base.ops import Sum as SUM
+from hvdlite.core.operations import Call
+from hvdlite.jax.compression.algebra import ALGEBRA
+from hvdlite.jax.framework import float0
+from hvdlite.jax.ops import run
+
+Array = Any
+Tree = Any
+
+
+class CompressedState(NamedTuple):
+    """The state of an optimizer whose gradients travel compressed."""
+
+    inner: Any
+    memory: tuple[State, ...]  # of each leaf of the parameters
+    ranks: Array  # those that the memory belongs to
+
+
+@dataclass(frozen=True)
+class Compressing:
+    """A method at work on the gradients of one optimizer."""
+
+    method: Method
+    options: Options
+
+    def init(self, inner: Any, params: Tree) -> CompressedState:
+        self.options.compression.check_momentum(_momentum_in(inner))
+        memory = []
+        for name, leaf in _named(params):
+            part = self.method.part(name, leaf.shape)
+            memory.append(part.begin(ALGEBRA, jnp.zeros(leaf.size, jnp.float32)))
+        return CompressedState(inner, tuple(memory), jnp.int32(self._ranks()))
+
+    def reduced(
+        self, gradients: Tree, memory: Sequence[State], ranks_then: Array
+    ) -> tuple[Tree, tuple[State, ...], Array]:
+        """The gradients of all ranks, and the new memory. That of another number of ranks counts
+        as zeros."""
+        self.method.check_compiled()
+        ranks = self._ranks()
+        same = jnp.equal(ranks_then, ranks)
+        leaves, structure = jax.tree_util.tree_flatten(gradients)
+        names = [name for name, _ in _named(gradients)]
+        places = [i for i, leaf in enumerate(leaves) if getattr(leaf, "dtype", None) != float0]
+        ways = []
+        for i in places:
+            part = self.method.part(names[i], leaves[i].shape)
+            flat = ALGEBRA.flat(leaves[i])
+            first = part.begin(ALGEBRA, flat)
+            state = {key: jnp.where(same, memory[i][key], first[key]) for key in first}
+            ways.append(rounds(part, ALGEBRA, flat, state, ranks))
+        call = Call(
+            ALLREDUCE, None, self.options.process_set, self.options.op, self.options.prescale,
+            self.options.postscale,
+        )  # fmt: skip
+        scale, after = factor(call, ranks), list(memory)
+        for i, (total, state) in zip(places, together(ways, self._sender(call)), strict=True):
+            leaves[i] = ALGEBRA.like(total * scale, leaves[i])
+            after[i] = state
+        return jax.tree_util.tree_unflatten(structure, leaves), tuple(after), jnp.int32(ranks)
+
+    def _ranks(self) -> int:
+        return self.options.process_set.size() or 1
+
+    def _sender(self, call: Call) -> Any:
+        count = 0
+
+        def send(sums: dict[int, Sum], gathers: dict[int, Gather]) -> dict[int, Any]:
+            nonlocal count
+            name = f"{self.options.scope}gradients"
+            name = f"{name}.round{count}" if count else name
+            count += 1
+            answers: dict[int, Any] = {}
+            if gathers:
+                arrays = [array[None] for each in gathers.values() for array in each.arrays]
+                received = iter(_together(Call(ALLGATHER, name, call.process_set), arrays))
+                for number, each in gathers.items():
+                    answers[number] = [next(received) for _ in each.arrays]
+            if sums:
+                how = Call(ALLREDUCE, f"{name}.dense", call.process_set, SUM)
+                totals = _together(how, [each.array for each in sums.values()])
+                answers |= dict(zip(sums, totals, strict=True))
+            return answers
+
+        return send
+
+
+def _together(call: Call, arrays: list[Array]) -> list[Array]:
+    return run(call._replace(grouped=len(arrays) > 1), arrays)
+
+
+def _named(tree: Tree) -> list[tuple[str, Any]]:
+    """The leaves with their places in the tree as names: encoder.0.kernel."""
+    return [
+        (".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
+                  for key in path), leaf)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+    ]  # fmt: skip
+
+
+def _momentum_in(state: Any) -> dict[str, str]:
+    """The fields in which optax keeps momentum."""
+    if isinstance(state, tuple):
+        fields = getattr(state, "_fields", ())
+        found = {field: "(momentum)" for field in ("trace", "mu") if field in fields}
+        for each in state:
+            found |= _momentum_in(each)
+        return found
+    return {}

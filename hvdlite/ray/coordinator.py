@@ -1,0 +1,61 @@
+"""Tells the ranks who they are and where they meet."""
+
+from __future__ import annotations
+
+from hvdlite.ray import seats
+from hvdlite.ray.meeting import Meeting
+from hvdlite.ray.seats import Found
+from hvdlite.ray.settings import MiniSettings
+
+
+class Coordinator:
+    """`register` each rank, then `finalize_registration()`, then `establish_rendezvous()`."""
+
+    def __init__(self, settings: MiniSettings) -> None:
+        self.settings = settings
+        self._ranks: dict[int, Found] = {}
+        self._meeting: Meeting | None = None
+
+    @property
+    def world_size(self) -> int:
+        return len(self._ranks)
+
+    @property
+    def hostnames(self) -> set[str]:
+        return {each.name for each in self._ranks.values()}
+
+    @property
+    def node_id_by_rank(self) -> dict[int, str]:
+        return {rank: each.node for rank, each in self._ranks.items()}
+
+    @property
+    def meeting(self) -> Meeting | None:
+        """The store, while it is open."""
+        return self._meeting
+
+    def register(self, hostname: str, node_id: str, world_rank: int) -> None:
+        """Ranks with one `node_id` are on one host."""
+        self.found(world_rank, Found(node_id, node_id, hostname))
+
+    def found(self, world_rank: int, found: Found) -> None:
+        """Like register(), with all that an actor says of itself."""
+        self._ranks[world_rank] = found
+
+    def finalize_registration(self) -> dict[int, dict[str, str]]:
+        """Returns by rank the variables with its numbers."""
+        ranks = [self._ranks[rank] for rank in range(len(self._ranks))]
+        return dict(enumerate(seats.environments(ranks)))
+
+    def establish_rendezvous(self) -> dict[str, str]:
+        """Opens the store of a job. Returns the variables that are equal for all of its ranks; the
+        secret is not among them."""
+        self.close()
+        hosts = {each.host for each in self._ranks.values()}
+        self._meeting = Meeting(hosts, self.settings.timeout_s)
+        return self._meeting.environment
+
+    def close(self) -> None:
+        """Ends the store, if it is open."""
+        if self._meeting is not None:
+            self._meeting.close()
+        self._meeting = None

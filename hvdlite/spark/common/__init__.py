@@ -1,0 +1,1 @@
+"""What the Estimators of all frameworks share, under Horovod's names."""

@@ -1,0 +1,113 @@
+"""The parameters of Estimators, with Horovod's names and defaults.
+
+Each is a Param of pyspark.ml with a getter and a setter: `batch_size`, `getBatchSize()`,
+`setBatchSize(32)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.ml.param import Param, Params
+
+# name -> (default, what it is)
+COMMON: Mapping[str, tuple[Any, str]] = {
+    "num_proc": (None, "number of processes; spark.default.parallelism if not given"),
+    "data_module": (None, "accepted for Horovod's sake: data are read by pyarrow"),
+    "model": (None, "the model to train"),
+    "backend": (None, "a Backend that runs the processes, instead of num_proc"),
+    "store": (None, "the Store for data, checkpoints and logs"),
+    "optimizer": (None, "the optimizer"),
+    "loss": (None, "a loss, or one for each label"),
+    "metrics": (None, "functions to observe"),
+    "loss_weights": (None, "the weight of each label's loss"),
+    "sample_weight_col": (None, "the column with the weight of each row"),
+    "gradient_compression": (None, "hvd.Compression.fp16, for example"),
+    "feature_cols": (None, "the columns that the model gets"),
+    "continuous_cols": (None, "accepted for Horovod's sake"),
+    "categorical_cols": (None, "accepted for Horovod's sake"),
+    "validation": (None, "the part of the rows to validate with, or the column that marks them"),
+    "label_cols": (None, "the columns with labels"),
+    "callbacks": (None, "callbacks of the framework"),
+    "batch_size": (32, "rows of a step of one process"),
+    "val_batch_size": (None, "the same for validation; batch_size if not given"),
+    "epochs": (1, "number of epochs"),
+    "verbose": (1, "0: rank 0 prints nothing"),
+    "random_seed": (None, "the seed of the order of rows"),
+    "shuffle_buffer_size": (None, "accepted for Horovod's sake: all rows of a rank are shuffled"),
+    "shuffle": (True, "whether each epoch has another order of rows"),
+    "partitions_per_process": (10, "files of data per process"),
+    "run_id": (None, "the name of the run in the store; a new one if not given"),
+    "train_steps_per_epoch": (None, "steps of an epoch; all rows if not given"),
+    "validation_steps_per_epoch": (None, "the same for validation"),
+    "transformation_fn": (None, "a function from one pandas.DataFrame to another"),
+    "train_reader_num_workers": (2, "accepted for Horovod's sake"),
+    "val_reader_num_workers": (2, "accepted for Horovod's sake"),
+    "reader_pool_type": ("thread", "accepted for Horovod's sake"),
+    "label_shapes": (None, "the shape of each label"),
+    "inmemory_cache_all": (False, "accepted for Horovod's sake: a rank's rows are in memory"),
+    "use_gpu": (True, "whether ranks use a GPU, if there is one"),
+    "mp_start_method": (None, "accepted for Horovod's sake"),
+}
+
+
+def add(owner: type[Params], rows: Mapping[str, tuple[Any, str]]) -> None:
+    """Gives a class a Param, a getter and a setter for each row."""
+    for name, (_, about) in rows.items():
+        setattr(owner, name, Param(Params._dummy(), name, about))
+        camel = "".join(word.title() for word in name.split("_"))
+        setattr(owner, f"get{camel}", _getter(name))
+        setattr(owner, f"set{camel}", _setter(name))
+
+
+def defaults(rows: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
+    return {name: default for name, (default, _) in rows.items()}
+
+
+def _getter(name: str) -> Any:
+    def get(self: Params) -> Any:
+        return self.getOrDefault(name)
+
+    return get
+
+
+def _setter(name: str) -> Any:
+    def put(self: Params, value: Any) -> Params:
+        return self._set(**{name: value})  # type: ignore[no-any-return]
+
+    return put
+
+
+class EstimatorParams(Params):
+    """All parameters that every Estimator has."""
+
+    def of(self, name: str) -> Any:
+        """Returns the value of a parameter."""
+        return self.getOrDefault(name)
+
+    def listed(self, name: str) -> list[Any]:
+        """Returns the value as a list: one value may be given without one."""
+        found = self.of(name)
+        if found is None:
+            return []
+        return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+add(EstimatorParams, COMMON)
+
+
+class ModelParams(Params):
+    """What a trained model knows besides its weights."""
+
+
+MODEL: Mapping[str, tuple[Any, str]] = {
+    "history": (None, "what the epochs of training have measured"),
+    "model": (None, "the trained model"),
+    "feature_columns": (None, "the columns that the model gets"),
+    "label_columns": (None, "the columns with labels"),
+    "output_cols": (None, "the columns with predictions; LABEL__output if not given"),
+    "run_id": (None, "the name of the run in the store"),
+}
+
+add(ModelParams, MODEL)

@@ -1,0 +1,96 @@
+"""TensorFlow's primitives for compressors with memory: eagerly and in graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+Array = Any
+
+
+class TensorFlowAlgebra:
+    """See hvdlite.adapter.compression.algebra.Algebra."""
+
+    def flat(self, tensor: Array) -> Array:
+        return tf.cast(tf.reshape(tensor, [-1]), tf.float32)
+
+    def like(self, array: Array, tensor: Array) -> Array:
+        return tf.cast(tf.reshape(array, tf.shape(tensor)), tensor.dtype)
+
+    def zeros(self, shape: Sequence[int], like: Array) -> Array:
+        return tf.zeros(shape, tf.float32)
+
+    def constant(self, values: Any, like: Array) -> Array:
+        return tf.constant(values, tf.float32)
+
+    def copied(self, array: Array) -> Any:
+        return np.array(array)
+
+    def is_tracing(self) -> bool:
+        return not tf.executing_eagerly()
+
+    def outside(self) -> AbstractContextManager[Any]:
+        return tf.init_scope()
+
+    def cell(self, array: Array) -> Any:
+        return tf.Variable(array, trainable=False)
+
+    def read(self, cell: Any) -> Array:
+        return cell.read_value()
+
+    def write(self, cell: Any, array: Array) -> Any:
+        cell.assign(array)
+        return cell
+
+    def reshaped(self, array: Array, shape: Sequence[int]) -> Array:
+        return tf.reshape(array, shape)
+
+    def total(self, array: Array) -> Array:
+        return tf.reduce_sum(array)
+
+    def root(self, array: Array) -> Array:
+        return tf.sqrt(array)
+
+    def least(self, array: Array, bound: float) -> Array:
+        return tf.minimum(array, bound)
+
+    def largest(self, array: Array, count: int) -> Array:
+        # top_k promises nothing for NaN
+        magnitudes = tf.abs(array)
+        magnitudes = tf.where(tf.math.is_nan(magnitudes), float("inf"), magnitudes)
+        return tf.math.top_k(magnitudes, count, sorted=False).indices
+
+    def taken(self, array: Array, positions: Array) -> Array:
+        return tf.gather(array, positions)
+
+    def added_at(self, array: Array, positions: Array, values: Array) -> Array:
+        return tf.tensor_scatter_nd_add(array, positions[:, None], values)
+
+    def cleared_at(self, array: Array, positions: Array) -> Array:
+        nothing = tf.zeros(tf.shape(positions), tf.float32)
+        return tf.tensor_scatter_nd_update(array, positions[:, None], nothing)
+
+    def product(self, a: Array, b: Array) -> Array:
+        return tf.matmul(a, b)
+
+    def transposed(self, a: Array) -> Array:
+        return tf.transpose(a)
+
+    def orthogonal(self, a: Array) -> Array:
+        return tf.linalg.qr(a)[0]
+
+    def count(self, array: Array) -> int:
+        return int(array.shape.num_elements())
+
+    def chosen(self, condition: Array, yes: Array, no: Array) -> Array:
+        return tf.where(condition, yes, no)
+
+    def is_finite(self, number: Array) -> Array:
+        return tf.math.is_finite(number)
+
+
+ALGEBRA = TensorFlowAlgebra()

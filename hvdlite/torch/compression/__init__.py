@@ -1,0 +1,17 @@
+"""Compression for torch: hvd.Compression, and the class to derive others from."""
+
+from __future__ import annotations
+
+import torch
+
+from hvdlite.adapter.compression import Compressor, Nothing, as_class, choices
+from hvdlite.torch.compression.algebra import ALGEBRA
+from hvdlite.torch.framework import FRAMEWORK
+
+__all__ = ["Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
+
+Compression = choices(FRAMEWORK, torch.float16, torch.bfloat16, lambda: ALGEBRA)
+
+# Horovod's classes, which programs import: their functions are called without an object.
+NoneCompressor = Nothing
+FP16Compressor = as_class("FP16Compressor", Compression.fp16)

@@ -1,0 +1,105 @@
+"""torch's primitives for compressors with memory, on whatever device the gradients are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hvdlite.adapter.compression.algebra import Arrays
+
+Array = torch.Tensor
+
+#: Below this many elements a sample does not pay.
+SAMPLED_FROM = 1 << 16
+
+
+class TorchAlgebra(Arrays):
+    """See hvdlite.adapter.compression.algebra.Algebra."""
+
+    def flat(self, tensor: Array) -> Array:
+        return tensor.detach().reshape(-1).float()
+
+    def like(self, array: Array, tensor: Array) -> Array:
+        return array.reshape(tensor.shape).to(tensor.dtype)
+
+    def zeros(self, shape: Sequence[int], like: Array) -> Array:
+        return torch.zeros(tuple(shape), dtype=torch.float32, device=like.device)
+
+    def constant(self, values: Any, like: Array) -> Array:
+        return torch.as_tensor(values, dtype=torch.float32).to(like.device, copy=True)
+
+    def copied(self, array: Array) -> Any:
+        return array.detach().to("cpu", copy=True)
+
+    def reshaped(self, array: Array, shape: Sequence[int]) -> Array:
+        return array.reshape(tuple(shape))
+
+    def total(self, array: Array) -> Array:
+        return array.sum()
+
+    def root(self, array: Array) -> Array:
+        return array.sqrt()
+
+    def least(self, array: Array, bound: float) -> Array:
+        return array.clamp(max=bound)
+
+    def largest(self, array: Array, count: int) -> Array:
+        magnitudes = array.abs()
+        candidates = _likely(magnitudes, count)
+        if candidates is None:
+            return magnitudes.topk(count, sorted=False).indices.int()
+        chosen = magnitudes[candidates].topk(count, sorted=False).indices
+        return candidates[chosen].int()
+
+    def taken(self, array: Array, positions: Array) -> Array:
+        return array[positions]
+
+    def added_at(self, array: Array, positions: Array, values: Array) -> Array:
+        array[positions] += values
+        return array
+
+    def cleared_at(self, array: Array, positions: Array) -> Array:
+        array = array.clone()
+        array[positions] = 0.0
+        return array
+
+    def product(self, a: Array, b: Array) -> Array:
+        return a @ b
+
+    def transposed(self, a: Array) -> Array:
+        return a.T
+
+    def orthogonal(self, a: Array) -> Array:
+        left: Array = torch.linalg.qr(a).Q
+        return left
+
+    def count(self, array: Array) -> int:
+        return array.numel()
+
+    def chosen(self, condition: Array, yes: Array, no: Array) -> Array:
+        return yes if bool(condition) else no
+
+    def is_finite(self, number: Array) -> Array:
+        return torch.isfinite(number)
+
+
+def _likely(magnitudes: Array, count: int) -> Array | None:
+    """As hvdlite.adapter.compression.on_numpy.likely."""
+    size = magnitudes.numel()
+    if size < SAMPLED_FROM or count * 4 > size:
+        return None
+    step = max(1, min(100, count // 2))
+    sample = magnitudes[::step]
+    wanted = max(1, count * sample.numel() // size)
+    threshold = sample.topk(wanted, sorted=True).values[-1]
+    for _ in range(10):
+        found = torch.nonzero(~(magnitudes < threshold)).reshape(-1)
+        if found.numel() >= count:
+            return found
+        threshold = threshold * 0.8
+    return None
+
+
+ALGEBRA = TorchAlgebra()

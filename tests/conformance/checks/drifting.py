@@ -1,0 +1,36 @@
+"""What checks of the drift guard share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from checks.here import Here
+
+
+@contextlib.contextmanager
+def drifting(steps: int, mode: str = "error") -> Iterator[None]:
+    """The knobs are read when a guard is made."""
+    chosen = {
+        "HVDLITE_DRIFT": mode,
+        "HVDLITE_DRIFT_STEPS": str(steps),
+        "HVDLITE_PARAMETER_CHECK": "off",
+    }
+    before = {name: os.environ.get(name) for name in chosen}
+    os.environ.update(chosen)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def odd_one(here: Here, rank: int) -> tuple[str, ...]:
+    """What a message says of a rank that differs from all others."""
+    if here.size == 2:
+        return ("differs between rank 0 and rank 1", "no majority")
+    return (f"of rank {rank} differs from that of the other {here.size - 1} ranks",)

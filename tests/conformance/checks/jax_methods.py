@@ -1,0 +1,83 @@
+"""Compression with memory under hvd.distributed(): the memory is part of the optimizer's state."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import hvdlite.jax as hvd
+from checks import check
+from checks.here import Here, raises
+
+METHODS = {
+    "topk": lambda: hvd.Compression.topk(0.1),
+    "dgc": lambda: hvd.Compression.dgc(0.1, momentum=0.0),
+    "powersgd": lambda: hvd.Compression.powersgd(1),
+}
+
+
+def _params() -> Any:
+    return {"w": jnp.zeros((12, 9)), "b": jnp.zeros(9)}
+
+
+def _gradients(rank: int, step: int) -> Any:
+    rng = np.random.default_rng([rank, step])
+    return {
+        "w": jnp.asarray(rng.standard_normal((12, 9)), jnp.float32),
+        "b": jnp.asarray(rng.standard_normal(9), jnp.float32),
+    }
+
+
+@check(method=tuple(METHODS))
+def sent_and_kept_is_the_average_of_all_gradients(here: Here, method: str) -> None:
+    for jit in (True, False):
+        optimizer = hvd.distributed(optax.identity(), compression=METHODS[method]())
+        update = jax.jit(optimizer.update) if jit else optimizer.update
+        state = optimizer.init(_params())
+        sent = {"w": 0.0, "b": 0.0}
+        for step in range(5):
+            reduced, state = update(_gradients(here.rank, step), state)
+            sent = {key: sent[key] + np.asarray(reduced[key], np.float64) for key in sent}
+        given = [
+            np.mean([_gradients(rank, step)["w"] for rank in here.ranks], axis=0)
+            for step in range(5)
+        ]
+        kept = hvd.allreduce(state.memory[1]["residual"].reshape(12, 9), name="kept")
+        np.testing.assert_allclose(sent["w"] + np.asarray(kept), sum(given), atol=1e-4)
+        biases = [
+            np.mean([_gradients(rank, step)["b"] for rank in here.ranks], axis=0)
+            for step in range(5)
+        ]
+        np.testing.assert_allclose(sent["b"], sum(biases), atol=1e-4)
+        here.saw(np.asarray(sent["w"]))
+        here.settle()
+
+
+@check(min_ranks=2)
+def its_memory_is_saved_with_the_state_and_begins_anew_with_other_ranks(here: Here) -> None:
+    optimizer = hvd.distributed(optax.identity(), compression=hvd.Compression.topk(0.1))
+    _, state = optimizer.update(_gradients(here.rank, 0), optimizer.init(_params()))
+    loaded = pickle.loads(pickle.dumps(jax.device_get(state)))
+    expected, _ = optimizer.update(_gradients(here.rank, 1), state)
+    got, _ = optimizer.update(_gradients(here.rank, 1), loaded)
+    np.testing.assert_array_equal(got["w"], expected["w"])
+    of_others = loaded._replace(ranks=np.int32(here.size + 1))
+    got, _ = optimizer.update(_gradients(here.rank, 1), of_others)
+    expected, _ = optimizer.update(_gradients(here.rank, 1), optimizer.init(_params()))
+    np.testing.assert_array_equal(got["w"], expected["w"])
+
+
+@check()
+def what_makes_no_sense_is_refused(here: Here) -> None:
+    for inner, words in ((optax.sgd(0.1, momentum=0.9), "trace"), (optax.adam(0.1), "mu")):
+        optimizer = hvd.distributed(inner, compression=hvd.Compression.dgc())
+        with raises(ValueError, f"the optimizer has {words}"):
+            optimizer.init(_params())
+    hvd.distributed(optax.adam(0.1), compression=hvd.Compression.topk()).init(_params())
+    with raises(ValueError, "pass it to hvd.distributed()"):
+        hvd.allreduce(jnp.zeros((3, 3)), name="a", compression=hvd.Compression.topk())

@@ -1,0 +1,61 @@
+"""Compression with memory in fit(), compiled or not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from checks import check
+from checks.here import Here, raises
+from checks.keras_here import (
+    contents,
+    equal_everywhere,
+    fit,
+    hvd,
+    jit_modes,
+    keras,
+    model,
+    own,
+)  # fmt: skip
+
+METHODS = {
+    "topk": lambda: hvd.Compression.topk(0.2),
+    "dgc": lambda: hvd.Compression.dgc(0.2, momentum=0.9),
+    "powersgd": lambda: hvd.Compression.powersgd(1),
+}
+
+
+@check(method=tuple(METHODS), seconds=60)
+def training_leaves_all_ranks_with_the_same_weights(here: Here, method: str) -> None:
+    for jit in jit_modes():
+        compression = METHODS[method]()
+        net = model()
+        before = contents(net.weights)
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.05), compression=compression)
+        fit(net, optimizer, *own(here), jit_compile=jit)
+        equal_everywhere(here, contents(net.weights))
+        moved = [abs(a - b).max() for a, b in zip(contents(net.weights), before, strict=True)]
+        assert max(moved) > 0
+        if here.size > 1:
+            memory = compression.state_dict()["memory"]
+            kept = [abs(np.asarray(v)).max() for state in memory.values() for v in state.values()]
+            assert max(kept) > 0, memory
+
+
+@check(min_ranks=2, seconds=30)
+def dense_training_is_what_density_1_gives(here: Here) -> None:
+    compression = hvd.Compression.topk(1.0)
+    nets = []
+    for options in ({}, {"compression": compression}):
+        net = model()
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), **options)
+        fit(net, optimizer, *own(here))
+        nets.append(contents(net.weights))
+    for a, b in zip(*nets, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@check()
+def momentum_beside_dgc_is_refused(here: Here) -> None:
+    for optimizer in (keras.optimizers.SGD(0.1, momentum=0.9), keras.optimizers.Adam(0.1)):
+        with raises(ValueError, "momentum would count twice"):
+            hvd.DistributedOptimizer(optimizer, compression=hvd.Compression.dgc())

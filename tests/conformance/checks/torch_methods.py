@@ -1,0 +1,155 @@
+"""Compression with memory: hvd.Compression.topk, dgc and powersgd, in the optimizer, in DDP's hook
+and in hvd.allreduce()."""
+
+from __future__ import annotations
+
+import copy
+import io
+from typing import Any
+
+import torch
+
+import hvdlite.torch as hvd
+from checks import check
+from checks.here import Here, raises
+from checks.torch_training import distributed as wrapped
+from checks.torch_training import equal_everywhere, model, run_steps
+
+METHODS = {
+    "topk": lambda: hvd.Compression.topk(0.1),
+    "dgc": lambda: hvd.Compression.dgc(0.1, momentum=0.9),
+    "powersgd": lambda: hvd.Compression.powersgd(1),
+}
+
+
+def distributed(compression: Any, net: Any = None, **options: Any) -> tuple[Any, Any]:
+    def sgd(parameters: Any) -> torch.optim.Optimizer:
+        return torch.optim.SGD(parameters, lr=0.05)
+
+    return wrapped(sgd, net, compression=compression, **options)
+
+
+@check(method=tuple(METHODS))
+def sent_and_kept_is_the_sum_of_all_gradients(here: Here, method: str) -> None:
+    for op in (hvd.Average, hvd.Sum):
+        _sent_and_kept_is_the_sum(here, method, op)
+
+
+def _sent_and_kept_is_the_sum(here: Here, method: str, op: int) -> None:
+    compression = METHODS[method]()
+    if method == "dgc":
+        compression = hvd.Compression.dgc(0.1, momentum=0.0)
+    total = torch.zeros(20, 30)
+    given = torch.zeros(20, 30)
+    generator = torch.Generator().manual_seed(here.rank)
+    for _ in range(5):
+        gradient = torch.randn(20, 30, generator=generator)
+        given += gradient
+        total += hvd.allreduce(gradient, op=op, name="gradient", compression=compression)
+    kept = compression.state_dict()["memory"]["gradient"]["residual"].reshape(20, 30)
+    expected = hvd.allreduce(given - kept, op=op, name="expected")
+    torch.testing.assert_close(total, expected, atol=1e-4, rtol=1e-4)
+    everyones = hvd.allgather(total[None], name="everyones")
+    assert all(torch.equal(each, total) for each in everyones)
+
+
+@check(min_ranks=2, method=tuple(METHODS))
+def training_leaves_all_ranks_with_the_same_weights(here: Here, method: str) -> None:
+    for passes in (1, 2):
+        compression = METHODS[method]()
+        net, optimizer = distributed(compression, backward_passes_per_step=passes)
+        run_steps(here, net, optimizer, 4)
+        equal_everywhere(net)
+        names = {name for name, p in net.named_parameters() if p.dim() > 1 or method == "dgc"}
+        assert set(compression.state_dict()["memory"]) == names
+
+
+@check(min_ranks=2, method=tuple(METHODS))
+def training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(here: Here, method: str) -> None:
+    net, optimizer = distributed(METHODS[method]())
+    run_steps(here, net, optimizer, 2)
+    file = io.BytesIO()
+    torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    run_steps(here, net, optimizer, 3)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    again = model(seed=5)
+    again.load_state_dict(saved["model"])
+    again, resumed = distributed(METHODS[method](), again)
+    resumed.load_state_dict(saved["optimizer"])
+    run_steps(here, again, resumed, 3)
+    for mine, other in zip(net.parameters(), again.parameters(), strict=True):
+        assert torch.equal(mine, other)
+
+
+@check(min_ranks=2, method=tuple(METHODS))
+def a_small_part_travels(here: Here, method: str) -> None:
+    compression = {
+        "topk": lambda: hvd.Compression.topk(0.001),
+        "dgc": lambda: hvd.Compression.dgc(0.001),
+        "powersgd": lambda: hvd.Compression.powersgd(1),
+    }[method]()
+    before = hvd.metrics()["bytes"]
+    hvd.allreduce(torch.randn(300, 300), name="large", compression=compression)
+    sent = hvd.metrics()["bytes"] - before
+    assert 0 < sent <= 2400 * here.size, sent  # of 360,000
+
+
+@check(min_ranks=2)
+def nan_on_one_rank_reaches_all_and_leaves_the_memory_alone(here: Here) -> None:
+    compression = hvd.Compression.topk(0.1)
+    send = lambda t: hvd.allreduce(t, name="poisoned", compression=compression)  # noqa: E731
+    send(torch.full((10, 10), 1.0 + here.rank))
+    before = copy.deepcopy(compression.state_dict())
+    poisoned = torch.ones(10, 10)
+    poisoned[3, 4] = float("nan") if here.rank == 1 else 1.0
+    assert send(poisoned).isnan().any()
+    after = compression.state_dict()
+    assert torch.equal(
+        before["memory"]["poisoned"]["residual"], after["memory"]["poisoned"]["residual"]
+    )
+    assert send(torch.ones(10, 10)).isfinite().all()
+
+
+@check()
+def what_makes_no_sense_is_refused(here: Here) -> None:
+    net = model()
+    with raises(ValueError, "momentum would count twice"):
+        hvd.DistributedOptimizer(
+            torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9),
+            compression=hvd.Compression.dgc(),
+        )
+    with raises(ValueError, "has betas="):
+        hvd.DistributedOptimizer(
+            torch.optim.Adam(net.parameters()), compression=hvd.Compression.dgc()
+        )
+    # without momentum of its own it may
+    hvd.DistributedOptimizer(
+        torch.optim.Adam(net.parameters()), compression=hvd.Compression.dgc(momentum=0.0)
+    )
+    with raises(ValueError, "groups=2 is not possible with this compression"):
+        distributed(hvd.Compression.topk(), groups=2)
+    with raises(ValueError, "remembers each tensor by its name"):
+        hvd.allreduce(torch.ones(3, 3), compression=hvd.Compression.topk())
+    with raises(ValueError, "compresses an allreduce with hvd.Average or hvd.Sum only"):
+        hvd.allreduce(torch.ones(3, 3), op=hvd.Max, name="m", compression=hvd.Compression.topk())
+
+
+@check(min_ranks=2)
+def one_memory_is_for_one_optimizer(here: Here) -> None:
+    compression = hvd.Compression.topk()
+    first = distributed(compression)
+    with raises(ValueError, "topk(density=0.01) has the memory of another optimizer"):
+        distributed(compression)
+    del first
+
+
+@check(min_ranks=2)
+def ranks_that_compress_differently_are_told_by_name(here: Here) -> None:
+    mine = hvd.Compression.topk() if here.rank else hvd.Compression.dgc(momentum=0.0)
+    net, optimizer = distributed(mine)
+    with raises(
+        hvd.MismatchError,
+        "Rank 0 sends gradients with dgc(density=0.001, momentum=0), but rank 1 with topk",
+    ):
+        run_steps(here, net, optimizer, 1)
