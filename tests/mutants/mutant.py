@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 LISTS = (
     "comm engine meetings verdicts transport launch leaving rendezvous torch torch_backend "
-    "tensorflow keras jax package pool elastic tune report ray"
+    "tensorflow keras jax package pool elastic tune report ray trainers"
 ).split()
 CPP = "C++ "
 _FILES = {path.name: str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
