@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hvdlite.adapter.compression.journeys import factor_of, together
-from hvdlite.adapter.compression.methods import Gather, Sum, rounds
+from hvdlite.adapter.compression.journeys import factor_of, start_encoded, together
+from hvdlite.adapter.compression.methods import Encoded, Gather, Method, Round, Sum, rounds
 from hvdlite.adapter.step import NO_COMPRESSION, Options
+from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Sum as SUM
+from hvdlite.core.engine import Pending, run_all
+from hvdlite.core.operations import Call
 
 if TYPE_CHECKING:
     from hvdlite.adapter.reduction import Backend, Group
@@ -41,7 +44,7 @@ def travel(options: Options, backend: Backend, results: list[Any], variables: Se
         flat, shape = algebra.flat(gradient), tuple(gradient.shape)
         state = method.state_of(keys[i], flat, shape, ranks)
         ways.append(rounds(method.part(keys[i], shape), algebra, flat, state, ranks))
-    carrier = _Carrier(backend, plain, beside)
+    carrier = _Carrier(backend, method, list(keys.values()), plain, beside)
     scale = factor_of(options.op, options.prescale * options.postscale, ranks)
     for i, (total, state) in zip(dense, together(ways, carrier.send), strict=True):
         method.keep(keys[i], state)
@@ -54,30 +57,51 @@ def travel(options: Options, backend: Backend, results: list[Any], variables: Se
 class _Carrier:
     """Sends the rounds of a step. What is `beside` them travels with the first one."""
 
-    def __init__(self, backend: Backend, options: Options, beside: Group) -> None:
+    def __init__(
+        self, backend: Backend, method: Method, keys: Sequence[str], options: Options, beside: Group
+    ) -> None:
         self._backend = backend
+        self._method = method
+        self._keys = keys
         self._options = replace(options, op=SUM, prescale=1.0, postscale=1.0, groups=None)
         self._waiting = beside
         self.beside: Group = {}
         self._count = 0
 
-    def send(self, sums: dict[int, Sum], gathers: dict[int, Gather]) -> dict[int, Any]:
+    def send(self, asked: dict[int, Round]) -> dict[int, Any]:
         self._count += 1
         options = replace(self._options, scope=f"{self._options.scope}round{self._count}.")
-        answers: dict[int, Any] = {}
-        if gathers:
-            arrays = [array for each in gathers.values() for array in each.arrays]
-            everyones = self._backend.allgather(dict(enumerate(arrays)), options)
-            received = iter(everyones[i] for i in range(len(arrays)))
-            for number, each in gathers.items():
-                answers[number] = [next(received) for _ in each.arrays]
-        group: Group = {number: each.array for number, each in sums.items()} | self._waiting
-        if group:
-            totals = self._backend.allreduce([group], options)
-            self.beside |= {number: totals[number] for number in self._waiting}
-            answers |= {number: totals[number] for number in sums}
-            self._waiting = {}
-        return answers
+        encoded = {
+            number: self._start(options, number, each)
+            for number, each in asked.items()
+            if isinstance(each, Encoded)
+        }
+        answers = self._gathered(asked, options) | self._added(asked, options)
+        return answers | dict(zip(encoded, run_all(list(encoded.values())), strict=True))
+
+    def _start(self, options: Options, number: int, asked: Encoded) -> Pending:
+        call = Call(
+            ALLREDUCE, f"{options.scope}encoded.{number}", options.process_set, SUM, patient=True
+        )
+        return start_encoded(self._method, call, asked, self._keys[number])
+
+    def _gathered(self, asked: dict[int, Round], options: Options) -> dict[int, Any]:
+        gathers = {n: each for n, each in asked.items() if isinstance(each, Gather)}
+        if not gathers:
+            return {}
+        arrays = [array for each in gathers.values() for array in each.arrays]
+        everyones = self._backend.allgather(dict(enumerate(arrays)), options)
+        received = iter(everyones[i] for i in range(len(arrays)))
+        return {n: [next(received) for _ in each.arrays] for n, each in gathers.items()}
+
+    def _added(self, asked: dict[int, Round], options: Options) -> dict[int, Any]:
+        sums = {n: each.array for n, each in asked.items() if isinstance(each, Sum)}
+        if not sums and not self._waiting:
+            return {}
+        totals = self._backend.allreduce([sums | self._waiting], options)
+        self.beside |= {number: totals[number] for number in self._waiting}
+        self._waiting = {}
+        return {number: totals[number] for number in sums}
 
 
 def begin(options: Options, variables: Sequence[Any]) -> list[Any]:

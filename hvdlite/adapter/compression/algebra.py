@@ -24,6 +24,15 @@ class Algebra(Protocol):
 
     def zeros(self, shape: Sequence[int], like: Array) -> Array: ...
 
+    def zeros_on_host(self, like: Array) -> Array:
+        """As many, in host memory."""
+
+    def on_host(self, array: Array) -> Array:
+        """The array itself, or its copy in host memory: contiguous."""
+
+    def from_host(self, array: Array, like: Array) -> Array:
+        """The array, or its copy, on the device of `like`."""
+
     def constant(self, values: Any, like: Array) -> Array:
         """An array of numpy's, or a copy, as an array with memory of its own, on the device of
         `like`."""

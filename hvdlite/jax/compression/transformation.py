@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from hvdlite.adapter.compression import Method
-from hvdlite.adapter.compression.journeys import factor, together
-from hvdlite.adapter.compression.methods import Gather, State, Sum, rounds
+from hvdlite.adapter.compression.journeys import factor, start_encoded, together
+from hvdlite.adapter.compression.methods import Encoded, Gather, Round, State, Sum, rounds
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE
 from hvdlite.base.ops import Sum as SUM
+from hvdlite.core.engine import run_all
 from hvdlite.core.operations import Call
 from hvdlite.jax.compression.algebra import ALGEBRA
 from hvdlite.jax.framework import float0
@@ -82,12 +83,15 @@ class Compressing:
     def _sender(self, call: Call) -> Any:
         count = 0
 
-        def send(sums: dict[int, Sum], gathers: dict[int, Gather]) -> dict[int, Any]:
+        def send(asked: dict[int, Round]) -> dict[int, Any]:
             nonlocal count
             name = f"{self.options.scope}gradients"
             name = f"{name}.round{count}" if count else name
             count += 1
             answers: dict[int, Any] = {}
+            encoded = {n: each for n, each in asked.items() if isinstance(each, Encoded)}
+            gathers = {n: each for n, each in asked.items() if isinstance(each, Gather)}
+            sums = {n: each for n, each in asked.items() if isinstance(each, Sum)}
             if gathers:
                 arrays = [array[None] for each in gathers.values() for array in each.arrays]
                 received = iter(_together(Call(ALLGATHER, name, call.process_set), arrays))
@@ -97,7 +101,13 @@ class Compressing:
                 how = Call(ALLREDUCE, f"{name}.dense", call.process_set, SUM)
                 totals = _together(how, [each.array for each in sums.values()])
                 answers |= dict(zip(sums, totals, strict=True))
-            return answers
+            pending = [
+                start_encoded(
+                    self.method, call._replace(name=f"{name}.{number}"), each, str(number)
+                )
+                for number, each in encoded.items()
+            ]
+            return answers | dict(zip(encoded, run_all(pending), strict=True))
 
         return send
 

@@ -19,7 +19,15 @@ METHODS = {
     "topk": lambda: hvd.Compression.topk(0.1),
     "dgc": lambda: hvd.Compression.dgc(0.1, momentum=0.9),
     "powersgd": lambda: hvd.Compression.powersgd(1),
+    "int8": lambda: hvd.Compression.int8(),
+    "fp8": lambda: hvd.Compression.fp8(),
+    "sign": lambda: hvd.Compression.sign(),
+    "ternary": lambda: hvd.Compression.ternary(2.5, seed=3),
+    "qsgd": lambda: hvd.Compression.qsgd(7),
+    "threshold": lambda: hvd.Compression.threshold(0.1),
 }
+# How many times fewer bytes than float32 are on the wire.
+SMALLER = {"int8": 3.8, "fp8": 3.8, "sign": 27.0, "ternary": 14.0, "qsgd": 7.0, "threshold": 14.0}
 
 
 def distributed(compression: Any, net: Any = None, **options: Any) -> tuple[Any, Any]:
@@ -82,7 +90,29 @@ def training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(here: Here, meth
         assert torch.equal(mine, other)
 
 
-@check(min_ranks=2, method=tuple(METHODS))
+@check(min_ranks=2, method=tuple(SMALLER))
+def a_codec_makes_it_so_many_times_smaller(here: Here, method: str) -> None:
+    compression = METHODS[method]()
+    before = hvd.metrics()
+    hvd.allreduce(torch.randn(512, 1024), name="encoded", compression=compression)
+    after = hvd.metrics()
+    plain = after["bytes_before_encoding"] - before["bytes_before_encoding"]
+    encoded = after["bytes_encoded"] - before["bytes_encoded"]
+    assert plain > 0 and plain >= SMALLER[method] * encoded, (plain, encoded)
+
+
+@check(min_ranks=2)
+def no_feedback_means_no_memory(here: Here) -> None:
+    compression = hvd.Compression.ternary(error_feedback=False)
+    for step in range(2):
+        total = hvd.allreduce(
+            torch.randn(30, 40), op=hvd.Sum, name=f"forgotten.{step}", compression=compression
+        )
+        assert total.isfinite().all()
+    assert compression.state_dict()["memory"] == {}
+
+
+@check(min_ranks=2, method=("topk", "dgc", "powersgd"))
 def a_small_part_travels(here: Here, method: str) -> None:
     compression = {
         "topk": lambda: hvd.Compression.topk(0.001),
