@@ -23,6 +23,7 @@ from hvdlite.torch import functions as _functions
 from hvdlite.torch import memory as _memory
 from hvdlite.torch import ops as _ops
 from hvdlite.torch.compression import Compression as Compression
+from hvdlite.torch.compression.onebit import OneBitAdam as OneBitAdam
 from hvdlite.torch.ddp import ddp_comm_hook as ddp_comm_hook
 from hvdlite.torch.functions import *  # noqa: F403
 from hvdlite.torch.memory import *  # noqa: F403
@@ -33,6 +34,7 @@ from hvdlite.torch.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 __all__ = [
     "Compression",
     "DistributedOptimizer",
+    "OneBitAdam",
     "SyncBatchNorm",
     "ddp_comm_hook",
     "elastic",

@@ -183,3 +183,36 @@ def ranks_that_compress_differently_are_told_by_name(here: Here) -> None:
         "Rank 0 sends gradients with dgc(density=0.001, momentum=0), but rank 1 with topk",
     ):
         run_steps(here, net, optimizer, 1)
+
+
+@check(min_ranks=2)
+def onebit_adam_is_adam_before_it_freezes(here: Here) -> None:
+    net, plain = model(), model()
+    optimizer = hvd.OneBitAdam(net.parameters(), lr=0.01, weight_decay=0.01, freeze_step=100)
+    adam = torch.optim.Adam(plain.parameters(), lr=0.01, weight_decay=0.01)
+    run_steps(here, net, optimizer, 4)
+    wrapped_plain = hvd.DistributedOptimizer(adam, plain.named_parameters())
+    run_steps(here, plain, wrapped_plain, 4)
+    for mine, other in zip(net.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-7, rtol=1e-6)
+
+
+@check(min_ranks=2)
+def onebit_adam_sends_signs_after_it_has_frozen(here: Here) -> None:
+    net = model()
+    optimizer = hvd.OneBitAdam(net.parameters(), lr=0.01, freeze_step=2)
+    run_steps(here, net, optimizer, 2)
+    before = hvd.metrics()["bytes_encoded"]
+    start = [p.detach().clone() for p in net.parameters()]
+    run_steps(here, net, optimizer, 3)
+    assert hvd.metrics()["bytes_encoded"] > before
+    assert any(not torch.equal(a, b) for a, b in zip(start, net.parameters(), strict=True))
+    equal_everywhere(net)
+    again = model()
+    again.load_state_dict(net.state_dict())
+    resumed = hvd.OneBitAdam(again.parameters(), lr=0.01, freeze_step=2)
+    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    run_steps(here, net, optimizer, 2)
+    run_steps(here, again, resumed, 2)
+    for mine, other in zip(net.parameters(), again.parameters(), strict=True):
+        assert torch.equal(mine, other)
