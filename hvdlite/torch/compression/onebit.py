@@ -22,9 +22,9 @@ __all__ = ["OneBitAdam"]
 
 
 class OneBitAdam(torch.optim.Optimizer):
-    """Tang et al. 2021. For `freeze_step` steps it is Adam over the gradients of all ranks. Then the
-    second moment stays as it is, and ranks average their first moments by 1 bit per number, with
-    error feedback.
+    """Tang et al. 2021. For `freeze_step` steps it is Adam over the gradients of all ranks. Then
+    the second moment stays as it is, and ranks average their first moments by 1 bit per number,
+    with error feedback.
 
     It communicates by itself in step(): it is not for hvd.DistributedOptimizer. `freeze_step` is
     usually 15 to 20 % of all steps. Tensors of one dimension stay dense.
