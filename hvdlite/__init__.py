@@ -53,14 +53,14 @@ _HOMES = {
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = [*_HOME_OF, "__version__", "elastic"]
+__all__ = [*_HOME_OF, "__version__", "data", "elastic"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "_core":
         return _native()
-    if name == "elastic":
-        return import_module("hvdlite.elastic")
+    if name in ("data", "elastic"):
+        return import_module(f"hvdlite.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'hvdlite' has no attribute {name!r}")
@@ -93,6 +93,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from hvdlite import data as data
     from hvdlite import elastic as elastic
     from hvdlite.arrays.memory import *  # noqa: F403
     from hvdlite.arrays.objects import *  # noqa: F403

@@ -10,16 +10,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from importlib import import_module
 from typing import Any
 
 _ALONE = (
-    "hvdlite: this rank trains a model of its own. hvdliterun has started {size} ranks, but the "
-    "program has neither called hvd.init() nor made a process group of torch.distributed. If it "
-    "reads torchrun's variables, start it with hvdliterun --torch-distributed; "
-    "HVDLITE_ALLOW_SINGLETON=1 says that separate models are meant."
+    "hvdlite: this rank trains a model of its own. hvdliterun has started {size} ranks, but {why}. "
+    "{advice}; HVDLITE_ALLOW_SINGLETON=1 says that separate models are meant."
 )
+_NOT_MET = "the program has neither called hvd.init() nor made a process group of torch.distributed"
+_SILENT = "they have sent nothing to each other before the first step of an optimizer"
 
 
 def register() -> None:
@@ -55,8 +55,40 @@ def _watch_the_first_step(dist: Any, size: str) -> None:
 
     def stepped(*_: Any) -> None:
         watch.remove()
-        core = sys.modules.get("hvdlite._core")
-        if not (core is not None and core.has_place()) and not dist.is_initialized():
-            print(_ALONE.format(size=size), file=sys.stderr, flush=True)
+        why = _why_alone(dist)
+        if why:
+            advice = _advice(sys.modules, has_met=why == _SILENT)
+            print(_ALONE.format(size=size, why=why, advice=advice), file=sys.stderr, flush=True)
 
     watch = register_optimizer_step_post_hook(stepped)
+
+
+def _why_alone(dist: Any) -> str:
+    """Why this rank's step cannot know of the other ranks; empty if it may."""
+    core = sys.modules.get("hvdlite._core")
+    if not (core is not None and core.has_place()) and not dist.is_initialized():
+        return _NOT_MET
+    environment = sys.modules.get("hvdlite.job.torch_environment")
+    silent = environment is not None and environment.is_silent() and not _has_other_groups(dist)
+    return _SILENT if silent else ""
+
+
+def _has_other_groups(dist: Any) -> bool:
+    """Whether there are groups beside the default one: they may have another backend."""
+    world = getattr(dist.distributed_c10d, "_world", None)
+    return len(getattr(world, "pg_map", ())) != 1
+
+
+def _advice(imported: Container[str], has_met: bool) -> str:
+    """What a program has to do that has imported these modules, and has or has not made torch's
+    default group."""
+    if "lightning.pytorch" in imported or "pytorch_lightning" in imported:
+        return "Pass strategy=hvdlite.lightning.HvdliteStrategy() to Lightning's Trainer"
+    if "accelerate" in imported:  # also imported by Transformers' Trainer
+        return (
+            "Call hvdlite.torch.distributed.init() before the program makes an Accelerator or "
+            "TrainingArguments"
+        )
+    if has_met:
+        return "Wrap the model in DistributedDataParallel or its like"
+    return "If it reads torchrun's variables, start it with hvdliterun --torch-distributed"

@@ -229,6 +229,18 @@ LATER = {
         "tests/conformance/checks/torch_methods.py",
         "tests/unit/test_compression_methods.py",
     ),
+    "local steps and large batches": (
+        "hvdlite/adapter/local_steps.py",
+        "hvdlite/adapter/outer.py",
+        "hvdlite/adapter/warm_up.py",
+        "hvdlite/jax/strategies/",
+        "hvdlite/keras/strategies/",
+        "hvdlite/torch/strategies/",
+        "tests/conformance/checks/jax_strategies.py",
+        "tests/conformance/checks/keras_strategies.py",
+        "tests/conformance/checks/torch_strategies.py",
+        "tests/unit/test_local_steps.py",
+    ),
     "a tutorial and instruction counts that tests run": (
         "tests/instructions/",
         "tests/multiprocess/test_tutorial.py",

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hvdlite.adapter.compression.journeys import factor_of, start_encoded, together
-from hvdlite.adapter.compression.methods import Encoded, Gather, Method, Round, Sum, rounds
+from hvdlite.adapter.compression.journeys import factor_of, together
+from hvdlite.adapter.compression.methods import Encoded, Gather, Round, Sum, rounds
 from hvdlite.adapter.step import NO_COMPRESSION, Options
-from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Sum as SUM
-from hvdlite.core.engine import Pending, run_all
-from hvdlite.core.operations import Call
 
 if TYPE_CHECKING:
     from hvdlite.adapter.reduction import Backend, Group
@@ -44,7 +41,7 @@ def travel(options: Options, backend: Backend, results: list[Any], variables: Se
         flat, shape = algebra.flat(gradient), tuple(gradient.shape)
         state = method.state_of(keys[i], flat, shape, ranks)
         ways.append(rounds(method.part(keys[i], shape), algebra, flat, state, ranks))
-    carrier = _Carrier(backend, method, list(keys.values()), plain, beside)
+    carrier = _Carrier(backend, options, beside)
     scale = factor_of(options.op, options.prescale * options.postscale, ranks)
     for i, (total, state) in zip(dense, together(ways, carrier.send), strict=True):
         method.keep(keys[i], state)
@@ -57,12 +54,8 @@ def travel(options: Options, backend: Backend, results: list[Any], variables: Se
 class _Carrier:
     """Sends the rounds of a step. What is `beside` them travels with the first one."""
 
-    def __init__(
-        self, backend: Backend, method: Method, keys: Sequence[str], options: Options, beside: Group
-    ) -> None:
+    def __init__(self, backend: Backend, options: Options, beside: Group) -> None:
         self._backend = backend
-        self._method = method
-        self._keys = keys
         self._options = replace(options, op=SUM, prescale=1.0, postscale=1.0, groups=None)
         self._waiting = beside
         self.beside: Group = {}
@@ -71,19 +64,10 @@ class _Carrier:
     def send(self, asked: dict[int, Round]) -> dict[int, Any]:
         self._count += 1
         options = replace(self._options, scope=f"{self._options.scope}round{self._count}.")
-        encoded = {
-            number: self._start(options, number, each)
-            for number, each in asked.items()
-            if isinstance(each, Encoded)
-        }
-        answers = self._gathered(asked, options) | self._added(asked, options)
-        return answers | dict(zip(encoded, run_all(list(encoded.values())), strict=True))
-
-    def _start(self, options: Options, number: int, asked: Encoded) -> Pending:
-        call = Call(
-            ALLREDUCE, f"{options.scope}encoded.{number}", options.process_set, SUM, patient=True
-        )
-        return start_encoded(self._method, call, asked, self._keys[number])
+        encoded = {n: each for n, each in asked.items() if isinstance(each, Encoded)}
+        answers = self._backend.encoded(encoded, options) if encoded else {}
+        options = replace(options, compression=NO_COMPRESSION)
+        return answers | self._gathered(asked, options) | self._added(asked, options)
 
     def _gathered(self, asked: dict[int, Round], options: Options) -> dict[int, Any]:
         gathers = {n: each for n, each in asked.items() if isinstance(each, Gather)}

@@ -66,3 +66,6 @@ class Gradients(Protocol):
     def take(self, parameter: Any, reducer: Any, hook: Hook) -> Any:
         """From now on only this hook is called, with the parameter, when its gradient is complete.
         Returns the reducer that had one before and still exists."""
+
+    def release(self, parameter: Any) -> None:
+        """From now on no hook is called for this parameter."""

@@ -355,6 +355,12 @@ class GradientReducer:
         if divergence.check(labels, prints, settings.scope, settings.process_set, how):
             self.guard.is_known_to_differ()
 
+    def stop(self) -> None:
+        """Gradients stay where they are from now on."""
+        self.abandon()
+        for flight in self.flights:
+            self._gradients.release(flight.parameter)
+
     def abandon(self) -> None:
         """Forgets what is under way, after an exception in the middle of a step; the core holds the
         memory."""

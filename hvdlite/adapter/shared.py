@@ -73,6 +73,12 @@ class Shared:
         self.reducer = GradientReducer(replace(self.options, scope=scope), gradients)
         self.guard = self.reducer.guard
 
+    def stop(self) -> None:
+        """Gradients stay on this rank from now on."""
+        if self.reducer is not None:
+            self.reducer.stop()
+        self.reducer = self.guard = None
+
     def adopt(
         self, known: MutableMapping[Any, str], groups: Sequence[Sequence[Any]], own_names: Pairs
     ) -> None:

@@ -13,7 +13,7 @@
 This module is for numpy arrays and objects; each framework's adapter has an `elastic` of its own.
 """
 
-from hvdlite.elastic.cursor import Cursor
+from hvdlite.data.cursor import Cursor
 from hvdlite.elastic.loop import run
 from hvdlite.elastic.notices import Notice, leave, leaving
 from hvdlite.elastic.place import generation, member, slot

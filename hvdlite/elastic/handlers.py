@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hvdlite.arrays.objects import broadcast_object
-from hvdlite.elastic.cursor import Cursor
+from hvdlite.data.cursor import Cursor
 
 
 class StateHandler:

@@ -14,8 +14,8 @@ import numpy as np
 from hvdlite.arrays.objects import broadcast_object
 from hvdlite.arrays.ops import allreduce
 from hvdlite.base.ops import Max
+from hvdlite.data.cursor import Cursor
 from hvdlite.elastic import description, news, notices
-from hvdlite.elastic.cursor import Cursor
 from hvdlite.elastic.handlers import (
     CursorHandler,
     StateDictHandler,

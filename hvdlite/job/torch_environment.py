@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 
 from hvdlite.arrays.objects import broadcast_object
-from hvdlite.job import basics
+from hvdlite.job import basics, observe
 from hvdlite.job.membership import Member
 from hvdlite.launch import plan
 from hvdlite.rendezvous import addresses
 
 ASKED_FOR = "HVDLITE_TORCH_ENV"
+
+_operations_of_init: int | None = None
 
 
 def renew(member: Member) -> None:
@@ -50,6 +52,22 @@ def announce(host: str, port: int) -> None:
         "TORCHELASTIC_USE_AGENT_STORE": "True",
     }
     os.environ.update(place | agent | plan.torch_meeting(host, port))
+
+
+def has_met() -> None:
+    """torch's ranks have met in `hvdlite.torch.distributed.init()`."""
+    global _operations_of_init
+    _operations_of_init = _operations()
+
+
+def is_silent() -> bool:
+    """Whether this rank has taken part in no operation since it has met the others."""
+    return _operations_of_init is not None and _operations_of_init == _operations()
+
+
+def _operations() -> int | None:
+    found: int | None = observe.metrics().get("operations")
+    return found
 
 
 def is_set(rank: int, size: int) -> bool:

@@ -13,6 +13,9 @@ docs/guides/keras.md tells the whole story.
 
 from __future__ import annotations
 
+from typing import Any as _Any
+
+from hvdlite import data as data
 from hvdlite import exceptions as _exceptions
 from hvdlite.arrays import objects as _objects
 from hvdlite.arrays.objects import *  # noqa: F403
@@ -23,19 +26,23 @@ from hvdlite.job import public as _public
 from hvdlite.job.public import *  # noqa: F403
 from hvdlite.keras import callbacks as callbacks
 from hvdlite.keras import elastic as elastic
+from hvdlite.keras import strategies as _strategies
 from hvdlite.keras import values as _values
 from hvdlite.keras.compression import Compression as Compression
-from hvdlite.keras.optimizer import DistributedOptimizer as DistributedOptimizer
-from hvdlite.keras.optimizer import PartialDistributedOptimizer as PartialDistributedOptimizer
-from hvdlite.keras.optimizer import load_model as load_model
+from hvdlite.keras.optimizer import DistributedOptimizer, PartialDistributedOptimizer, load_model
 from hvdlite.keras.values import *  # noqa: F403
 
 __all__ = [
-    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "callbacks", "elastic",
-    "load_model",
+    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "callbacks", "data",
+    "elastic", "load_model",
 ]  # fmt: skip
 __all__ += _public.__all__
 __all__ += _exceptions.__all__
 __all__ += _objects.__all__
 __all__ += _ops.__all__
 __all__ += _values.__all__
+__all__ += _strategies.__all__
+
+
+def __getattr__(name: str) -> _Any:
+    return getattr(_strategies, name)

@@ -20,6 +20,7 @@ from hvdlite.base.ops import Sum
 from hvdlite.keras.accumulation import Accumulation
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.flavour import KERAS, backend_name
+from hvdlite.keras.host import prepared
 
 _INSIDE_LOSS_SCALING = (
     "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by "
@@ -50,8 +51,8 @@ class Distributed(HasLocal):
         if self._hvd_handing_on or len(grads) == 0:
             return super().apply(grads, trainable_variables)  # type: ignore[misc]
         if self._hvd_have_been_reduced(grads):
-            return self._hvd_apply(grads, self._hvd_prepared(trainable_variables))
-        variables = self._hvd_prepared(trainable_variables)
+            return self._hvd_apply(grads, prepared(self, trainable_variables))
+        variables = prepared(self, trainable_variables)
         if self._agg_helper is None:
             return self._hvd_apply(self._hvd_reduced(grads, variables), variables)
         held = self._agg_helper
@@ -180,20 +181,9 @@ class Distributed(HasLocal):
         )
         return done
 
-    def _hvd_prepared(self, variables: Sequence[Any] | None) -> list[Any]:
-        """The variables that a call of apply() is about; the optimizer is built for them."""
-        if variables is None:
-            return list(self._trainable_variables)  # type: ignore[attr-defined]
-        variables = list(variables)
-        if not self.built:  # type: ignore[has-type]
-            with KERAS.name_scope(self.name):  # type: ignore[attr-defined]
-                self.build(variables)
-            self.built = True
-        return variables
-
     def _hvd_begin(self) -> None:
         """The optimizer has just got this class; it may have been built before."""
-        if self.built:
+        if self.built:  # type: ignore[attr-defined]
             self._hvd_accumulate()
 
     def _hvd_accumulate(self) -> None:

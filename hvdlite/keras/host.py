@@ -45,6 +45,18 @@ def build(optimizer: Any, variables: Sequence[Any]) -> None:
         optimizer.build(variables)
 
 
+def prepared(optimizer: Any, variables: Sequence[Any] | None) -> list[Any]:
+    """The variables that a call of apply() is about; the optimizer is built for them."""
+    if variables is None:
+        return list(optimizer._trainable_variables)
+    variables = list(variables)
+    if not optimizer.built:
+        with KERAS.name_scope(optimizer.name):
+            optimizer.build(variables)
+        optimizer.built = True
+    return variables
+
+
 def model_variables(model: Any) -> list[Any]:
     """Those that ranks share: not the states of random generators, or dropout would be the same on
     all ranks."""

@@ -80,14 +80,14 @@ def load_model(filepath: Any, custom_optimizers: Any = None, custom_objects: Any
 def distribute(optimizer: Any, options: Options, local_layers: Sequence[Any] = ()) -> Any:
     """Gives the optimizer a class that reduces gradients."""
     _check(options)
-    _refuse_twice(optimizer)
+    refuse_twice(optimizer)
     options.compression.check_momentum(_momentum_of(optimizer))
     options = replace(options, scope=names.scope())
     chosen()  # the backend's adapter is loaded now, and not while a step is being traced
     if not LEGACY and isinstance(optimizer, KERAS.optimizers.Optimizer):
         from hvdlite.keras.distributed import Distributed
 
-        optimizer = _with_loss_scaling(optimizer)
+        optimizer = with_loss_scaling(optimizer)
         _extend(optimizer, Distributed, options, local_layers)
         optimizer._hvd_begin()
     elif "tf_keras" in sys.modules:
@@ -142,13 +142,13 @@ def _extend(optimizer: Any, mixin: type, options: Options, local_layers: Sequenc
     optimizer.__class__ = kind  # and not a copy: it may have slots already
 
 
-def _refuse_twice(optimizer: Any) -> None:
+def refuse_twice(optimizer: Any) -> None:
     for each in (optimizer, getattr(optimizer, "inner_optimizer", None)):
-        if hasattr(each, "_hvd"):
+        if hasattr(each, "_hvd") or hasattr(each, "_hvd_settings"):
             raise ValueError("the optimizer is a DistributedOptimizer already")
 
 
-def _with_loss_scaling(optimizer: Any) -> Any:
+def with_loss_scaling(optimizer: Any) -> Any:
     """As Model.compile() does it for mixed precision; but in Keras 3 the distributed optimizer has
     to be the outer one."""
     scaler = KERAS.optimizers.LossScaleOptimizer

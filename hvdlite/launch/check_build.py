@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import metadata, util
 
 from hvdlite import __version__
+from hvdlite.launch import check_trainers
 
 _TIMEOUT = 120.0
 
@@ -85,6 +86,11 @@ class Framework:
         return "of unknown version"
 
 
+def _unchanged(text: str) -> str:
+    """The template of a program without gaps."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 FRAMEWORKS = (
     Framework(
         "numpy", "numpy", ("numpy",), "hvdlite", "numpy.ones(3, numpy.float32)", "total[0]",
@@ -110,6 +116,10 @@ FRAMEWORKS = (
     Framework(
         "JAX", "jax", ("jax",), "hvdlite.jax", "jax.numpy.ones(3)", "float(total[0])",
         "import jax",
+    ),
+    *(
+        Framework(title, package, distributions, "", "", "", text=_unchanged(text))
+        for title, package, distributions, text in check_trainers.ROWS
     ),
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ import sys as _sys
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
+from hvdlite import data as data
 from hvdlite.adapter import interrupts as _interrupts
 from hvdlite.job import public as _public
 from hvdlite.job.horovod_basics import HorovodBasics as _HorovodBasics
@@ -42,9 +43,7 @@ from hvdlite.tensorflow.place import *  # noqa: F403
 from hvdlite.tensorflow.tape import DistributedGradientTape as DistributedGradientTape
 from hvdlite.tensorflow.tape import PartialDistributedGradientTape as PartialDistributedGradientTape
 from hvdlite.tensorflow.util import *  # noqa: F403
-from hvdlite.tensorflow.util import _cache as _cache
-from hvdlite.tensorflow.util import _executing_eagerly as _executing_eagerly
-from hvdlite.tensorflow.util import _make_subgraph as _make_subgraph
+from hvdlite.tensorflow.util import _cache, _executing_eagerly, _make_subgraph
 
 if TYPE_CHECKING:
     from hvdlite.tensorflow.sync_batch_norm import SyncBatchNormalization
@@ -70,7 +69,8 @@ def __getattr__(name: str) -> _Any:
 __all__ = [
     "Compression", "DistributedGradientTape", "LocalGradientAggregationHelper",
     "PartialDistributedGradientTape", "SyncBatchNormalization", "_allreduce", "_cache",
-    "_executing_eagerly", "_grouped_allreduce", "_make_subgraph", "elastic", "mpi_ops", "util",
+    "_executing_eagerly", "_grouped_allreduce", "_make_subgraph", "data", "elastic", "mpi_ops",
+    "util",
 ]  # fmt: skip
 __all__ += _public.__all__
 __all__ += _functions.__all__

@@ -82,6 +82,10 @@ class TorchGradients:
         _owners[parameter] = (weakref.ref(reducer), _register(parameter, hook))
         return previous
 
+    def release(self, parameter: torch.Tensor) -> None:
+        if parameter in _owners:
+            _owners.pop(parameter)[1].remove()
+
 
 class _ByNode:
     """For torch before register_post_accumulate_grad_hook: a hook of the node that accumulates the

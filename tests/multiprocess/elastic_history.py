@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hvdlite.elastic.order import shuffled
+from hvdlite.data.order import shuffled
 
 PROGRAM = Path(__file__).with_name("elastic_history_program.py")
 MOST = 5  # ranks

@@ -32,7 +32,7 @@ import numpy as np  # noqa: E402
 from launched import PATIENT, Job  # noqa: E402
 from waiting import wait_until  # noqa: E402
 
-from hvdlite.elastic.order import shuffled  # noqa: E402
+from hvdlite.data.order import shuffled  # noqa: E402
 
 PROGRAM = str(Path(__file__).with_name("elastic_soak_program.py"))
 LENGTH = 1000

@@ -191,6 +191,32 @@ NOT_PROVOKED = {
         ],
         "see test_torch_backend_programs",
     ),
+    **dict.fromkeys(
+        [
+            "hvdlite.lightning needs … or newer, and … is installed: pip install "
+            '"hvdlite[lightning]"',
+            "make(…) is not possible: expected one of …",
+            "local rank … has no device: Trainer() has … on this host. Start at most … ranks on "
+            "it, or leave out devices=.",
+        ],
+        "see test_lightning_deciders",
+    ),
+    **dict.fromkeys(
+        [
+            "hvdlite.optuna needs Optuna … or newer, and … is installed: pip install "
+            '"hvdlite[optuna]"',
+            "rank … has to pass a study, not …",
+            "rank … has to pass its trial to hvdlite.optuna.Trial(), and the other ranks None, but "
+            "ranks … have passed a trial",
+            "the ranks of a trial have to make the same calls in the same order, but rank … is at "
+            "…, and rank … is at …",
+            "… cannot be sent to the other ranks: …",
+            "reduce=… is not allowed: expected None or 'mean'",
+            "rank … raised … in an objective of hvdlite.optuna, and other ranks have made no call "
+            "of the trial for … s",
+        ],
+        "see test_optuna and test_optuna_verdict",
+    ),
     "…Different operations are never matched with each other, even under one "
     "name: …": "see test_observation",
     **dict.fromkeys(

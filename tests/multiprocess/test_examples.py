@@ -16,6 +16,7 @@ TORCH = {
     "torch_ddp_hook.py": r"hvdlite +loss [\d.]+ +\d+ samples/s",
     "torch_distributed.py": r"gloo +loss ([\d.]+) .*\n.*hvdlite +loss \1 ",
     "torch_compression.py": r"dgc: accuracy 0\.[89]\d*, [\d.]+ MB of gradients",
+    "torch_communicating_less.py": r"(?s)each step .* MB .*DiLoCo in fragments .*accuracy 0\.9\d*",
     "torch_digits_cnn.py": r"epoch 6  loss [\d.]+  test accuracy 0\.9\d*\n(.*\n)*.*2 ranks, \d+ "
     r"samples/s",
     "torch_process_sets.py": r"even +ranks \[0\] +width 16 +accuracy 0\.[89]\d*\n.*odd +ranks "
@@ -46,8 +47,14 @@ ELASTIC = {
 HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
+# Run by tests/integrations, with the libraries that they need.
+INTEGRATIONS = {
+    "accelerate_digits.py", "lightning_digits.py", "optuna_digits.py", "transformers_tiny_bert.py",
+}  # fmt: skip
+
+
 def test_every_example_is_tested_here() -> None:
-    others = {"digits_mlp.py", "keras_digits.py", *ELASTIC}
+    others = {"digits_mlp.py", "keras_digits.py", *ELASTIC, *INTEGRATIONS}
     assert {p.name for p in (ROOT / "examples").glob("*.py")} == {
         *others,
         *TORCH,

@@ -6,26 +6,26 @@ from mutants.mutant import faults
 
 MUTANTS = faults(r"""
 L1: samples that tail="pad" repeats are not counted
-hvdlite/elastic/dealing.py
+hvdlite/data/dealing.py
 - return Step(at, end, full, full - rest)
 + return Step(at, end, full, 0)
 test_elastic_cursor.py::test_repeats_are_counted
 
 L2: an epoch whose last step is not full is a step too short
-hvdlite/elastic/dealing.py
+hvdlite/data/dealing.py
 - return rest // full if self.tail == "drop" else -(-rest // full)
 + return rest // full
 test_elastic_cursor.py::test_an_epoch_of_seven_samples_and_two_ranks
 test_elastic_cursor.py::test_a_loader_that_does_not_follow_the_cursor_is_noticed
 
 L3: the mean over ranks is not that of the batch where their parts differ
-hvdlite/elastic/dealing.py
+hvdlite/data/dealing.py
 - return (end - first) * size / step.total
 + return 1.0
 test_elastic_cursor.py::test_the_weight_makes_the_mean_over_ranks_that_of_the_batch
 
 L4: batches that were fetched before a change of ranks are trained on after it
-hvdlite/elastic/cursor.py
+hvdlite/data/cursor.py
 -         self.deal += 1
 -         self._under_way = None
 +         self._under_way = None
@@ -33,25 +33,25 @@ test_elastic_cursor.py::test_prefetched_batches_of_an_old_deal_are_refused
 test_elastic_cursor.py::test_a_loader_of_an_old_deal_stops
 
 L5: a state that is loaded forgets how many samples were repeated
-hvdlite/elastic/cursor.py
+hvdlite/data/cursor.py
 -         self.repeated = state["repeated"]
 +         self.repeated = 0
 test_elastic_cursor.py::test_loading_a_state_goes_there
 
 L6: a step counts twice where both the loop and the state end it
-hvdlite/elastic/cursor.py
+hvdlite/data/cursor.py
 -         step, self._under_way = self._under_way, None
 +         step = self._under_way
 test_elastic_cursor.py::test_a_turn_of_the_loop_is_a_step_and_so_is_the_states_step
 
 L7: the order of a large data set has a sample that there is not
-hvdlite/elastic/order.py
+hvdlite/data/order.py
 - while (beyond := found >= np.uint64(length)).any():
 + while (beyond := found > np.uint64(length)).any():
 test_elastic_order.py::test_it_is_a_permutation
 
 L8: each epoch has the same order
-hvdlite/elastic/order.py
+hvdlite/data/order.py
 - text = f"hvdlite order {seed} {epoch}".encode()
 + text = f"hvdlite order {seed}".encode()
 test_elastic_order.py::test_seed_and_epoch_alone_decide

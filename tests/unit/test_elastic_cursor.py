@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from elastic_histories import histories, seeded
 
-from hvdlite.elastic import order
-from hvdlite.elastic.cursor import Cursor
+from hvdlite.data import order
+from hvdlite.data.cursor import Cursor
 
 
 def cursor_of(rank: int, size: int, length: int, *args: Any, **options: Any) -> Cursor:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdlite.elastic.cursor import Cursor
+from hvdlite.data.cursor import Cursor
 
 LENGTH, BATCH = 60, 2
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hvdlite.elastic import order
-from hvdlite.elastic.order import shuffled
+from hvdlite.data import order
+from hvdlite.data.order import shuffled
 
 
 def _whole(length: int, seed: int = 0, epoch: int = 0) -> list[int]:

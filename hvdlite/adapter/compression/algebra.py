@@ -30,6 +30,9 @@ class Algebra(Protocol):
     def on_host(self, array: Array) -> Array:
         """The array itself, or its copy in host memory: contiguous."""
 
+    def writable(self, residual: Array) -> Array:
+        """A residual that the core may write to: the array itself, or a copy in host memory."""
+
     def from_host(self, array: Array, like: Array) -> Array:
         """The array, or its copy, on the device of `like`."""
 

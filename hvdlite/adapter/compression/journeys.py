@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hvdlite.adapter.compression.algebra import Array, Tensor
+from hvdlite.adapter.compression.algebra import Algebra, Array, Tensor
 from hvdlite.adapter.compression.methods import (
     Encoded,
     Gather,
@@ -81,9 +81,8 @@ class Journey:
         name = f"{self._call.name}.round{self._count}" if self._count else str(self._call.name)
         self._count += 1
         if isinstance(asked, Encoded):
-            self._pending = start_encoded(
-                self._method, self._call._replace(name=name), asked, self._key
-            )
+            call = self._call._replace(name=name)
+            self._pending = start_encoded(self._method.algebra, call, asked)
         else:
             self._pending = start(self._ops, self._call, name, asked)
 
@@ -120,16 +119,11 @@ def start(ops: Collectives, call: Call, name: str, asked: Sum | Gather) -> Pendi
     return ops.start(gather, [array[None] for array in asked.arrays])
 
 
-def start_encoded(method: Method, call: Call, asked: Encoded, key: str) -> Pending:
+def start_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
     """Starts a round by a codec; the Pending's result is the answer. In place, if the call is."""
-    algebra = method.algebra
-    if algebra.is_tracing():
-        raise ValueError(
-            f"{method} does not travel from within a compiled step so far: use topk, dgc or "
-            "powersgd there, or do not compile the step"
-        )
     host = algebra.on_host(asked.array)
     output = host if call.in_place else algebra.zeros_on_host(asked.array)
+    residual = None if asked.residual is None else algebra.writable(asked.residual)
     number, _ = engine.codecs()[asked.codec]
     native = engine.submit_encoded(
         SUM,
@@ -141,12 +135,12 @@ def start_encoded(method: Method, call: Call, asked: Encoded, key: str) -> Pendi
         1.0,
         number,
         asked.parameter,
-        asked.residual,
+        residual,
         asked.seed,
-        method.steps.get(key, 0),
+        int(asked.step),
         call.patient,
     )
-    return Pending([native], lambda answers: algebra.from_host(output, asked.array))
+    return Pending([native], lambda _: (algebra.from_host(output, asked.array), residual))
 
 
 def factor(call: Call, ranks: int) -> float:

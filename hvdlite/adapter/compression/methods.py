@@ -34,14 +34,16 @@ class Gather(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Comes back as the sum of all ranks' arrays, by a codec of the core. The residual, in host
-    memory, is added before and has afterwards what was lost; None: that is forgotten."""
+    """Comes back as two arrays: the sum of all ranks' arrays, by a codec of the core, and the new
+    residual. A residual is added before, and has afterwards what was lost; None: that is forgotten.
+    """
 
     array: Array
     residual: Array | None
     codec: str
     parameter: float
     seed: int
+    step: Array  # a number: with the seed, what a codec that rounds at random draws by
 
 
 Round = Sum | Gather | Encoded

@@ -33,6 +33,9 @@ class NumpyAlgebra(Arrays):
     def on_host(self, array: Array) -> Array:
         return np.ascontiguousarray(array)
 
+    def writable(self, residual: Array) -> Array:
+        return residual
+
     def from_host(self, array: Array, like: Array) -> Array:
         return array
 

@@ -48,12 +48,16 @@ class _ByCodec:
         self._seed = seed
 
     def begin(self, algebra: Algebra, flat: Array) -> State:
-        return {"residual": algebra.zeros_on_host(flat)} if self._feedback else {}
+        state = {"step": algebra.zeros((), flat)}
+        return {**state, "residual": algebra.zeros_on_host(flat)} if self._feedback else state
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
-        residual = state.get("residual")
-        total = yield Encoded(flat, residual, self._codec, self._parameter, self._seed)
-        return total, state
+        residual, step = state.get("residual"), state["step"]
+        total, residual = yield Encoded(
+            flat, residual, self._codec, self._parameter, self._seed, step
+        )
+        after = {"step": step + 1.0}
+        return total, {**after, "residual": residual} if self._feedback else after
 
 
 def int8(algebra: Callable[[], Algebra], *, error_feedback: bool = True,

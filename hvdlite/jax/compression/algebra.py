@@ -36,6 +36,9 @@ class JaxAlgebra(Arrays):
     def on_host(self, array: Array) -> Array:
         return np.array(array)
 
+    def writable(self, residual: Array) -> Array:
+        return np.array(residual)
+
     def from_host(self, array: Array, like: Array) -> Array:
         return jnp.asarray(array)
 

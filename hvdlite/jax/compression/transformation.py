@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 
 from hvdlite.adapter.compression import Method
-from hvdlite.adapter.compression.journeys import factor, start_encoded, together
+from hvdlite.adapter.compression.journeys import factor, together
 from hvdlite.adapter.compression.methods import Encoded, Gather, Round, State, Sum, rounds
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE
 from hvdlite.base.ops import Sum as SUM
-from hvdlite.core.engine import run_all
 from hvdlite.core.operations import Call
 from hvdlite.jax.compression.algebra import ALGEBRA
+from hvdlite.jax.compression.encoded import by_codec
 from hvdlite.jax.framework import float0
 from hvdlite.jax.ops import run
 
@@ -101,13 +101,11 @@ class Compressing:
                 how = Call(ALLREDUCE, f"{name}.dense", call.process_set, SUM)
                 totals = _together(how, [each.array for each in sums.values()])
                 answers |= dict(zip(sums, totals, strict=True))
-            pending = [
-                start_encoded(
-                    self.method, call._replace(name=f"{name}.{number}"), each, str(number)
+            if encoded:
+                answers |= by_codec(
+                    Call(ALLREDUCE, f"{name}.encoded", call.process_set, SUM), encoded
                 )
-                for number, each in encoded.items()
-            ]
-            return answers | dict(zip(encoded, run_all(pending), strict=True))
+            return answers
 
         return send
 

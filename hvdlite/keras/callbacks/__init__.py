@@ -12,9 +12,10 @@ from hvdlite.keras.callbacks.learning_rate import (
 )
 from hvdlite.keras.callbacks.metrics import MetricAverageCallback
 from hvdlite.keras.callbacks.scalars import MetricsCallback
+from hvdlite.keras.strategies.callback import LocalStepsCallback
 
 __all__ = [
     "BestModelCheckpoint", "BroadcastGlobalVariablesCallback", "DriftGuardCallback",
-    "LearningRateScheduleCallback", "LearningRateWarmupCallback", "MetricAverageCallback",
-    "MetricsCallback",
+    "LearningRateScheduleCallback", "LearningRateWarmupCallback", "LocalStepsCallback",
+    "MetricAverageCallback", "MetricsCallback",
 ]  # fmt: skip

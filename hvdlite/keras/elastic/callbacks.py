@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvdlite.elastic.cursor import Cursor
+from hvdlite.data.cursor import Cursor
 from hvdlite.keras.callbacks.quiet import QuietCallback
 
 

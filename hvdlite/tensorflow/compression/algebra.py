@@ -30,6 +30,9 @@ class TensorFlowAlgebra:
     def on_host(self, array: Array) -> Array:
         return np.array(array)
 
+    def writable(self, residual: Array) -> Array:
+        return np.array(residual)
+
     def from_host(self, array: Array, like: Array) -> Array:
         return tf.constant(array)
 

@@ -33,6 +33,9 @@ class TorchAlgebra(Arrays):
     def on_host(self, array: Array) -> Array:
         return array.cpu().contiguous()
 
+    def writable(self, residual: Array) -> Array:
+        return residual
+
     def from_host(self, array: Array, like: Array) -> Array:
         return array.to(like.device)
 

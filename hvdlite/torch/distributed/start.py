@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from datetime import timedelta
 from typing import Any
 
+import torch
 from torch import distributed as dist
 
 from hvdlite.arrays.objects import broadcast_object
@@ -23,7 +25,9 @@ def init(backend: str = NAME, timeout: timedelta = _THIRTY_MINUTES) -> None:
     missing.
 
     Sets the variables RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and their like, at
-    which trainers look, unless the launcher has. Does nothing if there is a default group already.
+    which trainers look, unless the launcher has. Sets ACCELERATE_USE_CPU on machines without an
+    accelerator, where Accelerate would ignore the group. Does nothing if there is a default group
+    already.
     `backend` and `timeout` are those of torch.distributed.init_process_group().
     """
     group: Any = dist
@@ -37,8 +41,13 @@ def init(backend: str = NAME, timeout: timedelta = _THIRTY_MINUTES) -> None:
         store, host, port = _store(rank, size, timeout)
         torch_environment.announce(host, port)
         how = {"store": store, "rank": rank, "world_size": size}
+    if not getattr(torch, "accelerator", torch.cuda).is_available():
+        os.environ.setdefault("ACCELERATE_USE_CPU", "true")
     group.init_process_group(backend, timeout=timeout, **how)
-    if joins and backend == NAME:
+    if backend != NAME:
+        return
+    torch_environment.has_met()
+    if joins:
         group.group.WORLD.when_it_ends(basics.shutdown)
 
 

@@ -13,6 +13,7 @@ from hvdlite.torch import functions, optimizer_state
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.elastic.copies import Copy
 from hvdlite.torch.framework import sample
+from hvdlite.torch.strategies.own import is_own
 
 
 class ModelStateHandler(StateHandler):
@@ -136,6 +137,8 @@ def _form(value: Any) -> str:
 def _is_replicated(parameter: torch.Tensor) -> bool:
     """Whether all ranks update it to the same bits. On a GPU, sparse gradients are added in any
     order."""
+    if is_own(parameter):
+        return False
     sparse = parameter.grad is not None and parameter.grad.layout != torch.strided
     return parameter.layout == torch.strided and not sparse
 

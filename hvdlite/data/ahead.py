@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hvdlite.elastic import order
-from hvdlite.elastic.dealing import Dealing, Position, Step
-from hvdlite.elastic.order import Indices, Order
+from hvdlite.data import order
+from hvdlite.data.dealing import Dealing, Position, Step
+from hvdlite.data.order import Indices, Order
 
 
 class Orders:

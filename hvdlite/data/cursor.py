@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from hvdlite.elastic import datasets
-from hvdlite.elastic.ahead import Ahead, Orders
-from hvdlite.elastic.dealing import Dealing, Position, Step
-from hvdlite.elastic.order import Indices
+from hvdlite.data import datasets
+from hvdlite.data.ahead import Ahead, Orders
+from hvdlite.data.dealing import Dealing, Position, Step
+from hvdlite.data.order import Indices
 
 Batch = TypeVar("Batch")
 Load = Callable[[Indices], Any]
@@ -85,6 +85,10 @@ class Cursor:
         """The steps that are left in this epoch."""
         return self._dealing.left(self._at, self._size())
 
+    def start(self) -> None:
+        """A loop begins, at the first step that is not whole."""
+        self._under_way = None
+
     def begin(self) -> Indices:
         """The next step is under way. Returns this rank's samples."""
         self._under_way = self._dealing.step(self._at, self._size())
@@ -126,7 +130,7 @@ class Cursor:
 
     def __iter__(self) -> Iterator[Indices]:
         """This rank's samples, step by step, of the rest of the epoch. Each turn is a step."""
-        self._under_way = None
+        self.start()
         epoch = self.epoch
         while self.epoch <= epoch:
             yield self.begin()
@@ -142,7 +146,7 @@ class Cursor:
         None: to the end of the present one. The loader follows `batches()` or
         `indices_dataset()`; it is begun anew for each epoch and after each reset.
         """
-        self._under_way = None
+        self.start()
         end = self.epoch + 1 if epochs is None else epochs
         while self.epoch < end:
             yield from self._rest_of_epoch(loader)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hvdlite.elastic.ahead import Ahead
+from hvdlite.data.ahead import Ahead
 
 
 def keras_dataset(

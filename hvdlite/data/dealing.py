@@ -36,7 +36,7 @@ class Dealing:
 
     def __post_init__(self) -> None:
         if self.length < 1:
-            raise ValueError(f"a Cursor needs samples, but its length is {self.length}")
+            raise ValueError(f"there are no samples to deal: the length is {self.length}")
         if (self.batch_size is None) == (self.global_batch is None):
             raise ValueError("a Cursor takes either batch_size, per rank, or global_batch")
         if (self.batch_size or self.global_batch or 0) < 1:
@@ -56,7 +56,7 @@ class Dealing:
             return at
         if self.length < self.full(size):
             raise ValueError(
-                f"tail='drop' leaves no step: {self.length} samples are fewer than the "
+                f"dropping the rest leaves no step: {self.length} samples are fewer than the "
                 f"{self.full(size)} of a step of {size} ranks"
             )
         return Position(at.epoch + 1, 0)

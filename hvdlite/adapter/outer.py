@@ -1,0 +1,46 @@
+"""DiLoCo's outer optimizer: what becomes of the weights from which ranks started, when each has
+moved away from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Tensor = Any
+
+
+class Outer(Protocol):
+    """An outer optimizer: a function of tensors of any framework."""
+
+    def __call__(self, anchor: Tensor, gradient: Tensor, velocity: Tensor) -> tuple[Tensor, Tensor]:
+        """The new anchor and the new velocity, as new tensors.
+
+        `anchor`: the weights of the last average; `gradient`: how far the ranks have moved away
+        from it, on average, with the sign of a gradient; `velocity`: zeros at first.
+        """
+
+
+@dataclass(frozen=True)
+class OuterSGD:
+    """SGD with momentum, as torch.optim.SGD computes it."""
+
+    lr: float = 0.7
+    momentum: float = 0.9
+    nesterov: bool = True
+
+    def __call__(self, anchor: Tensor, gradient: Tensor, velocity: Tensor) -> tuple[Tensor, Tensor]:
+        """See Outer."""
+        velocity = self.momentum * velocity + gradient
+        way = gradient + self.momentum * velocity if self.nesterov else velocity
+        return anchor - self.lr * way, velocity
+
+
+def settled(outer: Any) -> Outer:
+    """What a program passes as `outer`."""
+    if not callable(outer):
+        raise TypeError(
+            "outer must be hvd.OuterSGD(lr, momentum, nesterov) or a function of an anchor, a "
+            f"gradient and a velocity, not {type(outer).__name__}"
+        )
+    chosen: Outer = outer
+    return chosen

@@ -1,0 +1,81 @@
+"""`in_step()`: equally many batches on all ranks, of loaders that have different numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hvdlite.arrays import ops
+from hvdlite.core.handles import synchronize
+from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.data.sharding import RESTS
+
+Batch = TypeVar("Batch")
+_END: Any = object()
+
+
+def in_step(
+    batches: Iterable[Batch],
+    *,
+    rest: str = "drop",
+    process_set: ProcessSet = global_process_set,
+) -> Iterator[Batch]:
+    """Yields this rank's batches, equally many on all ranks.
+
+    `rest="drop"`: until one rank has no more. `rest="pad"`: until no rank has any, and a rank that
+    has no more begins its batches again. Each step takes an allgather of a byte of each rank, which
+    is under way while the program trains. All ranks have to leave the loop at the same step.
+    """
+    if rest not in RESTS:
+        raise ValueError(f"rest={rest!r}: one of {', '.join(RESTS)}")
+    goes_on = all if rest == "drop" else any
+    source = _passes(batches, rest == "pad")
+    batch, is_new = next(source)
+    asked: int | None = _ask(is_new, process_set)
+    is_first = True
+    try:
+        while True:
+            have, asked = synchronize(asked).tolist(), None
+            if is_first:
+                _check_each_has_one(have)
+            if not goes_on(have):
+                return
+            if batch is _END:
+                raise ValueError("rest='pad' needs batches that can be iterated over again")
+            is_first = False
+            following, is_new = next(source)
+            asked = _ask(is_new, process_set)
+            yield batch
+            batch = following
+    finally:
+        if asked is not None:
+            synchronize(asked)
+
+
+def _passes(batches: Iterable[Any], again: bool) -> Iterator[tuple[Any, bool]]:
+    """The batches, each with whether it is of the first pass. Behind the last one, _END."""
+    is_new, found = True, True
+    while found and (is_new or again):
+        found = False
+        for batch in batches:
+            found = True
+            yield batch, is_new
+        is_new = False
+    while True:
+        yield _END, False
+
+
+def _ask(has_new: bool, process_set: ProcessSet) -> int:
+    """Which ranks have a batch of their first pass?"""
+    return ops.allgather_async(np.array([has_new], np.uint8), process_set=process_set)
+
+
+def _check_each_has_one(have: list[int]) -> None:
+    empty = [rank for rank, has in enumerate(have) if not has]
+    if empty and len(empty) < len(have):
+        raise ValueError(
+            f"ranks {empty} of {len(have)} have no batch at all: there are fewer files or samples "
+            "than ranks"
+        )

@@ -1,0 +1,9 @@
+"""Ways to train that send less, or take larger batches, than averaging each step's gradients."""
+
+from __future__ import annotations
+
+from hvdlite.adapter.outer import OuterSGD
+from hvdlite.jax.strategies.local_steps import DiLoCo, LocalSGD
+from hvdlite.jax.strategies.warm_up import linear_warm_up
+
+__all__ = ["DiLoCo", "LocalSGD", "OuterSGD", "linear_warm_up"]

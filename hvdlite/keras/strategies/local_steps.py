@@ -1,0 +1,317 @@
+"""LocalSGD and DiLoCo: the user's Keras optimizer, whose ranks make steps of their own and average
+weights from time to time.
+
+Counts, anchors and velocities are variables of the optimizer, so that files, broadcasts and elastic
+states have them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hvdlite.adapter import drift, local_steps, names
+from hvdlite.adapter.local_steps import Count, Plan
+from hvdlite.adapter.outer import Outer, OuterSGD, settled
+from hvdlite.adapter.reduction import reduced
+from hvdlite.adapter.step import Options
+from hvdlite.base.ops import Average, Sum
+from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.keras import backends
+from hvdlite.keras.flavour import KERAS, LEGACY
+from hvdlite.keras.host import prepared, to_numpy
+from hvdlite.keras.optimizer import refuse_twice, with_loss_scaling
+from hvdlite.keras.strategies.conditions import chosen, seconds, when
+
+_MOMENTUM = ("local", "average")
+_NUMBERS = len(Count._fields)
+_SHARES = -1  # the number of the tensor with the ranks' shares and losses
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a program asks for."""
+
+    plan: Plan
+    outer: Outer | None  # None for LocalSGD, which takes the average as it is
+    averages_state: bool
+    options: Options  # of sums
+
+    @property
+    def gradients(self) -> Options:
+        return replace(self.options, op=Average)
+
+
+class LocalSteps:
+    """What LocalSGD and DiLoCo add to the class of a Keras 3 optimizer."""
+
+    # Of the class, so that what from_config() makes of it has it as well.
+    _hvd_settings: Settings
+    _hvd_inside = False
+    _hvd_count: Any = None
+    _hvd_outer: Sequence[tuple[Any, Any]] = ()  # anchors and velocities
+
+    # ---- what Keras calls
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Makes the optimizer's variables."""
+        super().build(variables)  # type: ignore[misc]
+        self._hvd_add_variables()
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        """One step of this rank, and an average of the weights if it is time."""
+        if self._hvd_inside or len(grads) == 0:
+            return super().apply(grads, trainable_variables)  # type: ignore[misc]
+        variables = prepared(self, trainable_variables)
+        outside = backends.chosen().outside
+        grads = outside(self._hvd_before, grads, variables)
+        super().apply(grads, variables)  # type: ignore[misc]
+        outside(self._hvd_after)
+        return None
+
+    def stateless_apply(
+        self, optimizer_variables: list[Any], grads: list[Any], trainable_variables: list[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """apply() as a function of the state."""
+        with self._hvd_scope(optimizer_variables, trainable_variables) as scope:
+            grads = self._hvd_before(grads, self._trainable_variables)  # type: ignore[attr-defined]
+        weights, state = self._hvd_values(scope)
+        with self._hvd_handed_on():
+            weights, state = super().stateless_apply(state, grads, weights)  # type: ignore[misc]
+        with self._hvd_scope(state, weights) as scope:
+            self._hvd_after()
+        return self._hvd_values(scope)
+
+    # ---- what programs call
+
+    def sync(self) -> None:
+        """Averages all weights now. All ranks call it: before they evaluate or save the model, at
+        the end, and after hvd.join(). Not in a compiled function."""
+        if self._hvd_takes_part() and not self._hvd_settings.plan.always_synchronous:
+            self._hvd_average(None)
+
+    def adapt(self, loss: float) -> None:
+        """Sets the interval that follows from the mean loss of all ranks. For adaptive=True; see
+        hvd.callbacks.LocalStepsCallback."""
+        plan = self._hvd_settings.plan
+        count = Count(*map(float, to_numpy(self._hvd_count)))
+        after = local_steps.averaged(plan, count, loss, count.at, np)
+        kept = count._replace(interval=float(after.interval), first=float(after.first))
+        self._hvd_count.assign(np.array(kept, np.float32))
+
+    # ---- around a step
+
+    def _hvd_before(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+        """Of the first step, and of synchronous ones."""
+        settings, plan = self._hvd_settings, self._hvd_settings.plan
+        begun = self._hvd_count.value[0] > 0.0
+        now = seconds() if plan.is_timed else 0.0
+        first = KERAS.ops.cast(KERAS.ops.stack(list(local_steps.begin(plan, now))), "float32")
+        self._hvd_count.assign(KERAS.ops.where(begun, self._hvd_count.value, first))
+        if settings.outer is not None:
+            when(KERAS.ops.logical_not(begun), self._hvd_anchor, self._hvd_variables())
+        if plan.never_synchronous or not self._hvd_takes_part():
+            return list(gradients)
+        backend = backends.chosen()
+
+        def of_all(given: list[Any]) -> list[Any]:
+            return reduced(settings.gradients, backend, given, variables)
+
+        if plan.always_synchronous:
+            return of_all(list(gradients))
+        there = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        variables = [variables[i] for i in there]
+        dense = [backend.to_dense(gradients[i]) for i in there]
+        condition = local_steps.is_synchronous(plan, self._hvd_numbers())
+        results = list(gradients)
+        for i, gradient in zip(there, chosen(condition, of_all, dense), strict=True):
+            results[i] = gradient
+        return results
+
+    def _hvd_after(self) -> None:
+        """Counts, and averages what is due."""
+        plan, ops = self._hvd_settings.plan, KERAS.ops
+        now = seconds() if plan.is_timed else 0.0
+        count = local_steps.stepped(plan, self._hvd_numbers(), now, ops)
+        self._hvd_keep(count)
+        if plan.always_synchronous or not self._hvd_takes_part():
+            return
+        if not plan.is_cut:
+            due = local_steps.is_due(plan, count, now)
+            when(due, lambda: self._hvd_average(None), self._hvd_variables())
+            return
+        for fragment, start in enumerate(local_steps.starts(plan)):
+            when(
+                ops.equal(count.since, float(start)),
+                lambda fragment=fragment: self._hvd_average(fragment),  # type: ignore[misc]
+                self._hvd_variables(),
+            )
+        since = ops.where(ops.equal(count.since, float(plan.every)), 0.0, count.since)
+        self._hvd_keep(count._replace(since=since))
+
+    def _hvd_average(self, fragment: int | None) -> None:
+        """None: all fragments, and a new interval begins."""
+        settings, plan = self._hvd_settings, self._hvd_settings.plan
+        count = self._hvd_numbers()
+        share = local_steps.share(plan, count, KERAS.ops)
+        chosen_ones = self._hvd_of(fragment)
+        trained: Sequence[Any] = self._trainable_variables  # type: ignore[attr-defined]
+        targets = [trained[i] for i in chosen_ones]
+        if settings.averages_state:
+            targets += self._hvd_memory()
+        sent = [target.value for target in targets]
+        if settings.outer is not None:
+            sent = [self._hvd_outer[i][0].value - value
+                    for i, value in zip(chosen_ones, sent, strict=True)]  # fmt: skip
+        means = self._hvd_means(sent, share)
+        for number, (target, mean) in enumerate(zip(targets, means, strict=True)):
+            if settings.outer is not None:
+                anchor, velocity = self._hvd_outer[chosen_ones[number]]
+                mean, moved = settings.outer(anchor.value, mean, velocity.value)
+                anchor.assign(mean)
+                velocity.assign(moved)
+            target.assign(mean)
+        if fragment is None:
+            now = seconds() if plan.is_timed else 0.0
+            self._hvd_keep(count._replace(since=0.0, samples=0.0, at=now))
+
+    def _hvd_means(self, sent: Sequence[Any], share: Any) -> list[Any]:
+        """Of what all ranks send, by their shares."""
+        ops = KERAS.ops
+        group = dict(enumerate(sent))
+        if self._hvd_settings.plan.is_timed:
+            group = {i: ops.cast(value, "float32") * share for i, value in group.items()}
+        group[_SHARES] = ops.reshape(ops.cast(ops.convert_to_tensor(share), "float32"), (1,))
+        sums = backends.chosen().allreduce([group], self._hvd_settings.options)
+        total = sums[_SHARES][0]
+        return [
+            ops.cast(sums[i] / ops.cast(total, sums[i].dtype), value.dtype)
+            for i, value in enumerate(sent)
+        ]
+
+    # ---- what there is
+
+    def _hvd_takes_part(self) -> bool:
+        return self._hvd_settings.options.takes_part()
+
+    def _hvd_add_variables(self) -> None:
+        if self._hvd_count is not None:
+            return
+        count = self.add_variable((_NUMBERS,), "zeros", "float32", name="local_steps")  # type: ignore[attr-defined]
+        outer = []
+        if self._hvd_settings.outer is not None:
+            for variable in self._trainable_variables:  # type: ignore[attr-defined]
+                add = self.add_variable_from_reference  # type: ignore[attr-defined]
+                outer.append((add(variable, name="anchor"), add(variable, name="velocity")))
+        object.__setattr__(self, "_hvd_count", count)  # untracked: they are among the variables
+        object.__setattr__(self, "_hvd_outer", outer)
+
+    def _hvd_anchor(self) -> None:
+        """Ranks start where they are."""
+        for variable, (anchor, _) in zip(self._trainable_variables, self._hvd_outer, strict=True):  # type: ignore[attr-defined]
+            anchor.assign(variable.value)
+
+    def _hvd_numbers(self) -> Count:
+        return Count(*(self._hvd_count.value[i] for i in range(_NUMBERS)))
+
+    def _hvd_keep(self, count: Count) -> None:
+        numbers = [KERAS.ops.cast(number, "float32") for number in count]
+        self._hvd_count.assign(KERAS.ops.stack(numbers))
+
+    def _hvd_of(self, fragment: int | None) -> list[int]:
+        """The numbers of the trainable variables of a fragment."""
+        trained = self._trainable_variables  # type: ignore[attr-defined]
+        if fragment is None:
+            return list(range(len(trained)))
+        sizes = [int(np.prod(variable.shape)) for variable in trained]
+        return list(drift.cuts(sizes, self._hvd_settings.plan.fragments)[fragment])
+
+    def _hvd_memory(self) -> list[Any]:
+        """What the optimizer remembers of gradients."""
+        optimizer: Any = getattr(self, "inner_optimizer", self)
+        shapes = {tuple(v.shape) for v in self._trainable_variables if len(v.shape)}  # type: ignore[attr-defined]
+        own = {id(self._hvd_count)}
+        return [
+            v for v in optimizer.variables
+            if tuple(v.shape) in shapes and id(v) not in own and "float" in str(v.dtype)
+        ]  # fmt: skip
+
+    def _hvd_variables(self) -> list[Any]:
+        return [*self._trainable_variables, *self.variables]  # type: ignore[attr-defined]
+
+    # ---- without state, on JAX
+
+    @contextlib.contextmanager
+    def _hvd_handed_on(self) -> Iterator[None]:
+        object.__setattr__(self, "_hvd_inside", True)
+        try:
+            yield
+        finally:
+            object.__setattr__(self, "_hvd_inside", False)
+
+    def _hvd_scope(self, state: Sequence[Any], weights: Sequence[Any]) -> Any:
+        values = [*weights, *state]
+        mapping = list(zip(self._hvd_variables(), values, strict=True))
+        return KERAS.StatelessScope(state_mapping=mapping)
+
+    def _hvd_values(self, scope: Any) -> tuple[list[Any], list[Any]]:
+        trained = self._trainable_variables  # type: ignore[attr-defined]
+        weights = [scope.get_current_value(variable) for variable in trained]
+        return weights, [scope.get_current_value(v) for v in self.variables]  # type: ignore[attr-defined]
+
+
+def LocalSGD(optimizer: Any, every: int | str, start: int = 0, momentum: str = "local",
+             adaptive: bool = False,
+             process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
+    """The optimizer, whose ranks average their weights after every so many steps instead of their
+    gradients in each. It is the same object, with a class of the same name.
+
+    `every`: a number of steps, or a time such as "10s", after which each rank weighs as many steps
+    as it has done. The first `start` steps are synchronous. `momentum`: what the optimizer
+    remembers of gradients stays "local", or is averaged as well ("average"). With `adaptive`, and
+    hvd.callbacks.LocalStepsCallback, the interval shrinks from `every` with the root of the loss
+    (AdaComm). See docs/guides/communicating-less.md.
+    """
+    if momentum not in _MOMENTUM:
+        raise ValueError(f"momentum={momentum!r} is not possible: expected 'local' or 'average'")
+    plan = local_steps.planned(every, start, adaptive)
+    return _with_local_steps(optimizer, plan, None, momentum == "average", process_set)
+
+
+def DiLoCo(inner: Any, outer: Outer = OuterSGD(), every: int | str = 500, fragments: int = 1,  # noqa: B008
+           process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
+    """The inner optimizer, whose ranks make `every` steps of their own; then `outer` makes a step
+    with the average of what they have changed.
+
+    With `fragments` one part of the model after the other is averaged, evenly spread over the
+    steps.
+    """
+    plan = local_steps.planned(every, fragments=fragments, weights_only=True)
+    return _with_local_steps(inner, plan, settled(outer), False, process_set)
+
+
+def _with_local_steps(
+    optimizer: Any, plan: Plan, outer: Outer | None, averages_state: bool, process_set: ProcessSet
+) -> Any:
+    if LEGACY or not isinstance(optimizer, KERAS.optimizers.Optimizer):
+        raise TypeError(
+            f"expected an optimizer of Keras 3, got {type(optimizer).__module__}."
+            f"{type(optimizer).__name__}"
+        )
+    options = Options(Sum, 1.0, 1.0, process_set=process_set, scope=f"{names.scope()}local.")
+    refuse_twice(optimizer)
+    options.takes_part()  # says that hvd.init() is missing
+    backends.chosen()  # loaded now, and not while a step is being traced
+    optimizer = with_loss_scaling(optimizer)
+    settings = Settings(plan, outer, averages_state, options)
+    base = type(optimizer)
+    body = {"__module__": base.__module__, "__qualname__": base.__qualname__,
+            "__doc__": base.__doc__, "_hvd_settings": settings}  # fmt: skip
+    optimizer.__class__ = type(base.__name__, (LocalSteps, base), body)
+    if optimizer.built:
+        optimizer._hvd_add_variables()
+    return optimizer

@@ -1,0 +1,76 @@
+"""The strategy and the environment for each package of Lightning."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from importlib import import_module, metadata
+from typing import Any, NamedTuple
+
+_OLDEST = (2, 6)
+# What a program imports -> what has Fabric's classes, and what pip installs.
+_FABRIC = {"lightning.pytorch": "lightning.fabric", "pytorch_lightning": "lightning_fabric"}
+_PIP = {"lightning.pytorch": "lightning", "pytorch_lightning": "pytorch-lightning"}
+
+
+class Classes(NamedTuple):
+    """For one package."""
+
+    strategy: Any
+    environment: Any
+
+
+@functools.cache
+def make(package: str) -> Classes:
+    """Returns the classes for `lightning.pytorch` or `pytorch_lightning`, and registers the
+    strategy there under the name "hvdlite"."""
+    if package not in _FABRIC:
+        raise ValueError(f"make({package!r}) is not possible: expected one of {list(_FABRIC)}")
+    _check(_PIP[package], _version(_PIP[package]))
+    from hvdlite.lightning.environment import Environment
+    from hvdlite.lightning.strategy import NAME, Strategy
+
+    strategies = import_module(f"{package}.strategies")
+    environments = import_module(f"{_FABRIC[package]}.plugins.environments")
+
+    class HvdliteEnvironment(Environment, environments.ClusterEnvironment):  # type: ignore[name-defined,misc]
+        __doc__ = Environment.__doc__
+
+    class HvdliteStrategy(Strategy, strategies.DDPStrategy):  # type: ignore[name-defined,misc]
+        __doc__ = Strategy.__doc__
+        environment_of = HvdliteEnvironment
+
+    about = "DistributedDataParallel over hvdlite"
+    strategies.StrategyRegistry.register(NAME, HvdliteStrategy, description=about, override=True)
+    return Classes(HvdliteStrategy, HvdliteEnvironment)
+
+
+def imported() -> list[str]:
+    """The packages that the program has imported."""
+    return [package for package in _FABRIC if package in sys.modules]
+
+
+def preferred() -> str:
+    """The package that the program uses: one that it has imported, else one that is installed."""
+    installed = [package for package in _FABRIC if _version(_PIP[package])]
+    return next(iter(imported() or installed or _FABRIC))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _check(name: str, version: str | None) -> None:
+    """Raises ImportError unless that package is there and new enough."""
+    if tuple(map(int, re.findall(r"\d+", version or "")[:2])) >= _OLDEST:
+        return
+    oldest = ".".join(map(str, _OLDEST))
+    raise ImportError(
+        f"hvdlite.lightning needs {name} {oldest} or newer, and {version or 'none'} is installed: "
+        'pip install "hvdlite[lightning]"',
+        name=name,
+    )

@@ -1,0 +1,86 @@
+"""What Lightning asks a strategy about: a DDPStrategy, except for that base.
+
+Lightning's DDPStrategy does the training. It believes in `devices` x `num_nodes` processes that it
+may have to start itself; here all numbers come from hvdlite's job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hvdlite.torch import distributed
+
+NAME = "hvdlite"
+
+
+class Strategy:
+    """DistributedDataParallel over hvdlite, in the ranks that a launcher has started.
+
+    Takes the arguments of Lightning's DDPStrategy. `process_group_backend="gloo"` makes
+    torch.distributed's default group with another backend.
+    """
+
+    strategy_name = NAME
+    environment_of: Any  # the class of Lightning's package
+    parallel_devices: Any
+    cluster_environment: Any
+    _launcher: Any
+    _ddp_comm_state: Any
+    _ddp_comm_hook: Any
+    _timeout: Any
+    model: Any
+
+    def __init__(self, *, process_group_backend: str = NAME, **options: Any) -> None:
+        parent: Any = super()
+        parent.__init__(
+            cluster_environment=self.environment_of(),
+            process_group_backend=process_group_backend,
+            **options,
+        )
+
+    @property
+    def root_device(self) -> torch.device:
+        return device_of(self.parallel_devices, self.cluster_environment.local_rank())
+
+    @property
+    def num_processes(self) -> int:
+        return int(self.cluster_environment.world_size())
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, Any]:
+        place = self.cluster_environment
+        return {"num_replicas": place.world_size(), "rank": place.global_rank()}
+
+    def _configure_launcher(self) -> None:
+        """The ranks run already."""
+        self._launcher = None
+
+    def setup_distributed(self) -> None:
+        parent: Any = super()
+        backend = parent._get_process_group_backend()
+        distributed.init(backend, **({"timeout": self._timeout} if self._timeout else {}))
+        parent.setup_distributed()
+
+    def _register_ddp_hooks(self) -> None:
+        """Lightning registers hooks for models on GPUs only."""
+        parent: Any = super()
+        if self.root_device.type == "cpu" and self._ddp_comm_hook is not None:
+            self.model.register_comm_hook(self._ddp_comm_state, self._ddp_comm_hook)
+        parent._register_ddp_hooks()
+
+
+def device_of(devices: Sequence[torch.device] | None, local_rank: int) -> torch.device:
+    """The device of a rank, of those that Lightning has found: the only one, or the one of this
+    rank's number on its host."""
+    devices = devices or []
+    if len(devices) == 1:
+        return devices[0]
+    if local_rank < len(devices):
+        return devices[local_rank]
+    raise ValueError(
+        f"local rank {local_rank} has no device: Trainer() has {len(devices)} on this host. Start "
+        f"at most {len(devices)} ranks on it, or leave out devices=."
+    )
