@@ -110,11 +110,11 @@ HVDLITE_INLINE float Greatest(const float* block) {
 // every instruction set.
 template <int kBlock, class Term>
 HVDLITE_INLINE float SumOf(const float* block, Term term) {
-  constexpr int kRegisters = kSums / kFloats;
-  VFloat sums[kRegisters] = {};
+  constexpr int kVectors = kSums / kFloats;
+  VFloat sums[kVectors] = {};
   for (int i = 0; i < kBlock; i += kSums) {
 #pragma GCC unroll 8
-    for (int r = 0; r < kRegisters; ++r) sums[r] += term(Load<VFloat>(block + i + r * kFloats));
+    for (int r = 0; r < kVectors; ++r) sums[r] += term(Load<VFloat>(block + i + r * kFloats));
   }
   float parts[kSums];
   __builtin_memcpy(parts, sums, sizeof(parts));
