@@ -11,13 +11,14 @@
 // everything on a stream of its own. Only XLA's stream waits for results: the call's work follows
 // the earlier work of that stream, and later work of that stream follows the call.
 //
-// An allreduce by a codec has more operands behind its tensors: their residuals, as many or none, and
-// the number of the step, a scalar float32. Each comes back as a result: residuals with what was
-// lost, the step as it was.
+// An allreduce by a codec has more operands behind its tensors: their residuals, as many or none,
+// and the number of the step, a scalar float32. Each comes back as a result: residuals with what
+// was lost, the step as it was.
 //
 // Attributes: kind, op, process_set (i32), root (i64), prescale, postscale (f64), name (string),
 // and members (array of i32; empty for the global set): the ranks of the process set when the
-// program was compiled. With a codec: codec, residuals (i32), codec_parameter (f64), codec_seed (i64).
+// program was compiled. With a codec: codec, residuals (i32), codec_seed (i64), codec_parameter
+// (f64).
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
