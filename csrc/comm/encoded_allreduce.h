@@ -9,8 +9,8 @@
 //            residual = p - decoded(p), and the owner adds sum - decoded(sum)
 //
 // All members, the owner too, decode the same bytes, so all have the same bits. A residual changes
-// in the last step only: an operation that fails before leaves it as it was. In a block whose result
-// is not finite it stays as it was on all members.
+// in the last step only: an operation that fails before leaves it as it was. So does a block whose
+// result is not finite, on all members.
 #pragma once
 
 #include <memory>

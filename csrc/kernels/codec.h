@@ -43,9 +43,9 @@ void Decode(const CodecSpec& spec, const void* encoded, int64_t count, float* va
 // values[i] += decoded[i]
 void DecodeAdd(const CodecSpec& spec, const void* encoded, int64_t count, float* values);
 
-// What encoding has lost: residual[i] = (scale * input[i] + residual[i]) - decoded[i]. `residual` is
-// what.residual. Blocks whose `result` is not finite stay as they are: that step does not enter
-// them. `count` elements begin with a block.
+// What encoding has lost: residual[i] = (scale * input[i] + residual[i]) - decoded[i], the residual
+// being what.residual. Blocks whose `result` is not finite stay as they are: that step does not
+// enter them. `count` elements begin with a block.
 void KeepLost(const CodecSpec& spec, const Encoded& what, const float* decoded, const float* result,
               int64_t count, float* residual);
 // residual[i] += sum[i] - result[i], in the same blocks.

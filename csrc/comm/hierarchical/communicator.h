@@ -4,8 +4,8 @@
 //                           | | | |      between hosts: each rail allreduces its share, all at once
 //                 host B   [4 5 6 7]     inside each host: allgather
 //   broadcast     the root sends to its rail's members on the other hosts; each sends to its host
-//   encoded       dense inside the hosts; what travels between them is encoded, with the residual of
-//                 the member that owns it
+//   encoded       dense inside the hosts; what travels between them is encoded, with the residual
+//                 of the member that owns it
 //   other kinds   flat, over links
 //
 // A rail connects the members with one local number, one per host. The number of rails is that of

@@ -74,7 +74,8 @@ constexpr KernelTable MakeTable(const char* name) {
   table.blend[static_cast<int>(DType::kFloat32)] = &Blend<BlendInDouble<float>, 4>;
   table.blend[static_cast<int>(DType::kFloat64)] = &Blend<BlendInDouble<double>, 8>;
   table.digest = &DigestStripes;
-#define HVDLITE_CODEC(enumerator, number, ...) table.codecs[number] = KernelOf<enumerator>();
+#define HVDLITE_CODEC(enumerator, number, ...) \
+  table.codecs[number] = codecs::KernelOf<codecs::enumerator>();
 #include "base/tensor_codecs.def"
 #undef HVDLITE_CODEC
   return table;

@@ -18,7 +18,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/table.h"
 
-namespace hvdlite::kernels::cpu {
+namespace hvdlite::kernels::cpu::codecs {
 namespace {
 
 constexpr int kFloats = kVectorBytes / sizeof(float);
@@ -295,4 +295,4 @@ constexpr KernelTable::CodecKernel KernelOf() {
 }
 
 }  // namespace
-}  // namespace hvdlite::kernels::cpu
+}  // namespace hvdlite::kernels::cpu::codecs

@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/codecs/blocks.h"
 
-namespace hvdlite::kernels::cpu {
+namespace hvdlite::kernels::cpu::codecs {
 namespace {
 
 struct Fp8 {
@@ -51,4 +51,4 @@ struct Fp8 {
 };
 
 }  // namespace
-}  // namespace hvdlite::kernels::cpu
+}  // namespace hvdlite::kernels::cpu::codecs

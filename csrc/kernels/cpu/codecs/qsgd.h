@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/codecs/blocks.h"
 
-namespace hvdlite::kernels::cpu {
+namespace hvdlite::kernels::cpu::codecs {
 namespace {
 
 struct Qsgd {
@@ -60,4 +60,4 @@ struct Qsgd {
 };
 
 }  // namespace
-}  // namespace hvdlite::kernels::cpu
+}  // namespace hvdlite::kernels::cpu::codecs

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/codecs/blocks.h"
 
-namespace hvdlite::kernels::cpu {
+namespace hvdlite::kernels::cpu::codecs {
 namespace {
 
 struct Sign {
@@ -33,4 +33,4 @@ struct Sign {
 };
 
 }  // namespace
-}  // namespace hvdlite::kernels::cpu
+}  // namespace hvdlite::kernels::cpu::codecs

@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/codecs/blocks.h"
 
-namespace hvdlite::kernels::cpu {
+namespace hvdlite::kernels::cpu::codecs {
 namespace {
 
 struct Ternary {
@@ -48,4 +48,4 @@ struct Ternary {
 };
 
 }  // namespace
-}  // namespace hvdlite::kernels::cpu
+}  // namespace hvdlite::kernels::cpu::codecs

@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/codecs/blocks.h"
 
-namespace hvdlite::kernels::cpu {
+namespace hvdlite::kernels::cpu::codecs {
 namespace {
 
 struct Threshold {
@@ -40,4 +40,4 @@ struct Threshold {
 };
 
 }  // namespace
-}  // namespace hvdlite::kernels::cpu
+}  // namespace hvdlite::kernels::cpu::codecs
