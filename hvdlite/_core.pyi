@@ -80,6 +80,23 @@ def submit_group(
     postscale: float,
     patient: bool,
 ) -> list[int]: ...
+def codecs() -> dict[str, tuple[int, str]]: ...
+def encoded_bytes(codec: int, parameter: float, count: int) -> int: ...
+def submit_encoded(
+    op: int,
+    process_set: int,
+    name: str | None,
+    input: Any,
+    output: Any,
+    prescale: float,
+    postscale: float,
+    codec: int,
+    parameter: float,
+    residual: Any,
+    seed: int,
+    step: int,
+    patient: bool,
+) -> int: ...
 def wait(
     handle: int, /
 ) -> tuple[np.ndarray[Any, Any] | DeviceArray | None, tuple[int, ...], int]: ...

@@ -1,5 +1,7 @@
 #include "api/arguments.h"
 
+#include <cstdio>
+
 #include "engine/shapes.h"
 
 namespace hvdlite::api {
@@ -71,6 +73,42 @@ Status CheckOutput(const Request& request, const TensorView& output, int members
                    "shape " +
                    ToString(output.shape) + " and dtype " + std::string(Name(output.dtype)) +
                    (output.device.kind == DeviceKind::kHost ? " on the CPU" : " on a GPU"));
+}
+
+Status CheckCodec(const Request& request, const TensorView& residual) {
+  if (!request.codec.encodes()) {
+    if (residual.data == nullptr) return Status::Ok();
+    return Wrong(request, "a residual needs a codec");
+  }
+  const CodecRow& row = Of(request.codec.codec);
+  if (!IsValid(request.codec)) {
+    if (row.parameter.empty())
+      return Wrong(request, "codec " + std::string(row.name) + " has no parameter: pass 0");
+    char range[96];
+    snprintf(range, sizeof(range), " must be between %.9g and %.9g, not %.9g", row.least, row.most,
+             request.codec.parameter);
+    return Wrong(request,
+                 std::string(row.parameter) + " of codec " + std::string(row.name) + range);
+  }
+  if (request.device != DeviceKind::kHost) {
+    return Status::Unsupported("allreduce: codec " + std::string(row.name) +
+                               " takes tensors in host memory only");
+  }
+  if (!engine::CanEncode(request)) {
+    return Wrong(request, "codec " + std::string(row.name) +
+                              " needs an allreduce of float32 with op Average or Sum, not " +
+                              std::string(Name(request.dtype)) + " with op " +
+                              std::string(Name(request.op)));
+  }
+  if (residual.data == nullptr ||
+      (residual.dtype == DType::kFloat32 && residual.device.kind == DeviceKind::kHost &&
+       NumElements(residual.shape) == NumElements(request.shape)))
+    return Status::Ok();
+  return Wrong(request,
+               "the residual must have float32 elements in host memory, as many as the "
+               "tensor of shape " +
+                   ToString(request.shape) + ", not shape " + ToString(residual.shape) +
+                   " and dtype " + std::string(Name(residual.dtype)));
 }
 
 Status CheckArguments(Request* request, int members) {

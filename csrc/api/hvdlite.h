@@ -93,6 +93,12 @@ enum {
 HVDLITE_API const char* hvdlite_dtype_name(int32_t dtype);
 HVDLITE_API int64_t hvdlite_dtype_size(int32_t dtype); /* bytes; 0: there is no such type */
 
+/* Codecs, from 1 on (base/tensor_codecs.def): "int8"; NULL: there is no such codec. */
+HVDLITE_API const char* hvdlite_codec_name(int32_t codec);
+HVDLITE_API const char* hvdlite_codec_parameter(int32_t codec); /* "clip"; "": it has none */
+/* The bytes of so many encoded floats; -1: there is no such codec or parameter. */
+HVDLITE_API int64_t hvdlite_encoded_bytes(int32_t codec, double parameter, int64_t count);
+
 HVDLITE_API const char* hvdlite_last_error(void);
 HVDLITE_API int32_t hvdlite_last_error_peer(void); /* global rank, or -1 */
 HVDLITE_API const char* hvdlite_simd(void);        /* the instruction set the kernels use */
@@ -216,6 +222,15 @@ typedef struct {
   /* 1: the caller computes first and waits soon, so the operation may begin only then if no
    * processor is free. */
   int32_t patient;
+  /* For an allreduce that sums float32 in host memory: its codec on all ranks; 0: none. */
+  int32_t codec;
+  double codec_parameter;
+  /* Error feedback (data == NULL: none), float32 of the input's size: is added to the input, and if
+   * the operation succeeds, has what the way has lost. Overlaps neither input nor output. */
+  hvdlite_tensor residual;
+  /* Codecs that round at random do so by these, by the name and the rank. */
+  uint64_t codec_seed;
+  uint64_t codec_step;
 } hvdlite_operation;
 
 HVDLITE_API hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle);

@@ -37,7 +37,7 @@ bool Meets(Engine* engine, const hvdlite_operation& operation) {
       operation.output.data == nullptr || operation.input.device_kind != 0 ||
       operation.output.device_kind != 0 || operation.output.dtype != operation.input.dtype ||
       operation.output.ndim != operation.input.ndim || operation.op < 0 ||
-      operation.op >= kReduceOpCount || operation.split_count != 0 ||
+      operation.op >= kReduceOpCount || operation.split_count != 0 || operation.codec != 0 ||
       !IsValidDType(static_cast<uint8_t>(operation.input.dtype)) ||
       !std::equal(operation.input.shape, operation.input.shape + operation.input.ndim,
                   operation.output.shape))

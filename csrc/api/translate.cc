@@ -161,8 +161,9 @@ hvdlite_result ToResult(const engine::Handle& handle) {
 Status Describe(Engine* engine, const hvdlite_operation& operation, Submission* submission) {
   if (operation.kind < 0 || operation.kind >= kOpKindCount || operation.op < 0 ||
       operation.op >= kReduceOpCount ||
-      !IsValidDType(static_cast<uint8_t>(operation.input.dtype))) {
-    return Status::InvalidArgument("unknown operation, reduction or dtype");
+      !IsValidDType(static_cast<uint8_t>(operation.input.dtype)) || operation.codec < 0 ||
+      operation.codec >= kCodecCount) {
+    return Status::InvalidArgument("unknown operation, reduction, dtype or codec");
   }
   Request& request = submission->request;
   request.kind = static_cast<OpKind>(operation.kind);
@@ -174,6 +175,9 @@ Status Describe(Engine* engine, const hvdlite_operation& operation, Submission* 
   submission->output = View(operation.output);
   submission->producer = operation.stream;
   submission->patient = operation.patient != 0;
+  request.codec = {static_cast<Codec>(operation.codec), operation.codec_parameter};
+  submission->feedback = {static_cast<float*>(operation.residual.data), operation.codec_seed,
+                          operation.codec_step};
   request.dtype = submission->input.dtype;
   request.device = submission->input.device.kind;
   request.shape = submission->input.shape;
@@ -195,6 +199,8 @@ Status Describe(Engine* engine, const hvdlite_operation& operation, Submission* 
   }
   const int count = static_cast<int>(members.size());
   HVDLITE_RETURN_IF_ERROR(CheckArguments(&request, count));
+  if (request.codec.encodes() || operation.residual.data != nullptr)
+    HVDLITE_RETURN_IF_ERROR(CheckCodec(request, View(operation.residual)));
   const auto me = std::find(members.begin(), members.end(), engine->rank());
   return CheckOutput(request, submission->output, count, static_cast<int>(me - members.begin()));
 }

@@ -39,7 +39,7 @@ const hvdlite_tensor& Output(BorrowedTensor* tensor, const py::handle& object) {
 }
 
 struct KeptAlive {
-  py::object input, output, input_owner, output_owner;
+  py::object input, output, input_owner, output_owner, residual, residual_owner;
   const dlpack::Exchange* exchange;  // on a GPU: reports the framework's current stream
   int device;
 };
@@ -67,11 +67,18 @@ void Call::Borrow(const py::handle& in, const py::handle& out) {
   if (operation.output.data == nullptr) operation.output.data = &nothing;
 }
 
+void Call::BorrowResidual(const py::handle& object) {
+  if (object.is_none()) return;
+  operation.residual = Usable(&residual, object, /*written=*/true);
+  residual_object = py::reinterpret_borrow<py::object>(object);
+}
+
 void KeepAlive(int64_t handle, const py::handle& input, const py::handle& output, Call* call) {
   Kept().insert_or_assign(
       handle, KeptAlive{py::reinterpret_borrow<py::object>(input),
                         py::reinterpret_borrow<py::object>(output), std::move(call->input.owner),
-                        std::move(call->output.owner), call->input.exchange,
+                        std::move(call->output.owner), std::move(call->residual_object),
+                        std::move(call->residual.owner), call->input.exchange,
                         call->input.tensor.device_index});
 }
 

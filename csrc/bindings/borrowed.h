@@ -16,10 +16,14 @@ struct Call {
   // Borrows the tensors; operation.kind is set before. `out` may be None (hvdlite allocates the
   // result) or `in` (in place). Throws NotContiguous(), TypeError or ValueError.
   void Borrow(const pybind11::handle& in, const pybind11::handle& out);
+  // The residual of an encoded operation; None: there is none.
+  void BorrowResidual(const pybind11::handle& object);
 
   hvdlite_operation operation{};
   BorrowedTensor input;
   BorrowedTensor output;
+  BorrowedTensor residual;
+  pybind11::object residual_object;  // keeps it alive, as `residual.owner` does
 };
 
 // Keeps what the call has borrowed until the operation with this handle is released.

@@ -12,10 +12,19 @@
 #include "base/ops.h"
 #include "base/status.h"
 #include "base/tensor.h"
+#include "base/tensor_codec.h"
 #include "device/gpu.h"
 #include "kernels/reduce.h"
 
 namespace hvdlite::comm {
+
+// What an encoded allreduce needs of one tensor beside its elements.
+struct Coding {
+  // This member's error feedback, as many floats as the tensor has elements; null: none.
+  float* residual = nullptr;
+  uint64_t tensor = 0;  // from the tensor's name: the same on all members
+  uint64_t draw = 0;    // where this member's random numbers of this step come from
+};
 
 // One tensor of a batch, as this rank sees it. Borrowed memory.
 //
@@ -33,6 +42,7 @@ struct Piece {
   int64_t count = 0;  // Allreduce, Broadcast
   // Allgather, Reducescatter: per member. Alltoall: [from * size + to].
   std::vector<int64_t> counts;
+  Coding coding = {};  // if the batch has a codec
 };
 
 struct Batch {
@@ -41,6 +51,9 @@ struct Batch {
   int root = 0;         // Broadcast: the member that sends
   bool adasum = false;  // Allreduce by Adasum, per piece; `reduce` has only the scale factors then
   kernels::ReduceSpec reduce;  // Allreduce, Reducescatter
+  // Allreduce: how tensors travel (encoded_allreduce.h). The dtype is float32 then, and the
+  // reduction a sum.
+  CodecSpec codec;
   std::vector<Piece> pieces;
   // where the pieces are; the same kind on all members, except on a joined member without a GPU
   Device device;

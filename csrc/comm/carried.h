@@ -40,16 +40,19 @@ enum class Carrier : uint8_t {
   kMpiPipes,
   kStage,
   kNccl,
+  kEncodedOwners,
+  kEncodedGather,
 };
-constexpr int kCarrierCount = 25;
+constexpr int kCarrierCount = 27;
 
 constexpr std::string_view Name(Carrier carrier) {
   constexpr std::string_view names[kCarrierCount] = {
-      "self",         "shm exchange", "shm shares",   "shm stream", "shm adasum",
-      "shm in place", "shm meeting",  "net one-shot", "net direct", "net gather",
-      "net ring",     "net pairwise", "net tree",     "net chain",  "net dissemination",
-      "net adasum",   "hierarchical", "mpi one-shot", "mpi direct", "mpi pairwise",
-      "mpi gather",   "mpi library",  "mpi pipes",    "stage",      "nccl"};
+      "self",           "shm exchange",  "shm shares",   "shm stream", "shm adasum",
+      "shm in place",   "shm meeting",   "net one-shot", "net direct", "net gather",
+      "net ring",       "net pairwise",  "net tree",     "net chain",  "net dissemination",
+      "net adasum",     "hierarchical",  "mpi one-shot", "mpi direct", "mpi pairwise",
+      "mpi gather",     "mpi library",   "mpi pipes",    "stage",      "nccl",
+      "encoded owners", "encoded gather"};
   return names[static_cast<int>(carrier)];
 }
 
@@ -63,11 +66,20 @@ class Carried {
         std::memory_order_relaxed);
   }
 
+  // What this rank has sent encoded, and as how many bytes of float32 it would have gone.
+  void CountEncoded(uint64_t before, uint64_t after) {
+    before_encoding_.fetch_add(before, std::memory_order_relaxed);
+    after_encoding_.fetch_add(after, std::memory_order_relaxed);
+  }
+  uint64_t before_encoding() const { return before_encoding_.load(std::memory_order_relaxed); }
+  uint64_t after_encoding() const { return after_encoding_.load(std::memory_order_relaxed); }
+
  private:
   std::atomic<uint64_t>& Of(Carrier carrier, OpKind kind) {
     return counts_[static_cast<size_t>(carrier)][static_cast<size_t>(kind)];
   }
   std::array<std::array<std::atomic<uint64_t>, kOpKindCount>, kCarrierCount> counts_{};
+  std::atomic<uint64_t> before_encoding_{0}, after_encoding_{0};
 };
 
 }  // namespace hvdlite::comm

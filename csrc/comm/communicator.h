@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "comm/batch.h"
 #include "comm/carried.h"
+#include "comm/encoded_scratch.h"
 #include "comm/tunables.h"
 
 namespace hvdlite::comm {
@@ -63,6 +64,9 @@ class Communicator {
   virtual std::string Explain(const Batch& batch) const = 0;
   // `batch` must outlive the returned work. Never null.
   virtual std::unique_ptr<Work> Start(const Batch& batch) = 0;
+  // The same of an allreduce with a codec, which Start() does not obey: by owners, with encoded
+  // shares as bytes of this communicator's alltoall and allgather. `me`: of `members`.
+  virtual std::unique_ptr<Work> StartEncoded(const Batch& batch, int me, int members);
   // Adds the descriptors to sleep on while a Work returns kNone, with the events that it waits for
   // (POLLIN and/or POLLOUT).
   virtual void AddPollFds(std::vector<pollfd>* fds) const = 0;
@@ -84,6 +88,7 @@ class Communicator {
 
  private:
   Carried* carried_ = nullptr;
+  EncodedScratch encoded_;
 };
 
 }  // namespace hvdlite::comm

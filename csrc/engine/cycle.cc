@@ -174,7 +174,12 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   results_.Began(*set->running);
   // An operation without a tensor is done by the agreement itself: all members have asked.
   if (!HasTensor(kind)) return CompleteRunning(set);
-  set->running->work = set->running->communicator->Start(set->running->batch);
+  comm::Communicator* const over = set->running->communicator;
+  const comm::Batch& batch = set->running->batch;
+  set->running->work =
+      batch.codec.encodes()
+          ? over->StartEncoded(batch, set->group->me, static_cast<int>(set->ranks.size()))
+          : over->Start(batch);
 }
 
 bool Engine::Progress(ProcessSet* set) {

@@ -13,6 +13,13 @@
 
 namespace hvdlite::engine {
 
+// What a rank keeps of an encoded tensor; the ranks need not agree about it.
+struct Feedback {
+  float* residual = nullptr;  // as many floats as the tensor has elements; null: none
+  uint64_t seed = 0;          // of random numbers
+  uint64_t step = 0;          // of the tensor: the next operation on it has another
+};
+
 // A caller's operation. Memory is borrowed until the handle is done.
 struct Submission {
   Request request;  // root, splits and name as in Request; the name without the operation's prefix
@@ -25,6 +32,7 @@ struct Submission {
   // The caller will wait for it. Until then only a thread with a free processor works on it.
   bool patient = false;
   device::Stream producer = nullptr;  // on a GPU: the stream that produces the tensors
+  Feedback feedback;                  // if the request has a codec
 };
 
 struct Entry {
@@ -33,6 +41,7 @@ struct Entry {
   TensorView output;
   HandlePtr handle;
   std::vector<device::EventPtr> ready;  // on a GPU: the events that must fire first
+  Feedback feedback;
   Nanos submitted = 0;
   bool undecided = false;  // announced, and not yet decided
   // The output does not fit the result. The other ranks get theirs; the operation fails here.

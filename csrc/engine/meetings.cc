@@ -15,7 +15,7 @@ using comm::shm::Meeting;
 bool IsSame(const Request& before, const Familiar& asked) {
   return before.kind == OpKind::kAllreduce && before.op == asked.op &&
          asked.op != ReduceOp::kAdasum && before.dtype == asked.dtype &&
-         before.device == DeviceKind::kHost && before.group == 0 &&
+         before.device == DeviceKind::kHost && before.group == 0 && !before.codec.encodes() &&
          before.prescale == asked.prescale && before.postscale == asked.postscale &&
          before.shape.size() == static_cast<size_t>(asked.dimensions) &&
          std::equal(before.shape.begin(), before.shape.end(), asked.shape);

@@ -14,7 +14,8 @@ enum : uint8_t {
   kHasSplits = 4,
   kCacheable = 8,
   kOnDevice = 16,
-  kHasRoot = 32
+  kHasRoot = 32,
+  kEncoded = 64
 };
 
 constexpr size_t kMaxDimensions = 64;
@@ -37,11 +38,18 @@ bool FitsElements(const Shape& shape) {
   return true;
 }
 
+bool CanEncode(const Request& request) {
+  return request.kind == OpKind::kAllreduce && request.dtype == DType::kFloat32 &&
+         request.device == DeviceKind::kHost &&
+         (request.op == ReduceOp::kSum || request.op == ReduceOp::kAverage) &&
+         IsValid(request.codec);
+}
+
 bool Request::SameExceptName(const Request& o) const {
   return kind == o.kind && dtype == o.dtype && op == o.op && device == o.device &&
          cacheable == o.cacheable && root == o.root && prescale == o.prescale &&
-         postscale == o.postscale && group == o.group && group_size == o.group_size &&
-         shape == o.shape && splits == o.splits;
+         postscale == o.postscale && codec == o.codec && group == o.group &&
+         group_size == o.group_size && shape == o.shape && splits == o.splits;
 }
 
 std::string Shown(const Request& request) {
@@ -61,6 +69,7 @@ void Request::Encode(Writer* out) const {
   if (cacheable) flags |= kCacheable;
   if (device != DeviceKind::kHost) flags |= kOnDevice;
   if (root != 0) flags |= kHasRoot;
+  if (codec.encodes()) flags |= kEncoded;
   out->U8(static_cast<uint8_t>(kind));
   out->U8(static_cast<uint8_t>(dtype));
   out->U8(static_cast<uint8_t>(op));
@@ -69,6 +78,10 @@ void Request::Encode(Writer* out) const {
   if (flags & kScaled) {
     out->Double(prescale);
     out->Double(postscale);
+  }
+  if (flags & kEncoded) {
+    out->U8(static_cast<uint8_t>(codec.codec));
+    out->Double(codec.parameter);
   }
   if (flags & kGrouped) {
     out->Varint(group);
@@ -95,6 +108,13 @@ bool Request::Decode(Reader* in, Request* out) {
   if (flags & kScaled) {
     out->prescale = in->Double();
     out->postscale = in->Double();
+  }
+  out->codec = {};
+  if (flags & kEncoded) {
+    const uint8_t codec = in->U8();
+    if (codec == 0 || codec >= kCodecCount) return false;
+    out->codec = {static_cast<Codec>(codec), in->Double()};
+    if (!CanEncode(*out)) return false;
   }
   out->group = 0;
   out->group_size = 0;

@@ -17,6 +17,7 @@
 #include "base/shape.h"
 #include "base/status.h"
 #include "base/tensor.h"
+#include "base/tensor_codec.h"
 
 namespace hvdlite::engine {
 
@@ -36,6 +37,7 @@ struct Request {
   int64_t root = 0;       // Broadcast: member. To remove a process set: its id.
   double prescale = 1.0;
   double postscale = 1.0;
+  CodecSpec codec;     // Allreduce
   uint64_t group = 0;  // hash of the group's name; 0: not grouped
   uint32_t group_size = 0;
   Shape shape;
@@ -48,6 +50,10 @@ struct Request {
   void Encode(Writer* out) const;
   static bool Decode(Reader* in, Request* out);
 };
+
+// Whether the request's codec may be one: an allreduce that sums float32 in host memory, with a
+// parameter in the codec's range.
+bool CanEncode(const Request& request);
 
 // The operation as messages show it: "allreduce 'conv1/weight'". On the wire a name begins with its
 // operation ("allreduce.conv1/weight"), so that different operations on one name stay apart.

@@ -11,9 +11,14 @@
 // everything on a stream of its own. Only XLA's stream waits for results: the call's work follows
 // the earlier work of that stream, and later work of that stream follows the call.
 //
+// An allreduce by a codec has more operands behind its tensors: their residuals, as many or none,
+// and the number of the step, a scalar float32. Each comes back as a result: residuals with what
+// was lost, the step as it was.
+//
 // Attributes: kind, op, process_set (i32), root (i64), prescale, postscale (f64), name (string),
 // and members (array of i32; empty for the global set): the ranks of the process set when the
-// program was compiled.
+// program was compiled. With a codec: codec, residuals (i32), codec_seed (i64), codec_parameter
+// (f64).
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -134,6 +139,25 @@ Failure Finish(int64_t handle, const hvdlite_operation& operation, const Place& 
   return failure;
 }
 
+// How many of the operands are tensors. Of those behind them, the step and the residuals, the
+// operations get the results' memory, to which this copies.
+size_t PassCodec(const ffi::CallFrame& frame, int32_t residuals, hvdlite_operation* common,
+                 std::vector<hvdlite_tensor>* passed) {
+  const int64_t step = frame.arguments.count - 2;
+  const int64_t tensors = step - residuals;
+  for (int64_t i = tensors; i <= step; ++i) {
+    const ffi::Buffer& from = BufferAt(frame.arguments, i);
+    const ffi::Buffer& to = BufferAt(frame.results, i);
+    auto bytes = sizeof(float);
+    for (int64_t d = 0; d < from.rank; ++d) bytes *= static_cast<size_t>(from.dims[d]);
+    if (bytes > 0 && to.data != from.data) memcpy(to.data, from.data, bytes);
+    if (i < step) passed->push_back(TensorOf(to));
+  }
+  common->codec_step =
+      static_cast<uint64_t>(*static_cast<const float*>(BufferAt(frame.arguments, step).data));
+  return static_cast<size_t>(tensors);
+}
+
 Failure Collective(const ffi::CallFrame& frame, Place place) {
   hvdlite_operation common{};
   std::string name;
@@ -155,8 +179,20 @@ Failure Collective(const ffi::CallFrame& frame, Place place) {
     if (found != HVDLITE_OK) return LastFailure(found);
     common.stream = place.stream;
   }
-  const auto count = static_cast<size_t>(token);
+  auto count = static_cast<size_t>(token);
+  std::vector<hvdlite_tensor> residuals;
+  int32_t with_residual = 0;
+  if (ReadCodec(frame.attributes, &common, &with_residual)) {
+    if (place.on_gpu()) {
+      return {
+          HVDLITE_UNSUPPORTED,
+          "hvdlite.NotImplementedError: a codec in a compiled function works on tensors in host "
+          "memory only"};
+    }
+    count = PassCodec(frame, with_residual, &common, &residuals);
+  }
   std::vector<hvdlite_operation> operations(count, common);
+  for (size_t i = 0; i < residuals.size(); ++i) operations[i].residual = residuals[i];
   for (size_t i = 0; i < count; ++i) {
     operations[i].input = TensorOf(BufferAt(frame.arguments, static_cast<int64_t>(i)));
     place.Put(&operations[i].input);

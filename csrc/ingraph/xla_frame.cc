@@ -65,4 +65,16 @@ bool ReadAttributes(const ffi::Attributes& given, hvdlite_operation* operation, 
          ReadScalar(given, "postscale", ffi::kF64, &operation->postscale);
 }
 
+bool ReadCodec(const ffi::Attributes& given, hvdlite_operation* operation, int32_t* residuals) {
+  int64_t seed = 0;
+  if (!ReadScalar(given, "codec", ffi::kS32, &operation->codec) ||
+      !ReadScalar(given, "codec_parameter", ffi::kF64, &operation->codec_parameter) ||
+      !ReadScalar(given, "codec_seed", ffi::kS64, &seed) ||
+      !ReadScalar(given, "residuals", ffi::kS32, residuals)) {
+    return false;
+  }
+  operation->codec_seed = static_cast<uint64_t>(seed);
+  return true;
+}
+
 }  // namespace hvdlite::ingraph

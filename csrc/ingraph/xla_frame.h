@@ -25,4 +25,7 @@ bool ReadAttributes(const ffi::Attributes& given, hvdlite_operation* operation, 
 const void* FindAttribute(const ffi::Attributes& given, std::string_view name,
                           ffi::AttributeType type);
 
+// The codec of an operation and how many residuals it has; false: it has no codec.
+bool ReadCodec(const ffi::Attributes& given, hvdlite_operation* operation, int32_t* residuals);
+
 }  // namespace hvdlite::ingraph

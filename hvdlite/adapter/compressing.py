@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hvdlite.adapter.compression.journeys import factor_of, together
-from hvdlite.adapter.compression.methods import Gather, Sum, rounds
+from hvdlite.adapter.compression.methods import Encoded, Gather, Round, Sum, rounds
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.ops import Sum as SUM
 
@@ -41,7 +41,7 @@ def travel(options: Options, backend: Backend, results: list[Any], variables: Se
         flat, shape = algebra.flat(gradient), tuple(gradient.shape)
         state = method.state_of(keys[i], flat, shape, ranks)
         ways.append(rounds(method.part(keys[i], shape), algebra, flat, state, ranks))
-    carrier = _Carrier(backend, plain, beside)
+    carrier = _Carrier(backend, options, beside)
     scale = factor_of(options.op, options.prescale * options.postscale, ranks)
     for i, (total, state) in zip(dense, together(ways, carrier.send), strict=True):
         method.keep(keys[i], state)
@@ -61,23 +61,31 @@ class _Carrier:
         self.beside: Group = {}
         self._count = 0
 
-    def send(self, sums: dict[int, Sum], gathers: dict[int, Gather]) -> dict[int, Any]:
+    def send(self, asked: dict[int, Round]) -> dict[int, Any]:
         self._count += 1
         options = replace(self._options, scope=f"{self._options.scope}round{self._count}.")
-        answers: dict[int, Any] = {}
-        if gathers:
-            arrays = [array for each in gathers.values() for array in each.arrays]
-            everyones = self._backend.allgather(dict(enumerate(arrays)), options)
-            received = iter(everyones[i] for i in range(len(arrays)))
-            for number, each in gathers.items():
-                answers[number] = [next(received) for _ in each.arrays]
-        group: Group = {number: each.array for number, each in sums.items()} | self._waiting
-        if group:
-            totals = self._backend.allreduce([group], options)
-            self.beside |= {number: totals[number] for number in self._waiting}
-            answers |= {number: totals[number] for number in sums}
-            self._waiting = {}
-        return answers
+        encoded = {n: each for n, each in asked.items() if isinstance(each, Encoded)}
+        answers = self._backend.encoded(encoded, options) if encoded else {}
+        options = replace(options, compression=NO_COMPRESSION)
+        return answers | self._gathered(asked, options) | self._added(asked, options)
+
+    def _gathered(self, asked: dict[int, Round], options: Options) -> dict[int, Any]:
+        gathers = {n: each for n, each in asked.items() if isinstance(each, Gather)}
+        if not gathers:
+            return {}
+        arrays = [array for each in gathers.values() for array in each.arrays]
+        everyones = self._backend.allgather(dict(enumerate(arrays)), options)
+        received = iter(everyones[i] for i in range(len(arrays)))
+        return {n: [next(received) for _ in each.arrays] for n, each in gathers.items()}
+
+    def _added(self, asked: dict[int, Round], options: Options) -> dict[int, Any]:
+        sums = {n: each.array for n, each in asked.items() if isinstance(each, Sum)}
+        if not sums and not self._waiting:
+            return {}
+        totals = self._backend.allreduce([sums | self._waiting], options)
+        self.beside |= {number: totals[number] for number in self._waiting}
+        self._waiting = {}
+        return {number: totals[number] for number in sums}
 
 
 def begin(options: Options, variables: Sequence[Any]) -> list[Any]:

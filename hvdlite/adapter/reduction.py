@@ -7,9 +7,15 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from hvdlite.adapter import compressing
+from hvdlite.adapter.compression.journeys import start_encoded
+from hvdlite.adapter.compression.methods import Encoded
 from hvdlite.adapter.grouping import positions
 from hvdlite.adapter.step import Options
+from hvdlite.base.operations import ALLREDUCE
+from hvdlite.base.ops import Sum as SUM
+from hvdlite.core.engine import run_all
 from hvdlite.core.framework import Tensor
+from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet
 
 Gradients = list[Any]  # None for a variable that got none
@@ -33,6 +39,19 @@ class Backend:
         """The same for tensors of which each comes back with a first dimension more: that of the
         ranks."""
         raise NotImplementedError
+
+    def encoded(self, group: dict[int, Encoded], options: Options) -> dict[int, Any]:
+        """The answers to rounds by a codec: sum and residual of each."""
+        method = options.compression.method
+        assert method is not None
+        call = Call(ALLREDUCE, None, options.process_set, SUM, patient=True)
+        pending = [
+            start_encoded(
+                method.algebra, call._replace(name=f"{options.scope}encoded.{number}"), each
+            )
+            for number, each in group.items()
+        ]
+        return dict(zip(group, run_all(pending), strict=True))
 
     def is_sparse(self, gradient: Tensor) -> bool:
         return False

@@ -52,3 +52,15 @@ def attributes(call: Call, name: str) -> dict[str, Any]:
         "prescale": np.float64(call.prescale),
         "postscale": np.float64(call.postscale),
     }
+
+
+def codec_attributes(codec: int, parameter: float, seed: int, residuals: int) -> dict[str, Any]:
+    """What the handler must know besides for an allreduce by a codec. Its operands are the tensors,
+    their residuals or none, the number of the step as a scalar float32, and the token; its results
+    are the sums, the new residuals, and the last two again."""
+    return {
+        "codec": np.int32(codec),
+        "codec_parameter": np.float64(parameter),
+        "codec_seed": np.int64(seed),
+        "residuals": np.int32(residuals),
+    }

@@ -12,11 +12,11 @@ from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
-    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "digests", "end_generation",
-    "is_root", "local_size", "members_of", "new_handle", "poll", "pool_allocate", "pool_arm",
-    "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of", "run", "run_all",
-    "run_in_place", "run_now", "submit", "submit_group", "synchronize", "takes_gpus", "wait_all",
-    "warm_up", "warms_up",
+    "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "codecs", "digests",
+    "end_generation", "is_root", "local_size", "members_of", "new_handle", "poll", "pool_allocate",
+    "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of", "run",
+    "run_all", "run_in_place", "run_now", "submit", "submit_encoded", "submit_group", "synchronize",
+    "takes_gpus", "wait_all", "warm_up", "warms_up",
 ]  # fmt: skip
 
 rank = _core.rank
@@ -31,6 +31,11 @@ run = _core.run
 run_in_place = _core.run_in_place
 submit = _core.submit
 submit_group = _core.submit_group
+
+#: An allreduce by a codec: see docs/decisions/0014-codecs.md.
+submit_encoded = _core.submit_encoded
+#: The codecs' numbers and the names of their parameters, by name.
+codecs = _core.codecs
 
 #: A result on a GPU, for from_dlpack().
 DeviceArray = _core.DeviceArray

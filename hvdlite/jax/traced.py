@@ -75,5 +75,20 @@ def emit(call: Call, tensors: Sequence[Array], shapes: Sequence[tuple[int, ...]]
     return made
 
 
+def emit_encoded(
+    call: Call, arrays: Sequence[Array], residuals: Sequence[Array], step: Array, codec: int,
+    parameter: float, seed: int,
+) -> tuple[list[Array], list[Array]]:  # fmt: skip
+    """An allreduce by a codec as an operation of the program: the sums, and the new residuals."""
+    interrupts.watch(_is_waiting)
+    attributes = xla.attributes(call, call.name or place())
+    attributes |= xla.codec_attributes(codec, parameter, seed, len(residuals))
+    operands = [*arrays, *residuals, jnp.asarray(step, jnp.float32), token()]
+    results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in operands]
+    *made, _, token_after = primitive.collective(operands, results, attributes)
+    follow(token_after)
+    return made[: len(arrays)], made[len(arrays) :]
+
+
 def _is_waiting(_: str) -> bool:
     return xla.waiting() > 0

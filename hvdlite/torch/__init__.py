@@ -25,6 +25,7 @@ from hvdlite.torch import memory as _memory
 from hvdlite.torch import ops as _ops
 from hvdlite.torch import strategies as _strategies
 from hvdlite.torch.compression import Compression as Compression
+from hvdlite.torch.compression.onebit import OneBitAdam as OneBitAdam
 from hvdlite.torch.ddp import ddp_comm_hook as ddp_comm_hook
 from hvdlite.torch.functions import *  # noqa: F403
 from hvdlite.torch.memory import *  # noqa: F403
@@ -34,7 +35,8 @@ from hvdlite.torch.strategies import *  # noqa: F403
 from hvdlite.torch.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 
 __all__ = [
-    "Compression", "DistributedOptimizer", "SyncBatchNorm", "data", "ddp_comm_hook", "elastic",
+    "Compression", "DistributedOptimizer", "OneBitAdam", "SyncBatchNorm", "data", "ddp_comm_hook",
+    "elastic",
     "mpi_ops",
 ]  # fmt: skip
 __all__ += _public.__all__

@@ -21,6 +21,8 @@ COUNTERS: dict[str, Any] = {
     "operations": 40,
     "failures": 1,
     "bytes": 123456789012,
+    "bytes_before_encoding": 4096,
+    "bytes_encoded": 132,
     "batches": 8,
     "batches_fused": 4,
     "batches_on_gpu": 0,

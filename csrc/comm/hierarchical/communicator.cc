@@ -7,6 +7,7 @@
 #include "comm/hierarchical/in_place.h"
 #include "comm/sequence.h"
 #include "comm/shm/move.h"
+#include "kernels/codec.h"
 
 namespace hvdlite::comm::hierarchical {
 
@@ -22,6 +23,14 @@ constexpr int64_t kExchangeMaxElements = 16 << 10;
 int64_t PartOf(int64_t count, int parts, int i) {
   const auto units = static_cast<size_t>(count);
   return static_cast<int64_t>(PartBegin(units, parts, i + 1) - PartBegin(units, parts, i));
+}
+
+// Of the elements from `begin` on.
+Coding PartOf(const Coding& coding, int64_t begin) {
+  Coding part = coding;
+  if (part.residual != nullptr) part.residual += begin;
+  part.draw = kernels::MixKey(part.draw, static_cast<uint64_t>(begin));
+  return part;
 }
 
 Batch Like(const Batch& batch, OpKind kind) {
@@ -50,7 +59,7 @@ class Asking final : public Work {
 class Communicator::Allreduce final : public Sequence {
  public:
   Allreduce(Communicator* owner, const Batch& batch) : owner_(*owner), half_(IsHalf(batch.dtype)) {
-    if (!owner_.sharing_.Asks(batch)) {
+    if (batch.codec.encodes() || !owner_.sharing_.Asks(batch)) {
       Plan(batch);
       return;
     }
@@ -74,6 +83,8 @@ class Communicator::Allreduce final : public Sequence {
     scatter_ = Like(batch, OpKind::kReducescatter);
     scatter_.reduce.divisor = 1.0;
     scatter_.reduce.postscale = 1.0;
+    between_ = Like(batch, OpKind::kAllreduce);
+    between_.reduce.prescale = 1.0;
     gather_ = Like(batch, OpKind::kAllgather);
     std::vector<std::vector<int64_t>> counts;  // of each piece, of each member
     for (const Piece& piece : batch.pieces) {
@@ -103,6 +114,9 @@ class Communicator::Allreduce final : public Sequence {
         scatter_.pieces.push_back({piece.input, sum, 0, counts[i]});
         gather_.pieces.push_back({share, piece.output, 0, counts[i]});
       }
+      if (batch.codec.encodes())
+        between_.pieces.push_back(
+            {share, share, counts[i][local], {}, PartOf(piece.coding, begin)});
       at += counts[i][local];
     }
 
@@ -133,8 +147,11 @@ class Communicator::Allreduce final : public Sequence {
   }
 
   void BetweenHosts(const Batch& batch, int64_t finishes) {
-    between_ = Like(batch, OpKind::kAllreduce);
-    between_.reduce.prescale = 1.0;
+    if (batch.codec.encodes()) {
+      between_.codec = batch.codec;
+      Then([this] { return owner_.rail_->StartEncoded(between_, owner_.host(), owner_.hosts()); });
+      return;
+    }
     if (!half_) {
       between_.pieces.push_back({my_share_, my_share_, mine_, {}});
       Then([this] { return owner_.rail_->Start(between_); });
@@ -226,6 +243,11 @@ std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   Count(Carrier::kHierarchical, batch.kind);
   if (batch.kind == OpKind::kAllreduce) return std::make_unique<Allreduce>(this, batch);
   return std::make_unique<Broadcast>(this, batch);
+}
+
+std::unique_ptr<Work> Communicator::StartEncoded(const Batch& batch, int, int) {
+  Count(Carrier::kHierarchical, batch.kind);
+  return std::make_unique<Allreduce>(this, batch);
 }
 
 void Communicator::Tune(const Tunables& tunables) {

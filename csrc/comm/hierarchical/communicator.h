@@ -4,6 +4,8 @@
 //                           | | | |      between hosts: each rail allreduces its share, all at once
 //                 host B   [4 5 6 7]     inside each host: allgather
 //   broadcast     the root sends to its rail's members on the other hosts; each sends to its host
+//   encoded       dense inside the hosts; what travels between them is encoded, with the residual
+//                 of the member that owns it
 //   other kinds   flat, over links
 //
 // A rail connects the members with one local number, one per host. The number of rails is that of
@@ -50,6 +52,7 @@ class Communicator final : public comm::Communicator {
   const char* name() const override { return "hierarchical"; }
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
+  std::unique_ptr<Work> StartEncoded(const Batch& batch, int me, int members) override;
   void AddPollFds(std::vector<pollfd>* fds) const override;
   bool slow() const override { return (rail_ != nullptr && rail_->slow()) || flat_->slow(); }
   bool must_be_asked() const override {

@@ -3,6 +3,8 @@
 #include <numeric>
 
 #include "engine/shapes.h"
+#include "kernels/codec.h"
+#include "kernels/digest.h"
 
 namespace hvdlite::engine {
 namespace {
@@ -117,6 +119,18 @@ Status PrepareOnGpu(const ProcessSet& set, comm::gpu::Card* card, Submission* su
   return Status::Ok();
 }
 
+// Every rank draws random numbers of its own, from its seed, the tensor's name and the step.
+comm::Coding CodingOf(const std::string& name, const Entry* entry, int rank) {
+  comm::Coding coding;
+  coding.tensor = kernels::Digest(name.data(), name.size());
+  const Feedback feedback = entry == nullptr ? Feedback() : entry->feedback;
+  coding.residual = feedback.residual;
+  coding.draw = feedback.seed;
+  for (const uint64_t part : {coding.tensor, feedback.step, static_cast<uint64_t>(rank)})
+    coding.draw = kernels::MixKey(coding.draw, part);
+  return coding;
+}
+
 }  // namespace
 
 Status MakeEntry(const ProcessSet& set, comm::gpu::Card* card, Submission submission, bool patient,
@@ -130,6 +144,7 @@ Status MakeEntry(const ProcessSet& set, comm::gpu::Card* card, Submission submis
   made->request = std::move(submission.request);
   made->input = std::move(submission.input);
   made->output = std::move(submission.output);
+  made->feedback = submission.feedback;
   made->submitted = MonotonicNow();
   *entry = std::move(made);
   return Status::Ok();
@@ -149,6 +164,7 @@ kernels::ReduceSpec ReductionOf(const Request& request, int members) {
 Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   const int members = static_cast<int>(set->ranks.size());
   const int me = set->group->me;
+  const int rank = set->ranks[static_cast<size_t>(me)];
   const Request& like = running->responses[0].agreed->request;
   Batch& batch = running->batch;
   batch.kind = PerformedAs(like.kind);
@@ -156,6 +172,7 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   batch.root = static_cast<int>(like.root);
   batch.adasum = Has(like.kind, kAdasum) && like.op == ReduceOp::kAdasum;
   batch.reduce = ReductionOf(like, members);
+  batch.codec = like.codec;
 
   device::Gpu* const gpu =
       like.device == DeviceKind::kHost ? nullptr : set->in_flight.communicator()->gpu().get();
@@ -170,6 +187,7 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
     Piece piece;
     piece.counts = Counts(*response.agreed, members);
     if (piece.counts.empty()) piece.count = NumElements(response.agreed->request.shape);
+    if (batch.codec.encodes()) piece.coding = CodingOf(response.agreed->request.name, entry, rank);
     if (entry != nullptr) {
       Shape mine = ResultShape(*response.agreed, me, members);
       CheckOutput(entry, mine);
@@ -177,8 +195,7 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
         HVDLITE_RETURN_IF_ERROR(AllocateOnGpu(entry, std::move(mine), card, &batch));
         batch.ready.insert(batch.ready.end(), entry->ready.begin(), entry->ready.end());
       } else {
-        HVDLITE_RETURN_IF_ERROR(
-            AllocateOutput(entry, std::move(mine), set->ranks[static_cast<size_t>(me)]));
+        HVDLITE_RETURN_IF_ERROR(AllocateOutput(entry, std::move(mine), rank));
       }
       entry->handle->received_splits = RowsReceived(*response.agreed, me, members);
       piece.input = entry->input.data;

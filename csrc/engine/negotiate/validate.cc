@@ -58,6 +58,11 @@ const Aspect kAspects[] = {
      },
      "All ranks must pass the same scale factors."},
     {[](const Request& r, const std::vector<int>&) {
+       return r.codec.encodes() ? "asked for codec " + ToString(r.codec)
+                                : std::string("asked for no codec");
+     },
+     "All ranks must encode the tensor by the same codec with the same parameter."},
+    {[](const Request& r, const std::vector<int>&) {
        return "put it into a group of " + std::to_string(r.group_size);
      },
      "All ranks must group the same tensors."},
@@ -89,7 +94,7 @@ const char* ShapeAdvice(OpKind kind) {
 bool Agrees(const Request& a, const Request& b) {
   if (a.kind != b.kind || a.dtype != b.dtype || a.op != b.op || a.device != b.device ||
       a.root != b.root || a.prescale != b.prescale || a.postscale != b.postscale ||
-      a.group != b.group || a.group_size != b.group_size) {
+      a.codec != b.codec || a.group != b.group || a.group_size != b.group_size) {
     return false;
   }
   if (a.kind == OpKind::kAddProcessSet) return a.splits == b.splits;

@@ -222,6 +222,8 @@ std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& c
                     ", \"batches_fused\": " + std::to_string(fused_.load(kRelaxed)) +
                     ", \"batches_on_gpu\": " + std::to_string(batches_on_gpu_.load(kRelaxed)) +
                     ", \"bytes\": " + std::to_string(bytes_.load(kRelaxed)) +
+                    ", \"bytes_before_encoding\": " + std::to_string(carried.before_encoding()) +
+                    ", \"bytes_encoded\": " + std::to_string(carried.after_encoding()) +
                     ", \"requests_in_full\": " + std::to_string(requests_.load(kRelaxed)) +
                     ", \"requests_by_slot\": " + std::to_string(slots_.load(kRelaxed)) +
                     ", \"seconds_negotiating\": " + Seconds(negotiating_.covered()) +

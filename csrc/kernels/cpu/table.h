@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/dtype.h"
+#include "base/tensor_codec.h"
 
 namespace hvdlite::kernels::cpu {
 
@@ -43,6 +44,25 @@ struct ReduceArgs {
   double postscale = 1.0;
 };
 
+// Of kernels/codec.h: what a codec's kernels get.
+struct EncodeArgs {
+  const float* input;
+  const float* residual;  // may be null
+  float scale;
+  int64_t count;
+  double parameter;
+  uint64_t key;
+  uint64_t block;
+  uint8_t* encoded;
+};
+struct DecodeArgs {
+  const uint8_t* encoded;
+  int64_t count;
+  double parameter;
+  bool add;
+  float* values;
+};
+
 struct KernelTable {
   using ReduceKernel = void (*)(const ReduceArgs&);
   // out = {a.b, a.a, b.b}: sixteen interleaved double sums, added as a tree; the same on every
@@ -54,6 +74,14 @@ struct KernelTable {
   // For each stripe of words: x = lanes[i] ^ word i; lanes[i] = (x ^ x >> 15) * kDigestFactor.
   using DigestKernel = void (*)(const void* data, size_t stripes, uint32_t lanes[kDigestLanes]);
 
+  struct CodecKernel {
+    int block;  // elements
+    // Of an encoded block of `count` elements.
+    int64_t (*bytes)(double parameter, int count);
+    void (*encode)(const EncodeArgs&);
+    void (*decode)(const DecodeArgs&);
+  };
+
   const char* name;
   ReduceKernel reduce[kDTypeCount][kCombineCount][kScalingCount];
   // Set for float16 and bfloat16, null for the others. reduce_wide has a destination in float32;
@@ -63,6 +91,7 @@ struct KernelTable {
   DotKernel dot[kDTypeCount];      // null for integers and bool
   BlendKernel blend[kDTypeCount];  // null for integers and bool
   DigestKernel digest;
+  CodecKernel codecs[kCodecCount];  // the first is no codec
 };
 
 }  // namespace hvdlite::kernels::cpu

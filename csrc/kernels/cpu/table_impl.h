@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/adasum_impl.h"
+#include "kernels/cpu/codecs/all.h"
 #include "kernels/cpu/digest_impl.h"
 #include "kernels/cpu/reduce_impl.h"
 #include "kernels/cpu/table.h"
@@ -73,6 +74,10 @@ constexpr KernelTable MakeTable(const char* name) {
   table.blend[static_cast<int>(DType::kFloat32)] = &Blend<BlendInDouble<float>, 4>;
   table.blend[static_cast<int>(DType::kFloat64)] = &Blend<BlendInDouble<double>, 8>;
   table.digest = &DigestStripes;
+#define HVDLITE_CODEC(enumerator, number, ...) \
+  table.codecs[number] = codecs::KernelOf<codecs::enumerator>();
+#include "base/tensor_codecs.def"
+#undef HVDLITE_CODEC
   return table;
 }
 

@@ -24,6 +24,18 @@ class Algebra(Protocol):
 
     def zeros(self, shape: Sequence[int], like: Array) -> Array: ...
 
+    def zeros_on_host(self, like: Array) -> Array:
+        """As many, in host memory."""
+
+    def on_host(self, array: Array) -> Array:
+        """The array itself, or its copy in host memory: contiguous."""
+
+    def writable(self, residual: Array) -> Array:
+        """A residual that the core may write to: the array itself, or a copy in host memory."""
+
+    def from_host(self, array: Array, like: Array) -> Array:
+        """The array, or its copy, on the device of `like`."""
+
     def constant(self, values: Any, like: Array) -> Array:
         """An array of numpy's, or a copy, as an array with memory of its own, on the device of
         `like`."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from hvdlite.adapter.compression import quantised
 from hvdlite.adapter.compression.algebra import Algebra
 from hvdlite.adapter.compression.casts import Cast, Compressor
 from hvdlite.adapter.compression.dgc import DGC
@@ -14,7 +15,17 @@ from hvdlite.adapter.compression.topk import TopK
 from hvdlite.core.framework import DifferentiableFramework
 
 #: the methods with a memory, by the names that programs call
-METHODS = {"topk": TopK, "dgc": DGC, "powersgd": PowerSGD}
+METHODS: dict[str, Callable[..., Any]] = {
+    "topk": TopK,
+    "dgc": DGC,
+    "powersgd": PowerSGD,
+    "int8": quantised.int8,
+    "fp8": quantised.fp8,
+    "sign": quantised.sign,
+    "ternary": quantised.ternary,
+    "qsgd": quantised.qsgd,
+    "threshold": quantised.threshold,
+}
 
 
 def choices(
@@ -26,8 +37,9 @@ def choices(
     """hvd.Compression: how gradients are compressed on their way.
 
     `none` sends them as they are, `fp16` and `bf16` floating-point tensors in these types. bfloat16
-    has float32's range, and less precision. `topk(density)`, `dgc(density, momentum, ...)` and
-    `powersgd(rank)` send a small part of each matrix and remember the rest: make one for each
+    has float32's range, and less precision. `topk(density)`, `dgc(density, momentum, ...)`,
+    `powersgd(rank)`, `int8()`, `fp8()`, `sign()`, `ternary(clip)`, `qsgd(levels)` and
+    `threshold(t)` send a small part of each matrix and remember the rest: make one for each
     optimizer. See docs/guides/compression.md.
     """
     known: dict[str, Any] = {

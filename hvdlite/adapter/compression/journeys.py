@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hvdlite.adapter.compression.algebra import Array, Tensor
-from hvdlite.adapter.compression.methods import Gather, Method, Rounds, State, Sum, rounds
+from hvdlite.adapter.compression.algebra import Algebra, Array, Tensor
+from hvdlite.adapter.compression.methods import (
+    Encoded,
+    Gather,
+    Method,
+    Round,
+    Rounds,
+    State,
+    Sum,
+    rounds,
+)
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE
 from hvdlite.base.ops import Average
 from hvdlite.base.ops import Sum as SUM
+from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.engine import Pending, run_now
 from hvdlite.core.operations import Call
+from hvdlite.core.process_sets import set_id_of
 
 
 class Journey:
@@ -69,7 +80,11 @@ class Journey:
         # another method, two kinds of operations meet there, and that is an error on all ranks.
         name = f"{self._call.name}.round{self._count}" if self._count else str(self._call.name)
         self._count += 1
-        self._pending = start(self._ops, self._call, name, asked)
+        if isinstance(asked, Encoded):
+            call = self._call._replace(name=name)
+            self._pending = start_encoded(self._method.algebra, call, asked)
+        else:
+            self._pending = start(self._ops, self._call, name, asked)
 
 
 def arrive(journeys: Sequence[Journey]) -> None:
@@ -104,6 +119,30 @@ def start(ops: Collectives, call: Call, name: str, asked: Sum | Gather) -> Pendi
     return ops.start(gather, [array[None] for array in asked.arrays])
 
 
+def start_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
+    """Starts a round by a codec; the Pending's result is the answer. In place, if the call is."""
+    host = algebra.on_host(asked.array)
+    output = host if call.in_place else algebra.zeros_on_host(asked.array)
+    residual = None if asked.residual is None else algebra.writable(asked.residual)
+    number, _ = engine.codecs()[asked.codec]
+    native = engine.submit_encoded(
+        SUM,
+        set_id_of(call.process_set),
+        call.name,
+        host,
+        output,
+        1.0,
+        1.0,
+        number,
+        asked.parameter,
+        residual,
+        asked.seed,
+        int(asked.step),
+        call.patient,
+    )
+    return Pending([native], lambda _: (algebra.from_host(output, asked.array), residual))
+
+
 def factor(call: Call, ranks: int) -> float:
     """What the sum of all ranks is multiplied by."""
     return factor_of(call.op, call.prescale * call.postscale, ranks)
@@ -115,24 +154,18 @@ def factor_of(op: int, scale: float, ranks: int) -> float:
 
 
 def together(
-    ways: Sequence[Rounds], send: Callable[[dict[int, Sum], dict[int, Gather]], dict[int, Any]]
+    ways: Sequence[Rounds], send: Callable[[dict[int, Round]], dict[int, Any]]
 ) -> list[tuple[Array, State]]:
     """Runs all ways side by side: `send` carries what they ask for at one time, by their numbers,
     and returns the answers."""
     results: list[Any] = [None] * len(ways)
     answers: dict[int, Any] = dict.fromkeys(range(len(ways)))
     while answers:
-        sums: dict[int, Sum] = {}
-        gathers: dict[int, Gather] = {}
+        asked: dict[int, Round] = {}
         for number, answer in answers.items():
             try:
-                asked = ways[number].send(answer)
+                asked[number] = ways[number].send(answer)
             except StopIteration as end:
                 results[number] = end.value
-                continue
-            if isinstance(asked, Sum):
-                sums[number] = asked
-            else:
-                gathers[number] = asked
-        answers = send(sums, gathers) if sums or gathers else {}
+        answers = send(asked) if asked else {}
     return results

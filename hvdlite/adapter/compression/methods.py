@@ -33,7 +33,21 @@ class Gather(NamedTuple):
     arrays: Sequence[Array]
 
 
-Rounds = Generator[Sum | Gather, Any, tuple[Array, State]]
+class Encoded(NamedTuple):
+    """Comes back as two arrays: the sum of all ranks' arrays, by a codec of the core, and the new
+    residual. A residual is added before, and has afterwards what was lost; None: that is forgotten.
+    """
+
+    array: Array
+    residual: Array | None
+    codec: str
+    parameter: float
+    seed: int
+    step: Array  # a number: with the seed, what a codec that rounds at random draws by
+
+
+Round = Sum | Gather | Encoded
+Rounds = Generator[Round, Any, tuple[Array, State]]
 
 
 class Part(Protocol):
@@ -209,7 +223,7 @@ class Method(Compressor):
 def rounds(part: Part, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
     """A part's, with a guard: a step whose result is no finite number does not enter the memory."""
     total, new = yield from part.rounds(algebra, flat, state, ranks)
-    if not new:
+    if not (new and getattr(part, "guarded", True)):
         return total, new
     fine = algebra.is_finite(algebra.total(total))
     return total, {key: algebra.chosen(fine, value, state[key]) for key, value in new.items()}

@@ -30,6 +30,18 @@ class JaxAlgebra(Arrays):
     def zeros(self, shape: Sequence[int], like: Array) -> Array:
         return jnp.zeros(shape, jnp.float32)
 
+    def zeros_on_host(self, like: Array) -> Array:
+        return np.zeros(like.shape, np.float32)
+
+    def on_host(self, array: Array) -> Array:
+        return np.array(array)
+
+    def writable(self, residual: Array) -> Array:
+        return np.array(residual)
+
+    def from_host(self, array: Array, like: Array) -> Array:
+        return jnp.asarray(array)
+
     def constant(self, values: Any, like: Array) -> Array:
         return jnp.asarray(values, jnp.float32)
 

@@ -12,12 +12,13 @@ import jax.numpy as jnp
 
 from hvdlite.adapter.compression import Method
 from hvdlite.adapter.compression.journeys import factor, together
-from hvdlite.adapter.compression.methods import Gather, State, Sum, rounds
+from hvdlite.adapter.compression.methods import Encoded, Gather, Round, State, Sum, rounds
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE
 from hvdlite.base.ops import Sum as SUM
 from hvdlite.core.operations import Call
 from hvdlite.jax.compression.algebra import ALGEBRA
+from hvdlite.jax.compression.encoded import by_codec
 from hvdlite.jax.framework import float0
 from hvdlite.jax.ops import run
 
@@ -82,12 +83,15 @@ class Compressing:
     def _sender(self, call: Call) -> Any:
         count = 0
 
-        def send(sums: dict[int, Sum], gathers: dict[int, Gather]) -> dict[int, Any]:
+        def send(asked: dict[int, Round]) -> dict[int, Any]:
             nonlocal count
             name = f"{self.options.scope}gradients"
             name = f"{name}.round{count}" if count else name
             count += 1
             answers: dict[int, Any] = {}
+            encoded = {n: each for n, each in asked.items() if isinstance(each, Encoded)}
+            gathers = {n: each for n, each in asked.items() if isinstance(each, Gather)}
+            sums = {n: each for n, each in asked.items() if isinstance(each, Sum)}
             if gathers:
                 arrays = [array[None] for each in gathers.values() for array in each.arrays]
                 received = iter(_together(Call(ALLGATHER, name, call.process_set), arrays))
@@ -97,6 +101,10 @@ class Compressing:
                 how = Call(ALLREDUCE, f"{name}.dense", call.process_set, SUM)
                 totals = _together(how, [each.array for each in sums.values()])
                 answers |= dict(zip(sums, totals, strict=True))
+            if encoded:
+                answers |= by_codec(
+                    Call(ALLREDUCE, f"{name}.encoded", call.process_set, SUM), encoded
+                )
             return answers
 
         return send

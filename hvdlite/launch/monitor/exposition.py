@@ -74,6 +74,16 @@ _COUNTERS = (
     Family("hvdlite_operations_total", "Operations that have succeeded.", "operations"),
     Family("hvdlite_failures_total", "Operations that have failed.", "failures"),
     Family("hvdlite_result_bytes_total", "Bytes of the operations' results.", "bytes"),
+    Family(
+        "hvdlite_before_encoding_bytes_total",
+        "Bytes that encoded tensors would have sent as float32.",
+        "bytes_before_encoding",
+    ),
+    Family(
+        "hvdlite_encoded_bytes_total",
+        "Bytes that they have sent.",
+        "bytes_encoded",
+    ),
     Family("hvdlite_batches_total", "Batches.", "batches"),
     Family("hvdlite_fused_batches_total", "Batches of several tensors.", "batches_fused"),
     Family("hvdlite_gpu_batches_total", "Batches on a GPU.", "batches_on_gpu"),

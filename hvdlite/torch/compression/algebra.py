@@ -27,6 +27,18 @@ class TorchAlgebra(Arrays):
     def zeros(self, shape: Sequence[int], like: Array) -> Array:
         return torch.zeros(tuple(shape), dtype=torch.float32, device=like.device)
 
+    def zeros_on_host(self, like: Array) -> Array:
+        return torch.zeros(like.shape, dtype=torch.float32)
+
+    def on_host(self, array: Array) -> Array:
+        return array.cpu().contiguous()
+
+    def writable(self, residual: Array) -> Array:
+        return residual
+
+    def from_host(self, array: Array, like: Array) -> Array:
+        return array.to(like.device)
+
     def constant(self, values: Any, like: Array) -> Array:
         return torch.as_tensor(values, dtype=torch.float32).to(like.device, copy=True)
 

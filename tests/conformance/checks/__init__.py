@@ -24,7 +24,7 @@ ALWAYS = "always"
 # a job runs them: what is simple first, what ends and restarts the engine last.
 _SUITES = """
 : basics collectives allreduce others barrier groups names_and_handles arguments dlpack mismatch
-  determinism objects process_sets named_sets outputs join stress lifecycle ways
+  determinism objects process_sets named_sets outputs codecs join stress lifecycle ways
 torch: collectives torch_tensors torch_outputs gradients torch_gradients names_and_handles
   arguments mismatch join objects torch_functions torch_equivalence torch_compression torch_methods
   torch_amp torch_absent torch_drift torch_misuse torch_life torch_strategies torch_batch_norm

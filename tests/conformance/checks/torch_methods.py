@@ -19,7 +19,15 @@ METHODS = {
     "topk": lambda: hvd.Compression.topk(0.1),
     "dgc": lambda: hvd.Compression.dgc(0.1, momentum=0.9),
     "powersgd": lambda: hvd.Compression.powersgd(1),
+    "int8": lambda: hvd.Compression.int8(),
+    "fp8": lambda: hvd.Compression.fp8(),
+    "sign": lambda: hvd.Compression.sign(),
+    "ternary": lambda: hvd.Compression.ternary(2.5, seed=3),
+    "qsgd": lambda: hvd.Compression.qsgd(7),
+    "threshold": lambda: hvd.Compression.threshold(0.1),
 }
+# How many times fewer bytes than float32 are on the wire.
+SMALLER = {"int8": 3.8, "fp8": 3.8, "sign": 27.0, "ternary": 14.0, "qsgd": 7.0, "threshold": 14.0}
 
 
 def distributed(compression: Any, net: Any = None, **options: Any) -> tuple[Any, Any]:
@@ -82,7 +90,29 @@ def training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(here: Here, meth
         assert torch.equal(mine, other)
 
 
-@check(min_ranks=2, method=tuple(METHODS))
+@check(min_ranks=2, method=tuple(SMALLER))
+def a_codec_makes_it_so_many_times_smaller(here: Here, method: str) -> None:
+    compression = METHODS[method]()
+    before = hvd.metrics()
+    hvd.allreduce(torch.randn(512, 1024), name="encoded", compression=compression)
+    after = hvd.metrics()
+    plain = after["bytes_before_encoding"] - before["bytes_before_encoding"]
+    encoded = after["bytes_encoded"] - before["bytes_encoded"]
+    assert plain > 0 and plain >= SMALLER[method] * encoded, (plain, encoded)
+
+
+@check(min_ranks=2)
+def no_feedback_means_no_memory(here: Here) -> None:
+    compression = hvd.Compression.ternary(error_feedback=False)
+    for step in range(2):
+        total = hvd.allreduce(
+            torch.randn(30, 40), op=hvd.Sum, name=f"forgotten.{step}", compression=compression
+        )
+        assert total.isfinite().all()
+    assert compression.state_dict()["memory"] == {}
+
+
+@check(min_ranks=2, method=("topk", "dgc", "powersgd"))
 def a_small_part_travels(here: Here, method: str) -> None:
     compression = {
         "topk": lambda: hvd.Compression.topk(0.001),
@@ -153,3 +183,36 @@ def ranks_that_compress_differently_are_told_by_name(here: Here) -> None:
         "Rank 0 sends gradients with dgc(density=0.001, momentum=0), but rank 1 with topk",
     ):
         run_steps(here, net, optimizer, 1)
+
+
+@check(min_ranks=2)
+def onebit_adam_is_adam_before_it_freezes(here: Here) -> None:
+    net, plain = model(), model()
+    optimizer = hvd.OneBitAdam(net.parameters(), lr=0.01, weight_decay=0.01, freeze_step=100)
+    adam = torch.optim.Adam(plain.parameters(), lr=0.01, weight_decay=0.01)
+    run_steps(here, net, optimizer, 4)
+    wrapped_plain = hvd.DistributedOptimizer(adam, plain.named_parameters())
+    run_steps(here, plain, wrapped_plain, 4)
+    for mine, other in zip(net.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-7, rtol=1e-6)
+
+
+@check(min_ranks=2)
+def onebit_adam_sends_signs_after_it_has_frozen(here: Here) -> None:
+    net = model()
+    optimizer = hvd.OneBitAdam(net.parameters(), lr=0.01, freeze_step=2)
+    run_steps(here, net, optimizer, 2)
+    before = hvd.metrics()["bytes_encoded"]
+    start = [p.detach().clone() for p in net.parameters()]
+    run_steps(here, net, optimizer, 3)
+    assert hvd.metrics()["bytes_encoded"] > before
+    assert any(not torch.equal(a, b) for a, b in zip(start, net.parameters(), strict=True))
+    equal_everywhere(net)
+    again = model()
+    again.load_state_dict(net.state_dict())
+    resumed = hvd.OneBitAdam(again.parameters(), lr=0.01, freeze_step=2)
+    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    run_steps(here, net, optimizer, 2)
+    run_steps(here, again, resumed, 2)
+    for mine, other in zip(net.parameters(), again.parameters(), strict=True):
+        assert torch.equal(mine, other)

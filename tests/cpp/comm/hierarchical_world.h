@@ -22,6 +22,9 @@ class Asked final : public Communicator {
   const char* name() const override { return other_.name(); }
   std::string Explain(const Batch& batch) const override { return other_.Explain(batch); }
   std::unique_ptr<Work> Start(const Batch& batch) override { return other_.Start(batch); }
+  std::unique_ptr<Work> StartEncoded(const Batch& batch, int me, int members) override {
+    return other_.StartEncoded(batch, me, members);
+  }
   void AddPollFds(std::vector<pollfd>* fds) const override { other_.AddPollFds(fds); }
   bool must_be_asked() const override { return true; }
 

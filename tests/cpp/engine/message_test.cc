@@ -22,6 +22,14 @@ Request Random(std::mt19937* random) {
     r.group = static_cast<uint64_t>(pick(UINT32_MAX)) << 32 | 1;
     r.group_size = pick(1000);
   }
+  if (pick(4) == 0) {
+    r.kind = OpKind::kAllreduce;
+    r.dtype = DType::kFloat32;
+    r.device = DeviceKind::kHost;
+    r.op = pick(2) == 0 ? ReduceOp::kSum : ReduceOp::kAverage;
+    r.codec = {static_cast<Codec>(1 + pick(kCodecCount - 1)), 0};
+    r.codec.parameter = Of(r.codec.codec).least;
+  }
   for (uint32_t i = 0; i < pick(6); ++i) r.shape.push_back(pick(70));
   for (uint32_t i = 0; i < pick(6); ++i) r.splits.push_back(pick(1u << 30));
   r.name = std::string(pick(300), static_cast<char>('a' + pick(26)));
@@ -46,6 +54,31 @@ TEST(Message, requests_come_back_as_they_were) {
       Reader part(std::string_view(out.bytes()).substr(0, random() % out.bytes().size()));
       ASSERT_FALSE(Request::Decode(&part, &got) && part.ok());
     }
+  }
+}
+
+TEST(Message, a_codec_that_cannot_encode_the_request_is_refused) {
+  const auto decodes = [](const Request& request) {
+    Writer out;
+    request.Encode(&out);
+    Reader in(out.bytes());
+    Request got;
+    return Request::Decode(&in, &got);
+  };
+  Request good;
+  good.codec = {Codec::kTernary, 2.5};
+  ASSERT_TRUE(decodes(good));
+  for (const auto& change : std::vector<void (*)(Request*)>{
+           [](Request* r) { r->kind = OpKind::kReducescatter; },
+           [](Request* r) { r->dtype = DType::kFloat64; },
+           [](Request* r) { r->device = DeviceKind::kCuda; },
+           [](Request* r) { r->op = ReduceOp::kMax; },
+           [](Request* r) { r->codec.parameter = -1; },
+           [](Request* r) { r->codec.codec = static_cast<Codec>(kCodecCount); },
+       }) {
+    Request bad = good;
+    change(&bad);
+    EXPECT_FALSE(decodes(bad));
   }
 }
 

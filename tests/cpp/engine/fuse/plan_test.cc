@@ -48,6 +48,7 @@ TEST(Plan, whatever_tells_two_operations_apart_keeps_them_apart) {
       [](Request* r) { r->prescale = 2; },
       [](Request* r) { r->postscale = 2; },
       [](Request* r) { r->dtype = DType::kInt32; },
+      [](Request* r) { r->codec = {Codec::kInt8, 0}; },
   };
   for (const auto& change : changes) {
     std::vector<Agreed> ready(2, Op(OpKind::kAllreduce, 1));

@@ -68,6 +68,11 @@ TEST(Validate, golden_sentences) {
             "allreduce 'dense/bias': rank 0 asked for allreduce, rank 1 asked for reducescatter. "
             "The same name must mean the "
             "same operation on every rank; give different operations different names.");
+  EXPECT_EQ(Verdict({With(a, [](Request* r) { r->codec = {Codec::kTernary, 2.5}; }),
+                     With(a, [](Request* r) { r->codec = {Codec::kTernary, 3}; }), a}),
+            "allreduce 'dense/bias': rank 0 asked for codec ternary(clip=2.5), rank 1 asked for "
+            "codec ternary(clip=3), rank 2 asked for no codec. All ranks must encode the tensor by "
+            "the same codec with the same parameter.");
   const Request b = Base(OpKind::kBroadcast);
   EXPECT_EQ(Verdict({b, With(b, [](Request* r) { r->root = 1; })}),
             "broadcast 'dense/bias': rank 0 named root 0, rank 1 named root 1. All ranks must name "
@@ -98,6 +103,7 @@ TEST(Validate, every_field_that_must_agree_is_told_apart) {
       [](Request* r) { r->prescale = 2; },
       [](Request* r) { r->postscale = 2; },
       [](Request* r) { r->shape = {10}; },
+      [](Request* r) { r->codec = {Codec::kSign, 0}; },
   };
   for (const OpKind kind :
        {OpKind::kAllreduce, OpKind::kAllgather, OpKind::kBroadcast, OpKind::kReducescatter}) {

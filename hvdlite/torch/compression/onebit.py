@@ -1,0 +1,141 @@
+"""1-bit Adam: once the second moment has settled, ranks exchange the signs of their momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from hvdlite.adapter import names
+from hvdlite.adapter.compression.journeys import Journey, arrive
+from hvdlite.adapter.compression.quantised import Quantised, sign
+from hvdlite.base.operations import ALLREDUCE
+from hvdlite.base.ops import Average
+from hvdlite.core.engine import run_all
+from hvdlite.core.operations import Call
+from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.torch.compression.algebra import ALGEBRA
+from hvdlite.torch.ops import OPS
+
+__all__ = ["OneBitAdam"]
+
+
+class OneBitAdam(torch.optim.Optimizer):
+    """Tang et al. 2021. For `freeze_step` steps it is Adam over the gradients of all ranks. Then
+    the second moment stays as it is, and ranks average their first moments by 1 bit per number,
+    with error feedback.
+
+    It communicates by itself in step(): it is not for hvd.DistributedOptimizer. `freeze_step` is
+    usually 15 to 20 % of all steps. Tensors of one dimension stay dense.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        freeze_step: int = 1000,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
+        if freeze_step < 1:
+            raise ValueError(f"freeze_step={freeze_step} is not possible: Adam has to begin")
+        super().__init__(
+            params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        )
+        self.freeze_step = freeze_step
+        self._process_set = process_set
+        self._scope = f"{names.scope()}onebit."
+        self._signs: Quantised = sign(lambda: ALGEBRA)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """One step of all ranks."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        moved = [
+            (f"{g}.{i}", group, parameter)
+            for g, group in enumerate(self.param_groups)
+            for i, parameter in enumerate(group["params"])
+            if parameter.grad is not None
+        ]
+        for _, _, parameter in moved:
+            self._begin(parameter)
+        frozen = [each for each in moved if self.state[each[2]]["step"] >= self.freeze_step]
+        adam = [each for each in moved if self.state[each[2]]["step"] < self.freeze_step]
+        self._average_gradients(adam)
+        for _, group, parameter in moved:
+            self._move_momentum(group, parameter)
+        for _, group, parameter in adam:
+            beta = group["betas"][1]
+            gradient = self._decayed(group, parameter)
+            self.state[parameter]["exp_avg_sq"].mul_(beta).addcmul_(
+                gradient, gradient, value=1 - beta
+            )
+        self._average_momentum(frozen)
+        for _, group, parameter in moved:
+            self._move(group, parameter)
+        return loss
+
+    def _begin(self, parameter: torch.Tensor) -> None:
+        state = self.state[parameter]
+        if not state:
+            state["step"] = 0
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+
+    def _decayed(self, group: dict[str, Any], parameter: torch.Tensor) -> torch.Tensor:
+        gradient = parameter.grad
+        assert gradient is not None
+        decay = group["weight_decay"]
+        return gradient.add(parameter, alpha=decay) if decay else gradient
+
+    def _call(self, name: str) -> Call:
+        return Call(ALLREDUCE, self._scope + name, self._process_set, Average, in_place=True)
+
+    def _average_gradients(self, moved: list[tuple[str, dict[str, Any], torch.Tensor]]) -> None:
+        run_all([OPS.start(self._call(name), [p.grad]) for name, _, p in moved])
+
+    def _move_momentum(self, group: dict[str, Any], parameter: torch.Tensor) -> None:
+        beta = group["betas"][0]
+        self.state[parameter]["exp_avg"].mul_(beta).add_(
+            self._decayed(group, parameter), alpha=1 - beta
+        )
+
+    def _average_momentum(self, moved: list[tuple[str, dict[str, Any], torch.Tensor]]) -> None:
+        journeys = []
+        for name, _, parameter in moved:
+            momentum = self.state[parameter]["exp_avg"]
+            # Where no gradient has ever been, a sign would make one.
+            momentum.mul_(self.state[parameter]["exp_avg_sq"] > 0)
+            journeys.append(Journey(self._signs, OPS, self._call(name), momentum, name))
+        arrive(journeys)
+        for (_, _, parameter), journey in zip(moved, journeys, strict=True):
+            momentum = self.state[parameter]["exp_avg"]
+            momentum.copy_(journey()).mul_(self.state[parameter]["exp_avg_sq"] > 0)
+
+    def _move(self, group: dict[str, Any], parameter: torch.Tensor) -> None:
+        state = self.state[parameter]
+        state["step"] += 1
+        first, second = group["betas"]
+        seen = min(state["step"], self.freeze_step)
+        size = (state["exp_avg_sq"] / (1 - second**seen)).sqrt_().add_(group["eps"])
+        parameter.addcdiv_(
+            state["exp_avg"], size, value=-group["lr"] / (1 - first ** state["step"])
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """With the memory of the signs, which is this rank's own."""
+        return {**super().state_dict(), "compression": self._signs.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The reverse."""
+        state_dict = dict(state_dict)
+        memory = state_dict.pop("compression", None)
+        if memory is not None:
+            self._signs.load_state_dict(memory)
+        super().load_state_dict(state_dict)

@@ -1,0 +1,307 @@
+#include "comm/encoded_allreduce.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "encoded_world.h"
+#include "kernels/codec.h"
+
+namespace hvdlite::comm::net_testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+struct Kind {
+  const char* name;
+  std::unique_ptr<EncodedWorld> (*make)();
+};
+
+const Kind kWorlds[] = {
+    {"alone", [] { return std::unique_ptr<EncodedWorld>(new OverNothing()); }},
+    {"shm2", [] { return std::unique_ptr<EncodedWorld>(new OverShm(2)); }},
+    {"shm3", [] { return std::unique_ptr<EncodedWorld>(new OverShm(3)); }},
+    {"net2", [] { return std::unique_ptr<EncodedWorld>(new OverNet(2)); }},
+    {"net4", [] { return std::unique_ptr<EncodedWorld>(new OverNet(4)); }},
+    {"hosts2x2", [] { return std::unique_ptr<EncodedWorld>(new OverHosts({0, 0, 1, 1})); }},
+    {"hosts3and1", [] { return std::unique_ptr<EncodedWorld>(new OverHosts({0, 0, 0, 1})); }},
+    {"hosts3x2", [] { return std::unique_ptr<EncodedWorld>(new OverHosts({0, 0, 1, 1, 2, 2})); }},
+};
+
+constexpr CodecSpec kInt8{Codec::kInt8, 0};
+constexpr CodecSpec kSpecs[] = {kInt8,
+                                {Codec::kFp8, 0},
+                                {Codec::kSign, 0},
+                                {Codec::kTernary, 2.5},
+                                {Codec::kThreshold, 0.5},
+                                {Codec::kQsgd, 7}};
+
+// The tensors of all members, and what becomes of them.
+struct Job {
+  struct Tensor {
+    Floats input, output, residual;
+  };
+  std::vector<std::vector<Tensor>> members;
+
+  Job(int size, const std::vector<int64_t>& counts) : members(static_cast<size_t>(size)) {
+    for (auto& mine : members) {
+      for (const int64_t count : counts) {
+        const auto n = static_cast<size_t>(count);
+        mine.push_back({Floats(n), Floats(n, 77), Floats(n)});
+      }
+    }
+  }
+  void Draw(unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (auto& mine : members) {
+      for (Tensor& tensor : mine) {
+        for (float& value : tensor.input) value = normal(random);
+      }
+    }
+  }
+
+  // The tensors `which` in one batch.
+  void Allreduce(EncodedWorld* world, const CodecSpec& codec, const std::vector<size_t>& which,
+                 uint64_t step, bool feedback = true, kernels::ReduceSpec reduce = {}) {
+    std::vector<Batch> batches(members.size());
+    for (size_t m = 0; m < members.size(); ++m) {
+      batches[m].kind = OpKind::kAllreduce;
+      batches[m].dtype = reduce.dtype = DType::kFloat32;
+      batches[m].reduce = reduce;
+      batches[m].codec = codec;
+      for (const size_t t : which) {
+        Tensor& tensor = members[m][t];
+        Piece piece;
+        piece.input = tensor.input.data();
+        piece.output = tensor.output.data();
+        piece.count = static_cast<int64_t>(tensor.input.size());
+        if (feedback) piece.coding.residual = tensor.residual.data();
+        piece.coding.tensor = 1000 + 17 * t;
+        piece.coding.draw = kernels::MixKey(step, t);
+        batches[m].pieces.push_back(piece);
+      }
+    }
+    world->Allreduce([&](int m) -> const Batch& { return batches[static_cast<size_t>(m)]; });
+  }
+
+  void ExpectSameBits() const {
+    for (const auto& mine : members) {
+      for (size_t t = 0; t < mine.size(); ++t) {
+        ASSERT_EQ(std::memcmp(mine[t].output.data(), members[0][t].output.data(),
+                              mine[t].output.size() * sizeof(float)),
+                  0)
+            << "tensor " << t;
+      }
+    }
+  }
+};
+
+// Empty, tiny, one block and a bit, and large enough to be cut into stretches.
+const std::vector<int64_t> kCounts = {3000, 1, 0, 70001, 257, 1024, 40};
+
+std::vector<size_t> All() {
+  std::vector<size_t> all(kCounts.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
+  return all;
+}
+
+class EncodedAllreduceOver : public ::testing::TestWithParam<Kind> {
+ protected:
+  EncodedAllreduceOver() : world_(GetParam().make()) {}
+  int size() const { return world_->size(); }
+  const std::unique_ptr<EncodedWorld> world_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Worlds, EncodedAllreduceOver, ::testing::ValuesIn(kWorlds),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+// Error feedback loses nothing: sum_t result_t + sum_k residual_k,T == sum_t sum_k g_k,t.
+TEST_P(EncodedAllreduceOver, AllMembersHaveTheSameBitsAndNothingIsLost) {
+  for (const CodecSpec& codec : kSpecs) {
+    Job job(size(), kCounts);
+    std::vector<std::vector<double>> got, wanted;
+    for (const int64_t count : kCounts) {
+      got.emplace_back(static_cast<size_t>(count));
+      wanted.emplace_back(static_cast<size_t>(count));
+    }
+    constexpr unsigned kSteps = 4;
+    for (unsigned step = 0; step < kSteps; ++step) {
+      job.Draw(step);
+      job.Allreduce(world_.get(), codec, All(), step);
+      job.ExpectSameBits();
+      for (size_t t = 0; t < kCounts.size(); ++t) {
+        for (size_t i = 0; i < got[t].size(); ++i) {
+          got[t][i] += job.members[0][t].output[i];
+          for (const auto& mine : job.members) wanted[t][i] += mine[t].input[i];
+        }
+      }
+    }
+    for (size_t t = 0; t < kCounts.size(); ++t) {
+      for (size_t i = 0; i < got[t].size(); ++i) {
+        double kept = 0;
+        for (const auto& mine : job.members) kept += mine[t].residual[i];
+        ASSERT_NEAR(got[t][i] + kept, wanted[t][i], 2e-4)
+            << ToString(codec) << " tensor " << t << " element " << i;
+      }
+    }
+  }
+}
+
+TEST_P(EncodedAllreduceOver, TheSumIsNearAndScaledAsAsked) {
+  Job job(size(), kCounts);
+  job.Draw(5);
+  kernels::ReduceSpec average;
+  average.prescale = 0.5;
+  average.divisor = size();
+  average.postscale = 4;
+  job.Allreduce(world_.get(), kInt8, All(), 0, /*feedback=*/false, average);
+  job.ExpectSameBits();
+  for (size_t t = 0; t < kCounts.size(); ++t) {
+    for (size_t i = 0; i < job.members[0][t].output.size(); ++i) {
+      double sum = 0;
+      for (const auto& mine : job.members) sum += mine[t].input[i] * 0.5;
+      // Each contribution and the sum are off by half a step of 1/127 of at most 6 sigma.
+      const double bound = (size() * 3.0 + 3 * std::sqrt(size())) / 127 * 4 / size();
+      ASSERT_NEAR(job.members[0][t].output[i], sum / size() * 4, bound) << t << " " << i;
+    }
+    for (const float value : job.members[0][t].residual) ASSERT_EQ(value, 0);
+  }
+}
+
+TEST_P(EncodedAllreduceOver, TheBitsDoNotDependOnTheBatch) {
+  for (const CodecSpec& codec : kSpecs) {
+    Job together(size(), kCounts), apart(size(), kCounts);
+    for (unsigned step = 0; step < 3; ++step) {
+      together.Draw(step);
+      apart.Draw(step);
+      together.Allreduce(world_.get(), codec, All(), step);
+      apart.Allreduce(world_.get(), codec, {3, 1}, step);
+      apart.Allreduce(world_.get(), codec, {6, 5, 4, 2}, step);
+      apart.Allreduce(world_.get(), codec, {0}, step);
+    }
+    for (int m = 0; m < size(); ++m) {
+      for (size_t t = 0; t < kCounts.size(); ++t) {
+        const auto& one = together.members[static_cast<size_t>(m)][t];
+        const auto& other = apart.members[static_cast<size_t>(m)][t];
+        ASSERT_EQ(one.output, other.output) << ToString(codec) << " " << t;
+        ASSERT_EQ(one.residual, other.residual) << ToString(codec) << " " << t;
+      }
+    }
+  }
+}
+
+TEST_P(EncodedAllreduceOver, ABlockThatIsNotFiniteIsNanEverywhereAndDoesNotEnterAnyResidual) {
+  for (const CodecSpec& codec : kSpecs) {
+    Job job(size(), kCounts);
+    job.Draw(1);
+    job.Allreduce(world_.get(), codec, All(), 0);
+    const auto before = job.members;
+    job.Draw(2);
+    const size_t place = 50000;
+    job.members.back()[3].input[place] = std::numeric_limits<float>::infinity();
+    job.Allreduce(world_.get(), codec, All(), 1);
+    int nans = 0;
+    for (size_t m = 0; m < job.members.size(); ++m) {
+      for (size_t i = 0; i < job.members[m][3].output.size(); ++i) {
+        const bool nan = std::isnan(job.members[m][3].output[i]);
+        nans += nan ? 1 : 0;
+        ASSERT_EQ(nan, std::isnan(job.members[0][3].output[i]));
+        ASSERT_TRUE(std::isfinite(job.members[m][3].residual[i]));
+        if (nan) {
+          ASSERT_EQ(job.members[m][3].residual[i], before[m][3].residual[i]);
+        }
+      }
+      ASSERT_TRUE(std::isnan(job.members[m][3].output[place])) << ToString(codec);
+    }
+    EXPECT_LE(nans, size() * kernels::BlockOf(codec)) << ToString(codec);
+  }
+}
+
+TEST_P(EncodedAllreduceOver, InPlaceGivesTheSame) {
+  Job apart(size(), kCounts), in_place(size(), kCounts);
+  apart.Draw(3);
+  in_place.Draw(3);
+  apart.Allreduce(world_.get(), kInt8, All(), 0);
+  std::vector<Batch> batches(static_cast<size_t>(size()));
+  for (size_t m = 0; m < batches.size(); ++m) {
+    batches[m].kind = OpKind::kAllreduce;
+    batches[m].dtype = DType::kFloat32;
+    batches[m].codec = kInt8;
+    for (size_t t = 0; t < kCounts.size(); ++t) {
+      auto& tensor = in_place.members[m][t];
+      batches[m].pieces.push_back({tensor.input.data(),
+                                   tensor.input.data(),
+                                   kCounts[t],
+                                   {},
+                                   {tensor.residual.data(), 1000 + 17 * t, 0}});
+    }
+  }
+  world_->Allreduce([&](int m) -> const Batch& { return batches[static_cast<size_t>(m)]; });
+  for (size_t m = 0; m < batches.size(); ++m) {
+    for (size_t t = 0; t < kCounts.size(); ++t) {
+      ASSERT_EQ(in_place.members[m][t].input, apart.members[m][t].output);
+      ASSERT_EQ(in_place.members[m][t].residual, apart.members[m][t].residual);
+    }
+  }
+}
+
+TEST_P(EncodedAllreduceOver, BytesOnTheWayAreCounted) {
+  struct Row {
+    CodecSpec codec;
+    double at_least;
+  };
+  for (const Row& row :
+       {Row{kInt8, 3.8}, Row{{Codec::kSign, 0}, 27}, Row{{Codec::kTernary, 2.5}, 14}}) {
+    Job job(size(), {300000});
+    job.Draw(1);
+    const uint64_t before = world_->carried().before_encoding();
+    const uint64_t after = world_->carried().after_encoding();
+    job.Allreduce(world_.get(), row.codec, {0}, 0);
+    const auto raw = static_cast<double>(world_->carried().before_encoding() - before);
+    const auto sent = static_cast<double>(world_->carried().after_encoding() - after);
+    if (size() == 1) {
+      EXPECT_EQ(raw + sent, 0);
+      continue;
+    }
+    EXPECT_GE(raw, 300000 * 4.0);
+    EXPECT_GE(raw / sent, row.at_least) << ToString(row.codec);
+  }
+  const auto owners = world_->carried().By(Carrier::kEncodedOwners, OpKind::kAllreduce);
+  const auto gather = world_->carried().By(Carrier::kEncodedGather, OpKind::kAllreduce);
+  EXPECT_GT(owners + gather, 0u);
+}
+
+// The mean of what many draws give is the sum.
+TEST(EncodedAllreduce, StochasticSumsAreUnbiasedAmongOwners) {
+  OverNet world(3);
+  constexpr size_t kCount = 5000;  // too many to be gathered
+  Job job(3, {kCount});
+  job.Draw(9);
+  constexpr int kDraws = 400;
+  std::vector<double> mean(kCount), squares(kCount);
+  for (uint64_t draw = 0; draw < kDraws; ++draw) {
+    job.Allreduce(&world, {Codec::kQsgd, 4}, {0}, draw, /*feedback=*/false);
+    for (size_t i = 0; i < mean.size(); ++i) {
+      const double value = job.members[0][0].output[i];
+      mean[i] += value / kDraws;
+      squares[i] += value * value / kDraws;
+    }
+  }
+  ASSERT_GT(world.carried().By(Carrier::kEncodedOwners, OpKind::kAllreduce), 0u);
+  double off = 0;  // in sigmas, squared; its mean is 1
+  for (size_t i = 0; i < mean.size(); ++i) {
+    double sum = 0;
+    for (const auto& mine : job.members) sum += mine[0].input[i];
+    const double variance = (squares[i] - mean[i] * mean[i]) / kDraws;
+    off += std::pow(mean[i] - sum, 2) / variance / static_cast<double>(mean.size());
+  }
+  EXPECT_NEAR(off, 1, 0.15);
+}
+
+}  // namespace
+}  // namespace hvdlite::comm::net_testing

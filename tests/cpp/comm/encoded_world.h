@@ -1,0 +1,102 @@
+// Members of every communicator that carries encoded allreduces, as threads: in one host's memory,
+// over links, and on several hosts with several members each.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/carried.h"
+#include "comm/self/communicator.h"
+#include "hierarchical_world.h"
+
+namespace hvdlite::comm::net_testing {
+
+class EncodedWorld {
+ public:
+  // Runs `batch(member)` on all members at once.
+  using BatchOf = std::function<const Batch&(int)>;
+
+  EncodedWorld() = default;
+  virtual ~EncodedWorld() = default;
+  EncodedWorld(const EncodedWorld&) = delete;
+  EncodedWorld& operator=(const EncodedWorld&) = delete;
+
+  virtual int size() const = 0;
+  virtual void Allreduce(const BatchOf& batch) = 0;
+  // Of all members together.
+  virtual const Carried& carried() const { return carried_; }
+
+ protected:
+  Carried carried_;
+};
+
+class OverNothing final : public EncodedWorld {
+ public:
+  OverNothing() { self_.CountIn(&carried_); }
+  int size() const override { return 1; }
+  void Allreduce(const BatchOf& batch) override {
+    const auto work = self_.StartEncoded(batch(0), 0, 1);
+    Progress progress = Progress::kSome;
+    while (progress == Progress::kSome) progress = work->Advance();
+    EXPECT_EQ(progress, Progress::kDone);
+  }
+
+ private:
+  self::Communicator self_;
+};
+
+class OverShm final : public EncodedWorld {
+ public:
+  explicit OverShm(int members) : world_(members, 4096) {
+    for (int m = 0; m < members; ++m) world_.communicator(m).CountIn(&carried_);
+  }
+  int size() const override { return world_.size(); }
+  void Allreduce(const BatchOf& batch) override {
+    world_.Run([&](int m) {
+      const auto work = world_.communicator(m).StartEncoded(batch(m), m, size());
+      world_.Drive(m, work.get(), m * 10);
+    });
+  }
+
+ private:
+  shm_testing::ShmWorld world_;
+};
+
+class OverNet final : public EncodedWorld {
+ public:
+  explicit OverNet(int members) : world_(members) {
+    for (int m = 0; m < members; ++m) world_.member(m)->CountIn(&carried_);
+  }
+  int size() const override { return world_.size(); }
+  void Allreduce(const BatchOf& batch) override {
+    const auto statuses = world_.Run([&](int m, Communicator* communicator) {
+      const auto work = communicator->StartEncoded(batch(m), m, size());
+      return Drive(communicator, work.get());
+    });
+    for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+
+ private:
+  NetWorld world_;
+};
+
+class OverHosts final : public EncodedWorld {
+ public:
+  explicit OverHosts(const std::vector<int>& host_of) : world_(host_of) {}
+  int size() const override { return world_.size(); }
+  void Allreduce(const BatchOf& batch) override {
+    const auto statuses = world_.Run([&](int m, Communicator* communicator) {
+      const auto work = communicator->StartEncoded(batch(m), m, size());
+      return Drive(communicator, work.get());
+    });
+    for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  const Carried& carried() const override { return world_.carried(); }
+
+ private:
+  HierarchicalWorld world_;
+};
+
+}  // namespace hvdlite::comm::net_testing
