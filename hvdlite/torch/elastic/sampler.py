@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 
+from hvdlite.data.order import shuffled
 from hvdlite.job import basics
 
 
@@ -53,10 +54,9 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
     def reset(self) -> None:
         """Deals what is left of the epoch to the ranks that there are now."""
         self.rank, self.num_replicas = basics.rank(), basics.size()
-        order = list(range(len(self.dataset)))
-        if self.shuffle:
-            random.Random(self.seed + self.epoch).shuffle(order)
-        self.remaining_indices = order[self.processed_num :]
+        places = np.arange(len(self.dataset))
+        order = shuffled(len(places), self.seed, self.epoch)(places) if self.shuffle else places
+        self.remaining_indices = order[self.processed_num :].tolist()
         self.num_samples = -(-len(self.remaining_indices) // self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
 
