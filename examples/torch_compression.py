@@ -1,7 +1,7 @@
 """Deep gradient compression on scikit-learn's digits: a small part of each gradient travels.
 
-    hvdliterun -np 2 python examples/torch_compression.py
-    hvdliterun -np 2 python examples/torch_compression.py --method powersgd
+hvdliterun -np 2 python examples/torch_compression.py
+hvdliterun -np 2 python examples/torch_compression.py --method powersgd
 """
 
 from __future__ import annotations
