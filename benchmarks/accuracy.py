@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 def measure(seeds: int, only: str) -> list[dict[str, Any]]:
     command = ["hvdliterun", "-np", str(RANKS), sys.executable,
                str(HERE / "accuracy_worker.py"), str(seeds), only]  # fmt: skip
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HVDLITE_DRIFT": "off"}
     found = []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=environment, cwd=HERE
@@ -85,7 +85,7 @@ def page(results: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--only", default="", help="a part of methods' names")
+    parser.add_argument("--only", default="", help="a pattern of methods' names")
     parser.add_argument("--page", action="store_true")
     args = parser.parse_args()
     if not args.page:

@@ -13,8 +13,6 @@ docs/guides/keras.md tells the whole story.
 
 from __future__ import annotations
 
-from typing import Any as _Any
-
 from hvdlite import data as data
 from hvdlite import exceptions as _exceptions
 from hvdlite.arrays import objects as _objects
@@ -30,6 +28,7 @@ from hvdlite.keras import strategies as _strategies
 from hvdlite.keras import values as _values
 from hvdlite.keras.compression import Compression as Compression
 from hvdlite.keras.optimizer import DistributedOptimizer, PartialDistributedOptimizer, load_model
+from hvdlite.keras.strategies import *  # noqa: F403
 from hvdlite.keras.values import *  # noqa: F403
 
 __all__ = [
@@ -42,7 +41,3 @@ __all__ += _objects.__all__
 __all__ += _ops.__all__
 __all__ += _values.__all__
 __all__ += _strategies.__all__
-
-
-def __getattr__(name: str) -> _Any:
-    return getattr(_strategies, name)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hvdlite.keras.flavour import KERAS
+from hvdlite.keras.flavour import KERAS, LEGACY
 
-ops = KERAS.ops
+ops: Any = getattr(KERAS, "ops", None)  # which tf_keras has not
 
 
 @KERAS.saving.register_keras_serializable(package="hvdlite")
@@ -23,6 +23,8 @@ class LARS(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined]
     def __init__(self, learning_rate: Any = 0.1, momentum: float = 0.9, weight_decay: float = 0.0,
                  trust: float = 0.001, nesterov: bool = False, exclude: Sequence[str] = (),
                  name: str = "lars", **kwargs: Any) -> None:  # fmt: skip
+        if LEGACY:
+            raise TypeError("hvd.LARS needs Keras 3, and this program uses tf_keras")
         super().__init__(learning_rate=learning_rate, name=name, **kwargs)
         self.momentum = momentum
         self.decay = weight_decay  # Keras' own is no part of the gradient
