@@ -151,3 +151,36 @@ def test_errors_come_before_the_ranks(frame: Any, tmp_path: Path) -> None:
         TorchEstimator(**given, store=store).fit(frame.limit(1))
     with pytest.raises(ValueError, match="parameters that are not those of the model"):
         TorchEstimator(**{**given, "optimizer": _linear()[1]}, store=store).fit(frame)
+
+
+def test_keras_fits_transforms_and_is_saved(frame: Any, tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras", reason="keras is not installed")
+
+    from hvdlite.spark.common.store import Store
+    from hvdlite.spark.keras import KerasEstimator, KerasModel
+
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    trained = KerasEstimator(
+        num_proc=2,
+        model=model,
+        optimizer=keras.optimizers.SGD(0.1),
+        loss="mse",
+        metrics=["mae"],
+        store=Store.create(str(tmp_path / "store")),
+        feature_cols=["features"],
+        label_cols=["y"],
+        validation=0.2,
+        batch_size=10,
+        epochs=6,
+        partitions_per_process=1,
+        verbose=0,
+    ).fit(frame)
+    history = trained.getHistory()
+    assert len(history["loss"]) == 6 and history["val_loss"][-1] < 0.01
+    rows = trained.transform(frame).select("y", "y__output").collect()
+    assert max(abs(row["y"] - row["y__output"]) for row in rows) < 0.3
+    trained.save(str(tmp_path / "model"))
+    again = KerasModel.load(str(tmp_path / "model")).getModel()
+    for mine, other in zip(trained.getModel().get_weights(), again.get_weights(), strict=True):
+        assert np.array_equal(mine, other)

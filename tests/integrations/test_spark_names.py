@@ -54,6 +54,18 @@ def test_parameters_are_horovods() -> None:
         getattr(estimator, f"set{camel}")(default)
 
 
+def test_keras_parameters_are_horovods() -> None:
+    pytest.importorskip("keras", reason="keras is not installed")
+    from hvdlite.spark.keras import KerasEstimator
+
+    without = {"loss_constructors", "input_shapes", "train_minibatch_fn",
+               "backward_passes_per_step"}  # fmt: skip
+    own = {"custom_objects", "checkpoint_callback", "backend_env",
+           "tensorflow_dataset_prefetch_buffer_size"}  # fmt: skip
+    assert set(_parameters(KerasEstimator.__init__)) == set(TORCH.split()) - without | own
+    assert KerasEstimator().getTensorflowDatasetPrefetchBufferSize() == 0
+
+
 PROGRAM = """
 from hvdlite import compat
 compat.activate()
