@@ -158,6 +158,22 @@ size_t PassCodec(const ffi::CallFrame& frame, int32_t residuals, hvdlite_operati
   return static_cast<size_t>(tensors);
 }
 
+// Submits operations one by one, each under a name of its own: groups have no codecs. After a
+// failure *handles has those that are under way.
+Failure SubmitEach(std::vector<hvdlite_operation>* operations, std::vector<int64_t>* handles) {
+  for (size_t i = 0; i < operations->size(); ++i) {
+    const std::string name = std::string((*operations)[i].name) + "." + std::to_string(i);
+    hvdlite_operation operation = (*operations)[i];
+    operation.name = name.c_str();
+    const hvdlite_code code = hvdlite_submit(&operation, &(*handles)[i]);
+    if (code != HVDLITE_OK) {
+      handles->resize(i);
+      return LastFailure(code);
+    }
+  }
+  return {};
+}
+
 Failure Collective(const ffi::CallFrame& frame, Place place) {
   hvdlite_operation common{};
   std::string name;
@@ -201,14 +217,18 @@ Failure Collective(const ffi::CallFrame& frame, Place place) {
     place.Put(&operations[i].output);
   }
   std::vector<int64_t> handles(count);
-  const hvdlite_code code =
-      count == 1 ? hvdlite_run(operations.data(), kSlice, handles.data())
-                 : hvdlite_submit_group(operations.data(), static_cast<int32_t>(count), common.name,
-                                        handles.data());
-  if (code != HVDLITE_OK) return LastFailure(code);
-  if (count == 1 && handles[0] < 0) return {};
   Failure first;
-  for (size_t i = 0; i < count; ++i) {
+  if (common.codec != 0) {
+    first = SubmitEach(&operations, &handles);
+  } else {
+    const hvdlite_code code =
+        count == 1 ? hvdlite_run(operations.data(), kSlice, handles.data())
+                   : hvdlite_submit_group(operations.data(), static_cast<int32_t>(count),
+                                          common.name, handles.data());
+    if (code != HVDLITE_OK) return LastFailure(code);
+    if (count == 1 && handles[0] < 0) return {};
+  }
+  for (size_t i = 0; i < handles.size(); ++i) {
     Failure failure =
         Finish(handles[i], operations[i], place, BufferAt(frame.results, static_cast<int64_t>(i)));
     if (first.code == HVDLITE_OK) first = std::move(failure);

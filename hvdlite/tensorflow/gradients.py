@@ -8,13 +8,16 @@ from typing import Any
 
 import tensorflow as tf
 
+from hvdlite.adapter.compression.methods import Encoded
 from hvdlite.adapter.reduction import Backend, Group
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
+from hvdlite.base.ops import Sum as SUM
 from hvdlite.core import engine
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.tensorflow import sparse
+from hvdlite.tensorflow.compression.encoded import in_graph
 from hvdlite.tensorflow.errors import in_tensorflows_words
 from hvdlite.tensorflow.graph import GRAPH, unique_name
 from hvdlite.tensorflow.ops import EAGER, allgather, do_not_convert
@@ -52,6 +55,13 @@ class TensorFlowBackend(Backend):
             )
             for i, array in group.items()
         }  # fmt: skip
+
+    @do_not_convert
+    def encoded(self, group: dict[int, Encoded], options: Options) -> dict[int, Any]:
+        if tf.executing_eagerly():
+            return super().encoded(group, options)
+        call = Call(ALLREDUCE, scope_of(f"{options.scope}encoded"), options.process_set, SUM)
+        return in_graph(call, group)
 
     def _gathered(self, slices: Any, name: str, options: Options) -> Any:
         def gather(rows: Any, name: str | None) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -29,6 +29,8 @@ except ImportError:
 # (tensorflow/compiler/tf2xla/kernels/xla_call_module_loader.h) whose features are used.
 _VERSION = 9
 
+NO_CODEC: Mapping[str, Any] = {}
+
 _ELEMENTS = {
     tf.bool: "i1", tf.uint8: "ui8", tf.int8: "i8", tf.uint16: "ui16", tf.int16: "i16",
     tf.uint32: "ui32", tf.int32: "i32", tf.uint64: "ui64", tf.int64: "i64", tf.float16: "f16",
@@ -45,11 +47,17 @@ def is_compiling() -> bool:
     )
 
 
-def emit(call: Call, tensors: Sequence[Any], shapes: Sequence[Sequence[int]]) -> list[Any]:
-    """The call as a node of the program. `shapes` are those of the results."""
+def emit(
+    call: Call,
+    tensors: Sequence[Any],
+    shapes: Sequence[Sequence[int]],
+    codec: Mapping[str, Any] = NO_CODEC,
+) -> list[Any]:
+    """The call as a node of the program. `shapes` are those of the results; `codec`:
+    xla.codec_attributes()."""
     check_served()
     name = str(call.name)
-    how = xla.attributes(call, name)
+    how = {**xla.attributes(call, name), **codec}
     token = _token()
     operands = [*tensors, token.read_value()]
     results = [*shapes, ()]

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from hvdlite.adapter.compression.methods import Encoded
 from hvdlite.adapter.reduction import Group
 from hvdlite.adapter.step import NO_COMPRESSION, Options
-from hvdlite.base.operations import ALLGATHER
+from hvdlite.base.operations import ALLGATHER, ALLREDUCE
+from hvdlite.base.ops import Sum as SUM
 from hvdlite.core.operations import Call
 from hvdlite.jax.compression.algebra import JaxAlgebra
+from hvdlite.jax.compression.encoded import by_codec
 from hvdlite.jax.gradients import allreduce_gradients
 from hvdlite.jax.ops import run
 from hvdlite.keras.backends import Backend
@@ -45,6 +48,10 @@ class JaxBackend(Backend):
     def allgather(self, group: Group, options: Options) -> Group:
         call = Call(ALLGATHER, f"{options.scope}rows", options.process_set, grouped=len(group) > 1)
         return dict(zip(group, run(call, [array[None] for array in group.values()]), strict=True))
+
+    def encoded(self, group: dict[int, Encoded], options: Options) -> dict[int, Any]:
+        call = Call(ALLREDUCE, f"{options.scope}encoded", options.process_set, SUM)
+        return by_codec(call, group)
 
 
 BACKEND = JaxBackend()

@@ -18,6 +18,8 @@ METHODS = {
     "topk": lambda: hvd.Compression.topk(0.1),
     "dgc": lambda: hvd.Compression.dgc(0.1, momentum=0.0),
     "powersgd": lambda: hvd.Compression.powersgd(1),
+    "int8": lambda: hvd.Compression.int8(),
+    "ternary": lambda: hvd.Compression.ternary(2.5),
 }
 
 

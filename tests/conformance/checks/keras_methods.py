@@ -21,6 +21,8 @@ METHODS = {
     "topk": lambda: hvd.Compression.topk(0.2),
     "dgc": lambda: hvd.Compression.dgc(0.2, momentum=0.9),
     "powersgd": lambda: hvd.Compression.powersgd(1),
+    "int8": lambda: hvd.Compression.int8(),
+    "ternary": lambda: hvd.Compression.ternary(2.5),
 }
 
 
