@@ -6,7 +6,8 @@ progress and the NaN watch.
 A job for each way is there from the beginning. In each round every job trains for a second, in
 another order, and all processes of the other jobs are stopped meanwhile. So what a job does by the
 second, such as reports, is part of its own steps. A way's cost is the median, over the rounds, of
-its time divided by that of the job without anything.
+the processor time of its processes (ranks, hvdliterun, `hvdlite top`) divided by that of the job
+without anything: what others do on the machine changes it less than the time of a step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -94,20 +95,35 @@ class Job:
             stdout=self._log, stderr=self._log,
         )  # fmt: skip
 
-    def train(self, steps: int) -> float:
-        """Seconds of a step."""
+    def train(self, steps: int) -> tuple[float, float]:
+        """Seconds of a step: of time, and of processors."""
+        before = self._processor_seconds()
         for order in self._orders:
             print(steps, file=order, flush=True)
-        return max(float(each.readline()) for each in self._done) / steps
+        took = max(float(each.readline()) for each in self._done)
+        return took / steps, (self._processor_seconds() - before) / steps
+
+    def _processor_seconds(self) -> float:
+        found = 0
+        for pid in self._pids():
+            for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+                with contextlib.suppress(OSError):
+                    found += int(thread.read_text().split()[0])
+        return found / 1e9
 
     def signal(self, number: int) -> None:
         """To all its processes."""
+        for pid in self._pids():
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
+    def _pids(self) -> Iterator[int]:
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal() or int(entry.name) == os.getpid():
                 continue
             with contextlib.suppress(OSError):
                 if self._mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(entry.name), number)
+                    yield int(entry.name)
 
     def end(self) -> None:
         self.signal(signal.SIGCONT)
@@ -120,8 +136,8 @@ class Job:
         self._log.close()
 
 
-def measure(ranks: int, rounds: int) -> dict[str, list[float]]:
-    """By way, seconds of a step in each round."""
+def measure(ranks: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """By way, what train() has returned in each round."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         jobs: dict[str, Job] = {}
         for number, (name, way) in enumerate(WAYS.items()):
@@ -133,7 +149,7 @@ def measure(ranks: int, rounds: int) -> dict[str, list[float]]:
         time.sleep(3)
         for job in jobs.values():
             job.signal(signal.SIGSTOP)
-        found: dict[str, list[float]] = {name: [] for name in jobs}
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in jobs}
         steps = 20
         for turn in range(rounds + 1):
             order = list(jobs)
@@ -145,30 +161,33 @@ def measure(ranks: int, rounds: int) -> dict[str, list[float]]:
                 if turn:
                     found[name].append(took)
             if not turn:
-                steps = max(1, round(_LAP_SECONDS / took))
+                steps = max(1, round(_LAP_SECONDS / took[0]))
     return found
 
 
-def page(found: dict[str, list[float]], ranks: int, load: str) -> str:
+def page(found: dict[str, list[tuple[float, float]]], ranks: int, load: str) -> str:
     rows = []
     for name, laps in found.items():
-        ratios = sorted(a / b for a, b in zip(laps, found[NOTHING], strict=True))
+        ratios = [a[1] / b[1] for a, b in zip(laps, found[NOTHING], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
         # of a median, from the quartiles
         error = 1.25 * (high - low) / 1.35 / len(ratios) ** 0.5
         cost = "" if name == NOTHING else f"{100 * (middle - 1):+.2f} % ± {100 * error:.2f}"
         spread = "" if name == NOTHING else f"{low:.3f} to {high:.3f}"
-        rows.append([name, time_text(statistics.median(laps)), cost, spread])
+        times, processor = (time_text(statistics.median(each)) for each in zip(*laps, strict=True))
+        rows.append([name, times, processor, cost, spread])
     about = machine.features()
     return f"""# What watching costs
 
 {ranks} ranks on {about["cores"]} cores, {len(found[NOTHING])} rounds; {load}.
 A step is the exchange of 161 gradients, 12.8 MB, with their update, and nothing is computed:
 no step of a real model is as short beside what watching adds.
-The cost is the median of the ratios to the job without anything, with the error of that median.
+The cost is the median of the ratios of processor time to the job without anything, with the error
+of that median.
+Ranks that wait spin, so processor time depends on the load, too.
 *Nothing, again* is the same job once more: what differs there is the machine.
 
-{table(["what is on", "step", "cost", "quartiles of the ratio"], rows)}
+{table(["what is on", "step", "processors", "cost", "quartiles of the ratio"], rows)}
 
 `benchmarks/watching` writes this page.
 """

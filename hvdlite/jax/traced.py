@@ -86,8 +86,9 @@ def emit_encoded(
     operands = [*arrays, *residuals, jnp.asarray(step, jnp.float32), token()]
     results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in operands]
     *made, _, token_after = primitive.collective(operands, results, attributes)
+    sums, kept = made[: len(arrays)], made[len(arrays) :]
     follow(token_after)
-    return made[: len(arrays)], made[len(arrays) :]
+    return sums, kept
 
 
 def _is_waiting(_: str) -> bool:

@@ -68,7 +68,11 @@ class Connection:
         return self._sock.fileno()
 
     def ask(self, what: str) -> None:
-        self._sock.sendall(json.dumps({"ask": what}).encode() + b"\n")
+        """Raises EOFError if the launcher has gone."""
+        try:
+            self._sock.sendall(json.dumps({"ask": what}).encode() + b"\n")
+        except OSError:
+            raise EOFError from None
 
     def receive(self, seconds: float) -> list[Message]:
         """Returns what has come, after at most so many seconds. Raises EOFError if the launcher has
