@@ -71,7 +71,7 @@ class Encoding final : public Sequence {
   const EncodedPlan& plan() const { return plan_; }
 
  private:
-  using Random = kernels::Random;
+  using Draws = kernels::Draws;
 
   static std::unique_ptr<Work> Each(std::vector<Stretch> all, Stretches::Visit visit) {
     return std::make_unique<Stretches>(std::move(all), std::move(visit));
@@ -122,7 +122,7 @@ class Encoding final : public Sequence {
 
   // Random numbers of my contribution, or of a sum that I encode: the blocks count from the
   // tensor's begin.
-  Random Draw(const Stretch& s, bool of_sum) const {
+  Draws Draw(const Stretch& s, bool of_sum) const {
     const auto who = static_cast<uint64_t>(me_) * 2 + (of_sum ? 1 : 0);
     return {kernels::MixKey(batch_.pieces[s.piece].coding.draw, who),
             s.begin / kernels::BlockOf(batch_.codec)};

@@ -29,9 +29,9 @@ int64_t EncodedBytes(const CodecSpec& spec, int64_t count) {
   return cpu::EncodedBytes(cpu::ActiveTable(), spec, count);
 }
 
-void Encode(const CodecSpec& spec, const Encoded& what, int64_t count, const Random& random,
+void Encode(const CodecSpec& spec, const Encoded& what, int64_t count, const Draws& draws,
             void* encoded) {
-  cpu::Encode(cpu::ActiveTable(), spec, what, count, random, encoded);
+  cpu::Encode(cpu::ActiveTable(), spec, what, count, draws, encoded);
 }
 
 void Decode(const CodecSpec& spec, const void* encoded, int64_t count, float* values) {
@@ -74,15 +74,15 @@ int64_t cpu::EncodedBytes(const KernelTable& table, const CodecSpec& spec, int64
 }
 
 void cpu::Encode(const KernelTable& table, const CodecSpec& spec, const Encoded& what,
-                 int64_t count, const Random& random, void* encoded) {
+                 int64_t count, const Draws& draws, void* encoded) {
   EncodeArgs args;
   args.input = what.input;
   args.residual = what.residual;
   args.scale = what.scale;
   args.count = count;
   args.parameter = spec.parameter;
-  args.key = random.key;
-  args.block = static_cast<uint64_t>(random.block);
+  args.key = draws.key;
+  args.block = static_cast<uint64_t>(draws.block);
   args.encoded = static_cast<uint8_t*>(encoded);
   table.codecs[static_cast<int>(spec.codec)].encode(args);
 }

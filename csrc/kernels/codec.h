@@ -31,13 +31,13 @@ struct Encoded {
 
 // Where the random numbers of stochastic rounding come from: a function of the key, of the block's
 // number in the tensor and of the place in the block. Codecs that round to nearest ignore it.
-struct Random {
+struct Draws {
   uint64_t key = 0;
   int64_t block = 0;  // of the first block here
 };
 
 // Encodes `count` elements, which begin with a block.
-void Encode(const CodecSpec& spec, const Encoded& what, int64_t count, const Random& random,
+void Encode(const CodecSpec& spec, const Encoded& what, int64_t count, const Draws& draws,
             void* encoded);
 void Decode(const CodecSpec& spec, const void* encoded, int64_t count, float* values);
 // values[i] += decoded[i]

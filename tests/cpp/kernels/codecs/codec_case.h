@@ -26,12 +26,12 @@ inline Floats Normal(size_t count, unsigned seed, float sigma = 1) {
 }
 
 inline Coded EncodeOn(const cpu::KernelTable& table, const CodecSpec& spec, const Encoded& what,
-                      size_t count, const Random& random = {}) {
+                      size_t count, const Draws& draws = {}) {
   const auto n = static_cast<int64_t>(count);
   constexpr uint8_t kGuard = 0xA5;
   const auto bytes = static_cast<size_t>(cpu::EncodedBytes(table, spec, n));
   Coded coded(bytes + 64, kGuard);
-  cpu::Encode(table, spec, what, n, random, coded.data());
+  cpu::Encode(table, spec, what, n, draws, coded.data());
   // Nothing is written beyond the size that the formula gives.
   if (std::count(coded.begin() + static_cast<long>(bytes), coded.end(), kGuard) != 64)
     coded.clear();
@@ -46,9 +46,9 @@ inline Floats DecodeOn(const cpu::KernelTable& table, const CodecSpec& spec, con
   return values;
 }
 
-inline Floats ThereAndBack(const CodecSpec& spec, const Floats& values, const Random& random = {}) {
+inline Floats ThereAndBack(const CodecSpec& spec, const Floats& values, const Draws& draws = {}) {
   const cpu::KernelTable& table = cpu::ActiveTable();
-  const Coded coded = EncodeOn(table, spec, {values.data(), nullptr, 1}, values.size(), random);
+  const Coded coded = EncodeOn(table, spec, {values.data(), nullptr, 1}, values.size(), draws);
   return DecodeOn(table, spec, coded, values.size());
 }
 

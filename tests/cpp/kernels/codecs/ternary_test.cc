@@ -62,7 +62,7 @@ TEST(TernaryCodec, DrawsDependOnKeyAndBlock) {
   const Floats values = Normal(1024, 4);
   const Floats first = ThereAndBack(kTernary, values, {1, 0});
   EXPECT_EQ(first, ThereAndBack(kTernary, values, {1, 0}));
-  for (const Random& other : {Random{2, 0}, Random{1, 1}}) {
+  for (const Draws& other : {Draws{2, 0}, Draws{1, 1}}) {
     const Floats back = ThereAndBack(kTernary, values, other);
     int differ = 0;
     for (size_t i = 0; i < values.size(); ++i) differ += back[i] != first[i] ? 1 : 0;
