@@ -93,6 +93,10 @@ def allreduce_(tensor: Tensor, average: bool | None = None, name: str | None = N
                process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """allreduce() in place. Returns the tensor."""
     op = reduction_of(average, op)
+    if process_set is global_process_set and engine.run_in_place(
+        op, 0, name, tensor, prescale_factor, postscale_factor
+    ):
+        return tensor
     return _run(
         tensor, ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True
     )

@@ -24,7 +24,7 @@ from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.job.basics import is_homogeneous
-from hvdlite.torch import sparse, traced
+from hvdlite.torch import older, sparse, traced
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.framework import FRAMEWORK
 
@@ -87,6 +87,13 @@ def allreduce_(tensor: torch.Tensor, average: bool | None = None, name: str | No
     op = reduction_of(average, op)
     how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     if _is_plain(tensor):
+        if (
+            process_set is global_process_set
+            and isinstance(tensor, torch.Tensor)
+            and engine.run_in_place(op, 0, name, tensor, prescale_factor, postscale_factor)
+        ):
+            older.have_changed((tensor,))
+            return tensor
         return OPS.run_one(tensor, *how, in_place=True)
     return _run(Call(*how, in_place=True), [tensor])[0]
 
