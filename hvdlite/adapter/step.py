@@ -51,10 +51,12 @@ class Options:
         return bool(self.process_set.included())
 
     def reduces(self) -> bool:
-        """Whether this rank has others to reduce with. An elastic job may get them later."""
+        """Whether gradients have a way to go: there are other ranks, an elastic job may get them
+        later, or the compression carries momentum, which one rank needs as well."""
         if not self.takes_part():
             return False
-        return (self.process_set.size() or 1) > 1 or elastic.enabled()
+        several = (self.process_set.size() or 1) > 1 or elastic.enabled()
+        return several or self.compression.carries_momentum
 
 
 def check_passes(passes: int) -> int:
@@ -81,13 +83,21 @@ def settle(
     if num_groups != 0:
         warnings.warn("num_groups= is deprecated, use groups=", DeprecationWarning, stacklevel=3)
         groups = num_groups if groups is None else groups
+    settled = Settled(compression)
+    if settled.method is not None:
+        if groups is not None:
+            raise ValueError(
+                f"groups={groups!r} is not possible with {settled}: each tensor travels by itself"
+            )
+        if op == Adasum:
+            raise ValueError(f"op=hvd.Adasum is not possible with {settled}: it adds gradients up")
     # The core divides by the number of ranks for Average; the factor is split around it.
     factor = float(gradient_predivide_factor)
     return Options(
         op=op,
         prescale=1.0 / factor,
         postscale=factor,
-        compression=Settled(compression),
+        compression=settled,
         sparse_as_dense=bool(sparse_as_dense),
         groups=members.checked(groups),
         process_set=process_set,

@@ -55,26 +55,23 @@ def _check(optimizer: Any, op: int) -> None:
 
 def _check_compression(optimizer: torch.optim.Optimizer, options: Options) -> None:
     compression = options.compression
-    if compression.communicate is None and compression.method is None:
-        return
-    arguments = options.arguments()
-    for name, possible in (
-        ("groups", options.groups is None),
-        (
-            "gradient_predivide_factor",
-            options.postscale == 1.0 or compression.method is not None,
-        ),
-        ("op", options.op != Adasum),
-    ):
-        if not possible:
-            raise ValueError(
-                f"{name}={arguments[name]!r} is not possible with this compression: it "
-                "communicates by itself, instead of the reduction that the option changes"
-            )
     for group in optimizer.param_groups:
         compression.check_momentum(
             {key: group[key] for key in ("momentum", "betas") if group.get(key)}
         )
+    if compression.communicate is None:
+        return
+    arguments = options.arguments()
+    for name, possible in (
+        ("groups", options.groups is None),
+        ("gradient_predivide_factor", options.postscale == 1.0),
+        ("op", options.op != Adasum),
+    ):
+        if not possible:
+            raise ValueError(
+                f"{name}={arguments[name]!r} is not possible with this compression: its "
+                "communicate() replaces the reduction that the option changes"
+            )
 
 
 def DistributedOptimizer(optimizer: torch.optim.Optimizer,
@@ -113,7 +110,8 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     wrapped._hvd = shared
     wrapped._parameter_names = {}
     scope = names.scope()
-    if not adasum and (size() > 1 or elastic.enabled()) and process_set.included():
+    several = size() > 1 or elastic.enabled() or options.compression.carries_momentum
+    if not adasum and several and process_set.included():
         shared.start(scope, GRADIENTS)
     wrapped._hvd_adopt()
     memory.keep(

@@ -35,6 +35,10 @@ class Settled:
         """The compressor, if it has rounds and a memory."""
         return self.given if isinstance(self.given, Method) else None
 
+    @property
+    def carries_momentum(self) -> bool:
+        return self.method is not None and self.method.momentum > 0
+
     def __str__(self) -> str:
         if self.is_none:
             return "no compression"
@@ -50,7 +54,7 @@ class Settled:
     def check_momentum(self, optimizers: Mapping[str, Any]) -> None:
         """A ValueError if the compressor carries momentum and the optimizer has some (these options
         of it), too."""
-        if self.method is not None and self.method.momentum and optimizers:
+        if self.carries_momentum and optimizers:
             (key, value), *_ = optimizers.items()
             raise ValueError(
                 f"{self.given} carries the momentum itself, and the optimizer has {key}={value}: "

@@ -12,8 +12,8 @@ import torch
 import hvdlite.torch as hvd
 from checks import check
 from checks.here import Here, raises
+from checks.torch_training import batches, equal_everywhere, mean_square, model, run_steps
 from checks.torch_training import distributed as wrapped
-from checks.torch_training import equal_everywhere, model, run_steps
 
 METHODS = {
     "topk": lambda: hvd.Compression.topk(0.1),
@@ -159,12 +159,29 @@ def what_makes_no_sense_is_refused(here: Here) -> None:
     hvd.DistributedOptimizer(
         torch.optim.Adam(net.parameters()), compression=hvd.Compression.dgc(momentum=0.0)
     )
-    with raises(ValueError, "groups=2 is not possible with this compression"):
+    with raises(ValueError, "groups=2 is not possible with topk(density=0.01)"):
         distributed(hvd.Compression.topk(), groups=2)
     with raises(ValueError, "remembers each tensor by its name"):
         hvd.allreduce(torch.ones(3, 3), compression=hvd.Compression.topk())
     with raises(ValueError, "compresses an allreduce with hvd.Average or hvd.Sum only"):
         hvd.allreduce(torch.ones(3, 3), op=hvd.Max, name="m", compression=hvd.Compression.topk())
+
+
+@check()
+def dgc_has_momentum_on_one_rank_as_on_many(here: Here) -> None:
+    alone = hvd.add_process_set([here.rank], name=f"rank.{here.rank}")
+    plain, net = model(), model()
+    sgd = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9)
+    _, optimizer = distributed(
+        hvd.Compression.dgc(1.0, momentum=0.9, masking=False), net, process_set=alone
+    )
+    for x, y in batches(here, 4, torch.float64):
+        for each, trained in ((sgd, plain), (optimizer, net)):
+            each.zero_grad()
+            mean_square(trained, x, y).backward()
+            each.step()
+    for mine, other in zip(net.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
 
 
 @check(min_ranks=2)
