@@ -136,7 +136,11 @@ class Encoding final : public Sequence {
     return what;
   }
 
+  // What I own myself does not travel, so I add it to the sum as it is.
+  bool StaysHere(const Stretch& s) const { return s.owner == me_ && !plan_.gathers(s.piece); }
+
   void Encode(const Stretch& s) {
+    if (StaysHere(s)) return;
     char* const encoded = Sent(s, s.owner);
     kernels::Encode(batch_.codec, What(s), s.count(), Draw(s, /*of_sum=*/false), encoded);
     if (!plan_.gathers(s.piece)) return;
@@ -160,8 +164,13 @@ class Encoding final : public Sequence {
 
   void Sum(const Stretch& s) {
     float* const sum = SumOf(s);
+    std::fill_n(sum, s.count(), 0.0F);
     for (int m = 0; m < plan_.members(); ++m) {
-      (m == 0 ? kernels::Decode : kernels::DecodeAdd)(batch_.codec, Received(s, m), s.count(), sum);
+      if (m == me_ && StaysHere(s)) {
+        kernels::AddExactly(What(s), s.count(), sum);
+      } else {
+        kernels::DecodeAdd(batch_.codec, Received(s, m), s.count(), sum);
+      }
     }
     if (plan_.gathers(s.piece)) return;
     kernels::Encode(batch_.codec, {sum, nullptr, 1}, s.count(), Draw(s, /*of_sum=*/true),
@@ -184,12 +193,15 @@ class Encoding final : public Sequence {
     const float* const result = gathered ? SumOf(s) : values_;
     if (!gathered) kernels::Decode(batch_.codec, Result(s), s.count(), values_);
     if (piece.coding.residual != nullptr) {
-      float* const decoded = values_ + kStretch;
       float* const residual = piece.coding.residual + s.begin;
-      kernels::Decode(batch_.codec, Sent(s, s.owner), s.count(), decoded);
-      kernels::KeepLost(batch_.codec, What(s), decoded, result, s.count(), residual);
-      if (s.owner == me_ && !gathered)
-        kernels::AddLost(batch_.codec, SumOf(s), result, s.count(), residual);
+      if (StaysHere(s)) {
+        kernels::KeepLost(batch_.codec, {SumOf(s), nullptr, 1}, result, result, s.count(),
+                          residual);
+      } else {
+        float* const decoded = values_ + kStretch;
+        kernels::Decode(batch_.codec, Sent(s, s.owner), s.count(), decoded);
+        kernels::KeepLost(batch_.codec, What(s), decoded, result, s.count(), residual);
+      }
     }
     float* const output = static_cast<float*>(piece.output) + s.begin;
     std::memcpy(output, result, static_cast<size_t>(s.count()) * sizeof(float));

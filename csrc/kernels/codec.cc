@@ -42,18 +42,21 @@ void DecodeAdd(const CodecSpec& spec, const void* encoded, int64_t count, float*
   cpu::Decode(cpu::ActiveTable(), spec, encoded, count, values, /*add=*/true);
 }
 
+void AddExactly(const Encoded& what, int64_t count, float* values) {
+  if (what.residual == nullptr) {
+    for (int64_t i = 0; i < count; ++i) values[i] += what.input[i] * what.scale;
+  } else {
+    for (int64_t i = 0; i < count; ++i) values[i] += what.input[i] * what.scale + what.residual[i];
+  }
+}
+
 void KeepLost(const CodecSpec& spec, const Encoded& what, const float* decoded, const float* result,
               int64_t count, float* residual) {
   FiniteBlocks(spec, result, count, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      residual[i] = (what.input[i] * what.scale + residual[i]) - decoded[i];
-  });
-}
-
-void AddLost(const CodecSpec& spec, const float* sum, const float* result, int64_t count,
-             float* residual) {
-  FiniteBlocks(spec, result, count, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) residual[i] += sum[i] - result[i];
+    for (int64_t i = begin; i < end; ++i) {
+      const float kept = what.residual == nullptr ? 0 : what.residual[i];
+      residual[i] = (what.input[i] * what.scale + kept) - decoded[i];
+    }
   });
 }
 

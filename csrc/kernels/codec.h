@@ -43,14 +43,14 @@ void Decode(const CodecSpec& spec, const void* encoded, int64_t count, float* va
 // values[i] += decoded[i]
 void DecodeAdd(const CodecSpec& spec, const void* encoded, int64_t count, float* values);
 
-// What encoding has lost: residual[i] = (scale * input[i] + residual[i]) - decoded[i], the residual
-// being what.residual. Blocks whose `result` is not finite stay as they are: that step does not
-// enter them. `count` elements begin with a block.
+// values[i] += what is encoded, without encoding it.
+void AddExactly(const Encoded& what, int64_t count, float* values);
+
+// What encoding has lost: residual[i] = (scale * input[i] + what.residual[i]) - decoded[i];
+// what.residual may be the same memory. Blocks whose `result` is not finite stay as they are: that
+// step does not enter them. `count` elements begin with a block.
 void KeepLost(const CodecSpec& spec, const Encoded& what, const float* decoded, const float* result,
               int64_t count, float* residual);
-// residual[i] += sum[i] - result[i], in the same blocks.
-void AddLost(const CodecSpec& spec, const float* sum, const float* result, int64_t count,
-             float* residual);
 
 // Mixes `more` into a key.
 uint64_t MixKey(uint64_t key, uint64_t more);

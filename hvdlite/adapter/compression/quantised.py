@@ -34,7 +34,7 @@ class Quantised(Method):
         return _ByCodec(*self._codec, self._feedback, self._seed)
 
     def __repr__(self) -> str:
-        feedback = "" if self._feedback else "error_feedback=False"
+        feedback = f"error_feedback={self._feedback}"
         return f"{self._codec[0]}({', '.join(filter(None, (self._shown, feedback)))})"
 
 
@@ -78,10 +78,13 @@ def sign(algebra: Callable[[], Algebra], *, error_feedback: bool = True,
     return Quantised(algebra, "sign", feedback=error_feedback, skip=skip)
 
 
-def ternary(algebra: Callable[[], Algebra], clip: float = 2.5, *, error_feedback: bool = True,
+def ternary(algebra: Callable[[], Algebra], clip: float = 2.5, *, error_feedback: bool = False,
             seed: int = 0, skip: str | Sequence[str] = ()) -> Quantised:  # fmt: skip
     """2 bits for a number: -s, 0 or s at random, so that the mean is the number, once it is clipped
-    to `clip` times the root of the mean square of its block."""
+    to `clip` times the root of the mean square of its block.
+
+    What it loses in a step may be as large as the gradient, and would grow with error feedback.
+    """
     _check("clip", clip, clip > 0)
     return Quantised(algebra, "ternary", clip, f"clip={clip:g}", error_feedback, seed, skip)
 

@@ -19,7 +19,7 @@ METHODS = {
     "dgc": lambda: hvd.Compression.dgc(0.1, momentum=0.0),
     "powersgd": lambda: hvd.Compression.powersgd(1),
     "int8": lambda: hvd.Compression.int8(),
-    "ternary": lambda: hvd.Compression.ternary(2.5),
+    "ternary": lambda: hvd.Compression.ternary(2.5, error_feedback=True),
 }
 
 

@@ -22,7 +22,7 @@ METHODS = {
     "int8": lambda: hvd.Compression.int8(),
     "fp8": lambda: hvd.Compression.fp8(),
     "sign": lambda: hvd.Compression.sign(),
-    "ternary": lambda: hvd.Compression.ternary(2.5, seed=3),
+    "ternary": lambda: hvd.Compression.ternary(2.5, error_feedback=True, seed=3),
     "qsgd": lambda: hvd.Compression.qsgd(7),
     "threshold": lambda: hvd.Compression.threshold(0.1),
 }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 
+#include "comm/encoded_plan.h"
 #include "encoded_world.h"
 #include "kernels/codec.h"
 
@@ -274,6 +275,42 @@ TEST_P(EncodedAllreduceOver, BytesOnTheWayAreCounted) {
   const auto owners = world_->carried().By(Carrier::kEncodedOwners, OpKind::kAllreduce);
   const auto gather = world_->carried().By(Carrier::kEncodedGather, OpKind::kAllreduce);
   EXPECT_GT(owners + gather, 0u);
+}
+
+// An owner adds its own contribution as it is, and its residual has what the code of the sum loses.
+TEST(EncodedAllreduce, WhatAnOwnerContributesToItsShareIsExact) {
+  OverNet world(3);
+  const CodecSpec sign{Codec::kSign, 0};
+  constexpr int64_t kCount = 20000;
+  Job job(3, {kCount});
+  job.Draw(4);
+  const auto coded = [&](const Floats& values) {
+    std::vector<char> bytes(static_cast<size_t>(kernels::EncodedBytes(sign, kCount)));
+    Floats decoded(values.size());
+    kernels::Encode(sign, {values.data(), nullptr, 1}, kCount, {}, bytes.data());
+    kernels::Decode(sign, bytes.data(), kCount, decoded.data());
+    return decoded;
+  };
+  Floats sum(kCount);
+  std::vector<int> owner(kCount);
+  for (int m = 0; m < 3; ++m) {
+    const Floats& mine = job.members[static_cast<size_t>(m)][0].input;
+    const Floats travelled = coded(mine);
+    const Share share = ShareOf(kCount, kernels::BlockOf(sign), 3, m, 1000);
+    for (int64_t i = 0; i < kCount; ++i) {
+      const bool own = share.begin <= i && i < share.end;
+      if (own) owner[static_cast<size_t>(i)] = m;
+      sum[static_cast<size_t>(i)] +=
+          own ? mine[static_cast<size_t>(i)] : travelled[static_cast<size_t>(i)];
+    }
+  }
+  job.Allreduce(&world, sign, {0}, 0);
+  const Floats result = coded(sum);
+  EXPECT_EQ(job.members[0][0].output, result);
+  for (size_t i = 0; i < sum.size(); ++i) {
+    const auto& residual = job.members[static_cast<size_t>(owner[i])][0].residual;
+    ASSERT_EQ(residual[i], sum[i] - result[i]) << i;
+  }
 }
 
 // The mean of what many draws give is the sum.
