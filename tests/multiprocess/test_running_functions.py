@@ -237,7 +237,7 @@ def test_a_function_that_cannot_be_loaded_there() -> None:
 
 
 def test_another_version_of_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "_program", lambda: b'{"python": [3, 1], "path": []}')
+    monkeypatch.setattr(delivery, "program", lambda: b'{"python": [3, 1], "path": []}')
     assert "pickled by Python 3.1, but this rank runs Python 3." in str(_fails(lambda: 1))
 
 
