@@ -81,8 +81,6 @@ ROWS = (
     Row("fp8", lambda epochs: quantised.fp8(numpys), {}),
     Row("qsgd 7 levels", lambda epochs: quantised.qsgd(numpys, 7), {}),
     Row("ternary, clip 2.5", lambda epochs: quantised.ternary(numpys, 2.5), {60: 98.4}),
-    Row("ternary, with EF", lambda epochs: quantised.ternary(numpys, 2.5, error_feedback=True), {}),
-    Row("ternary, no EF", lambda epochs: quantised.ternary(numpys, 2.5, error_feedback=False), {}),
     Row("sign", lambda epochs: quantised.sign(numpys), {}),
 )
 

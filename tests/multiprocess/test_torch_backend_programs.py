@@ -113,24 +113,32 @@ os.write(1, f"sum {tensor.tolist()}\\n".encode())
 dist.destroy_process_group()
 import hvdlite
 assert not hvdlite.is_initialized()
+"""
+
+# Where the launcher has the store. Else it ends with rank 0's first group, and rank 1 may have
+# connected to it for the second one.
+_AGAIN = (
+    _SUM
+    + """
 dist.init_process_group("hvdlite")
 dist.all_reduce(tensor)
 os.write(1, f"again {tensor.tolist()}\\n".encode())
 dist.destroy_process_group()
 """
+)
 
 
 @pytest.mark.watchdog(120)
 def test_hvdliterun_with_torchs_variables(job: Job) -> None:
     done = job.end_well("-np", "2", "--torch-distributed", "python", job.script(_SUM))
     for rank in range(2):
-        assert prefixed(done.stdout, rank) == ["sum [3.0, 3.0]", "again [6.0, 6.0]"]
+        assert prefixed(done.stdout, rank) == ["sum [3.0, 3.0]"]
 
 
 @pytest.mark.watchdog(120)
 def test_torchrun_and_a_second_group_in_one_process(job: Job) -> None:
     command = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    lines = end_well(start(job, [*command, job.script(_SUM)]), seconds=100)
+    lines = end_well(start(job, [*command, job.script(_AGAIN)]), seconds=100)
     assert lines.count("sum [3.0, 3.0]") == lines.count("again [6.0, 6.0]") == 2, lines
 
 
