@@ -13,6 +13,8 @@ from elastic_history import LAUNCHER, PROGRAM, account, random_schedule, survivi
 from launched import PATIENT, Job, ended
 from stillness import wait_until_still
 
+pytestmark = pytest.mark.costly
+
 PYTHON = sys.executable
 TORCH = str(Path(__file__).with_name("elastic_torch_program.py"))
 SCHEDULES = {"quick": 1, "commit": 3, "all": 200}[tier.TIER]

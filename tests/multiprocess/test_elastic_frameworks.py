@@ -14,6 +14,8 @@ from installed import needs_installed
 from launched import Job
 from tier import one_of
 
+pytestmark = pytest.mark.costly
+
 # Compiling takes XLA most of a run's time, and how fast its result is does not matter here.
 HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 

@@ -17,7 +17,7 @@ from launched import WAIT_FOR, Job
 
 needs_installed("torch")
 
-pytestmark = pytest.mark.watchdog(240)
+pytestmark = [pytest.mark.watchdog(240), pytest.mark.costly]
 
 PYTHON = sys.executable
 

@@ -16,6 +16,8 @@ from machine import within
 
 import hvdlite
 
+pytestmark = pytest.mark.costly
+
 needs_installed("tensorflow")
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_NUM_INTRAOP_THREADS": "1"}

@@ -13,7 +13,7 @@ from launched import Job, prefixed
 
 needs_installed("torch")
 
-pytestmark = pytest.mark.watchdog(120)
+pytestmark = [pytest.mark.watchdog(120), pytest.mark.costly]
 
 _PRELUDE = """
 import hvdlite, logging, os, sys, torch, hvdlite.torch as hvd
@@ -172,7 +172,6 @@ def _run(
     return out, err
 
 
-@pytest.mark.costly
 @pytest.mark.parametrize("name", _NAMES)
 def test_models_train_to_the_same_bits_with_their_gradients_in_the_pool(
     job: Job, name: str
@@ -181,7 +180,6 @@ def test_models_train_to_the_same_bits_with_their_gradients_in_the_pool(
     assert out.count("as before") == 2
 
 
-@pytest.mark.costly
 def test_four_ranks_train_to_the_same_bits(job: Job) -> None:
     out, _ = _run(job, _CASES, "mlp", ranks=4)
     assert out.count("as before") == 4
@@ -403,7 +401,6 @@ def test_a_child_has_the_gradients_of_that_moment_and_memory_of_its_own(job: Job
     assert out.count("forked") == 2
 
 
-@pytest.mark.costly
 @pytest.mark.parametrize("library", ["jemalloc", "tcmalloc_minimal"])
 def test_another_allocator_serves_what_the_pool_does_not(job: Job, library: str) -> None:
     path = find_library(library)
@@ -438,13 +435,11 @@ print("as before", flush=True)
 """
 
 
-@pytest.mark.costly
 def test_ddps_buckets_are_reduced_to_the_same_bits(job: Job) -> None:
     out, _ = _run(job, _DDP)
     assert out.count("as before") == 2
 
 
-@pytest.mark.costly
 def test_two_hosts_train_to_the_same_bits(job: Job) -> None:
     here = 'import os\nos.environ["HVDLITE_HOST_ID"] = str(int(os.environ["HVDLITE_RANK"]) // 2)\n'
     out, _ = _run(job, _CASES, "mlp", ranks=4, first=here)

@@ -6,6 +6,8 @@ import pytest
 from installed import needs_installed
 from launched import Job
 
+pytestmark = pytest.mark.costly
+
 needs_installed("torch")
 
 # 144 MiB of gradients, 36 MiB each, are 36864 pages: glibc takes blocks of more than 32 MiB from

@@ -8,6 +8,8 @@ from bare_ranks import Ranks
 from installed import needs_installed
 from launched import Job, last_line
 
+pytestmark = pytest.mark.costly
+
 needs_installed("torch")
 
 _COMPILED = """
@@ -52,7 +54,6 @@ print("equal", flush=True)
 """
 
 
-@pytest.mark.costly
 @pytest.mark.watchdog(300)
 def test_inductor_compiles_collectives_and_models_without_a_break(job: Job) -> None:
     done = job.end_well(

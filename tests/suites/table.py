@@ -40,17 +40,17 @@ SUITES = (
     # 2,000 random histories of an elastic job, and a million in the tier `all`: 16 minutes there.
     Suite("elastic histories", EVERYWHERE, 10, ("unit/test_elastic_random.py",), limit=7200.0),
     Suite(
-        "unit", EVERYWHERE, 60, ("unit/test_*.py", "architecture/test_*.py", "drop_in/test_*.py"),
+        "unit", EVERYWHERE, 300, ("unit/test_*.py", "architecture/test_*.py", "drop_in/test_*.py"),
     ),
-    Suite("numpy", EVERYWHERE, 110, ("conformance/test_conformance.py",), cores=1.2),
-    Suite("torch", EVERYWHERE, 80, ("conformance/test_torch.py",), cores=1.3),
-    Suite("tensorflow", EVERYWHERE, 90, ("conformance/test_tensorflow.py",), cores=1.3),
-    Suite("jax", EVERYWHERE, 60, ("conformance/test_jax.py",), cores=1.3),
-    Suite("keras", EVERYWHERE, 120, ("conformance/test_keras.py",), cores=1.3),
-    Suite("mpi", FROM_COMMIT, 120, ("conformance/test_mpi.py",), cores=1.2, cleans_shm=True),
+    Suite("numpy", EVERYWHERE, 230, ("conformance/test_conformance.py",), cores=1.2),
+    Suite("torch", EVERYWHERE, 70, ("conformance/test_torch.py",), cores=1.3),
+    Suite("tensorflow", EVERYWHERE, 95, ("conformance/test_tensorflow.py",), cores=1.3),
+    Suite("jax", EVERYWHERE, 45, ("conformance/test_jax.py",), cores=1.3),
+    Suite("keras", EVERYWHERE, 230, ("conformance/test_keras.py",), cores=1.3),
+    Suite("mpi", FROM_COMMIT, 220, ("conformance/test_mpi.py",), cores=1.2, cleans_shm=True),
     # Namespaces of the network and ssh servers belong to the machine: one suite at a time.
     Suite(
-        "hosts", FROM_COMMIT, 120, ("multiprocess/test_ssh*.py", "multiprocess/test_network.py"),
+        "hosts", FROM_COMMIT, 160, ("multiprocess/test_ssh*.py", "multiprocess/test_network.py"),
         cores=0.5, cleans_shm=True,
     ),
     Suite(
@@ -58,20 +58,20 @@ SUITES = (
         needs="/usr/sbin/slurmctld", package="slurmctld slurmd slurm-client munge",
     ),
     Suite(
-        "launchers", FROM_COMMIT, 150,
+        "launchers", FROM_COMMIT, 200,
         ("multiprocess/test_launchers*.py", "multiprocess/test_mpi*.py"), cores=0.7,
         cleans_shm=True,
     ),
     Suite(
-        "programs", FROM_COMMIT, 150,
+        "programs", FROM_COMMIT, 400,
         ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py",
          "multiprocess/test_gpu_*.py", "multiprocess/test_elastic_frameworks.py"),
         cores=1.0, cleans_shm=True,
     ),
     # Real Ray, Spark, Lightning and others: one of them runs at a time.
-    Suite("integrations", FROM_COMMIT, 180, ("integrations/test_*.py",)),
-    Suite("elastic", EVERYWHERE, 120, ("multiprocess/test_elastic*.py",), cores=1.0),
-    Suite("processes", EVERYWHERE, 240, ("multiprocess/test_*.py",), cores=0.6, cleans_shm=True),
+    Suite("integrations", FROM_COMMIT, 110, ("integrations/test_*.py",)),
+    Suite("elastic", EVERYWHERE, 450, ("multiprocess/test_elastic*.py",), cores=1.0),
+    Suite("processes", EVERYWHERE, 800, ("multiprocess/test_*.py",), cores=0.6, cleans_shm=True),
     Suite(
         "C++ build", FROM_COMMIT, 300, command=("scripts/cpp-tests", "--build", "plain"), cores=2.0,
         needs=GTEST, package="libgtest-dev",
