@@ -28,17 +28,17 @@ SNIPPETS = {
     "a name that nobody has": (TORCH + "hvd.allreduec(x)", ["change 3 horovod.torch.allreduec: "
                                                             "hvdlite does not have it: is "
                                                             "allreduce meant?"]),
-    "a module that only Horovod has": ("import horovod.spark", ["change 1 horovod.spark: only "
-                                                                "Horovod has it: start the"]),
+    "a module that only Horovod has": ("import horovod.mxnet", ["change 1 horovod.mxnet: only "
+                                                                "Horovod has it: MXNet is"]),
     "something inside of it": (
-        "from horovod.spark.torch import TorchEstimator as T\nT()",
-        ["change 1 horovod.spark.torch.TorchEstimator: only",
-         "change 2 horovod.spark.torch.TorchEstimator: only"],
+        "from horovod.mxnet import DistributedTrainer as T\nT()",
+        ["change 1 horovod.mxnet.DistributedTrainer: only",
+         "change 2 horovod.mxnet.DistributedTrainer: only"],
     ),
     "it is optional": (
-        "try:\n    import horovod.spark as s\nexcept ImportError:\n    s = None\nif s:\n    "
+        "try:\n    import horovod.mxnet as s\nexcept ImportError:\n    s = None\nif s:\n    "
         "s.run(f)",
-        ["differs 2 horovod.spark: only Horovod has it: .*; the ImportError is caught"],
+        ["differs 2 horovod.mxnet: only Horovod has it: .*; the ImportError is caught"],
     ),
     "elastic with Keras": (
         "import horovod.keras as hvd\n@hvd.elastic.run\ndef f(state): pass", [],
@@ -258,7 +258,7 @@ def test_files_are_one_program(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "b.py").write_text("import horovod.torch as hvd\nhvd.init()\n")
     (tmp_path / ".venv").mkdir()
-    (tmp_path / ".venv" / "c.py").write_text("import horovod.spark\n")
+    (tmp_path / ".venv" / "c.py").write_text("import horovod.mxnet\n")
     assert _found(tmp_path / "a.py") != [] and _found(tmp_path) == []
 
 
@@ -266,7 +266,7 @@ def _notebook(*cells: str) -> str:
     written = [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells]
     return json.dumps(
         {
-            "cells": [{"cell_type": "markdown", "source": "import horovod.spark"}, *written],
+            "cells": [{"cell_type": "markdown", "source": "import horovod.mxnet"}, *written],
             "nbformat": 4,
         }
     )
@@ -344,17 +344,17 @@ def test_exit_codes_and_what_cannot_be_read(
 ) -> None:
     good, bad, old = tmp_path / "good.py", tmp_path / "bad.py", tmp_path / "old.py"
     good.write_text("print()\n")
-    bad.write_text("import horovod.spark\n")
+    bad.write_text("import horovod.mxnet\n")
     old.write_text("import horovod.torch\nprint 'x'\n")
     assert main(["doctor", str(good)]) == 0
     assert capsys.readouterr().out == "Nothing of Horovod is used here.\n"
     assert main(["doctor", str(bad), str(good)]) == 1
     assert capsys.readouterr().out.startswith(
-        f"{bad}:1: change: horovod.spark: only Horovod has it: "
+        f"{bad}:1: change: horovod.mxnet: only Horovod has it: "
     )
     assert main(["doctor", str(old), str(bad), str(tmp_path / "none.py")]) == 2
     said = capsys.readouterr()
-    assert "horovod.spark" in said.out
+    assert "horovod.mxnet" in said.out
     assert (
         f"{old}:2: not Python 3: Missing parentheses" in said.err
         and "none.py: No such file or directory" in said.err

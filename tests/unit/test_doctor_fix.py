@@ -36,13 +36,13 @@ CASES = {
         "import hvdlite.torch\nhvdlite.torch.init(); print(hvdlite.torch.rank())\n",
     ),
     "without a name, and one that has to stay": (
-        "import horovod.torch, horovod.spark\nhorovod.torch.init()\n",
-        "import horovod.torch, horovod.spark\nhorovod.torch.init()\n",
+        "import horovod.torch, horovod.mxnet\nhorovod.torch.init()\n",
+        "import horovod.torch, horovod.mxnet\nhorovod.torch.init()\n",
     ),
     "what hvdlite does not have": (
-        "import horovod.spark as s\nfrom horovod.torch import init, nothing\nfrom horovod import "
+        "import horovod.mxnet as s\nfrom horovod.torch import init, nothing\nfrom horovod import "
         "run\n",
-        "import horovod.spark as s\nfrom horovod.torch import init, nothing\nfrom horovod import "
+        "import horovod.mxnet as s\nfrom horovod.torch import init, nothing\nfrom horovod import "
         "run\n",
     ),
     "in words": ("# import horovod.torch as hvd\nx = 'import horovod.torch'\n", "# import "

@@ -70,10 +70,14 @@ def _elastic(
     def reach(this: job.Job, order: Any, *_: object) -> Any:
         orders.append(order)
 
+    def start_here(command: object, environment: Mapping[str, str], *_: object) -> None:
+        here.update(environment)
+
     def driver(policy: Policy, around: Any, *_: object) -> None:
-        here.update(around.environment)
+        around.start(0, {})
         raise _Enough
 
+    monkeypatch.setattr(run.local, "start", start_here)
     monkeypatch.setattr(run, "_reach", reach)
     monkeypatch.setattr(run, "Driver", driver)
     processes = sum(host.slots for host in hosts)
