@@ -105,7 +105,7 @@ class Algebra(Protocol):
 
 
 class Arrays:
-    """Cells of frameworks that compute at once: the arrays themselves."""
+    """What arrays of numpy's kind answer alike. Their cells are the arrays themselves."""
 
     def is_tracing(self) -> bool:
         return False
@@ -121,3 +121,16 @@ class Arrays:
 
     def write(self, cell: Any, array: Array) -> Any:
         return array
+
+    def taken(self, array: Array, positions: Array) -> Array:
+        return array[positions]
+
+    def added_at(self, array: Array, positions: Array, values: Array) -> Array:
+        array[positions] += values
+        return array
+
+    def product(self, a: Array, b: Array) -> Array:
+        return a @ b
+
+    def transposed(self, a: Array) -> Array:
+        return a.T

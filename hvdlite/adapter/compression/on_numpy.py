@@ -65,23 +65,10 @@ class NumpyAlgebra(Arrays):
         chosen = np.argpartition(magnitudes[candidates], -count)[-count:]
         return candidates[chosen].astype(np.int32)
 
-    def taken(self, array: Array, positions: Array) -> Array:
-        return array[positions]
-
-    def added_at(self, array: Array, positions: Array, values: Array) -> Array:
-        array[positions] += values
-        return array
-
     def cleared_at(self, array: Array, positions: Array) -> Array:
         array = array.copy()
         array[positions] = 0.0
         return array
-
-    def product(self, a: Array, b: Array) -> Array:
-        return a @ b
-
-    def transposed(self, a: Array) -> Array:
-        return a.T
 
     def orthogonal(self, a: Array) -> Array:
         return np.linalg.qr(a)[0]

@@ -64,9 +64,6 @@ class JaxAlgebra(Arrays):
         # top_k takes NaN for larger than all numbers, too
         return jax.lax.top_k(jnp.abs(array), count)[1].astype(jnp.int32)
 
-    def taken(self, array: Array, positions: Array) -> Array:
-        return array[positions]
-
     def added_at(self, array: Array, positions: Array, values: Array) -> Array:
         return array.at[positions].add(values, unique_indices=True)
 
@@ -75,9 +72,6 @@ class JaxAlgebra(Arrays):
 
     def product(self, a: Array, b: Array) -> Array:
         return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
-
-    def transposed(self, a: Array) -> Array:
-        return a.T
 
     def orthogonal(self, a: Array) -> Array:
         return jnp.linalg.qr(a)[0]

@@ -65,23 +65,10 @@ class TorchAlgebra(Arrays):
         chosen = magnitudes[candidates].topk(count, sorted=False).indices
         return candidates[chosen].int()
 
-    def taken(self, array: Array, positions: Array) -> Array:
-        return array[positions]
-
-    def added_at(self, array: Array, positions: Array, values: Array) -> Array:
-        array[positions] += values
-        return array
-
     def cleared_at(self, array: Array, positions: Array) -> Array:
         array = array.clone()
         array[positions] = 0.0
         return array
-
-    def product(self, a: Array, b: Array) -> Array:
-        return a @ b
-
-    def transposed(self, a: Array) -> Array:
-        return a.T
 
     def orthogonal(self, a: Array) -> Array:
         left: Array = torch.linalg.qr(a).Q
