@@ -9,8 +9,7 @@ from collections.abc import Mapping
 import ray
 
 from hvdlite.job import basics
-from hvdlite.launch import secret
-from hvdlite.ray import host
+from hvdlite.launch import host_identity, secret
 from hvdlite.ray.seats import Found
 from hvdlite.rendezvous import addresses
 
@@ -24,7 +23,7 @@ def find() -> Found:
     """Returns where this process is, and the GPUs that Ray has given to it."""
     return Found(
         str(ray.get_runtime_context().get_node_id()),
-        host.identity(os.environ),
+        host_identity.identity(os.environ),
         f"{socket.gethostname()} ({ray.util.get_node_ip_address()})",
         gpus(),
     )

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdlite.base.mailbox import Mailbox
-from hvdlite.launch import blobs, direct, machine, output, plan, secret
+from hvdlite.launch import blobs, direct, host_identity, machine, output, plan, secret
 from hvdlite.launch import task as rank_task
 from hvdlite.launch.console import Console
 from hvdlite.launch.last_words import shown
@@ -72,7 +72,7 @@ def carry_out(order: Order) -> Iterator[outcome.Row]:
     context = BarrierTaskContext.get()
     partition = context.partitionId()
     with contextlib.ExitStack() as stack:
-        own = Hello(_host_id(), socket.gethostname(), _gpus(context))
+        own = Hello(host_identity.identity(os.environ), socket.gethostname(), _gpus(context))
         if partition == 0:
             own = _open_store(order, own, context.getTaskInfos()[0].address, stack)
         hellos = [Hello(**json.loads(text)) for text in context.allGather(own.encode())]
@@ -92,19 +92,6 @@ def carry_out(order: Order) -> Iterator[outcome.Row]:
         if partition == 0:
             client.collect(_DONE, len(hellos))
     yield from outcome.rows(report)
-
-
-def _host_id() -> str:
-    """What tells hosts apart, as in csrc/rendezvous/host_id.cc, which decides in the end."""
-    configured = os.environ.get("HVDLITE_HOST_ID")
-    if configured:
-        return configured
-    boot = network = ""
-    with contextlib.suppress(OSError):
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            boot = file.read().strip()
-        network = str(os.stat("/proc/self/ns/net").st_ino)
-    return f"{socket.gethostname()}#{boot}#{network}"
 
 
 def _gpus(context: object) -> list[str]:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 def identity(environ: Mapping[str, str]) -> str:
     """Returns a text that is equal for processes that may share memory.
 
-    Two nodes of Ray on one machine have the same one, and two containers of a machine do not.
+    Two nodes of Ray, or executors of Spark, on one machine have the same one. Two containers of a
+    machine do not.
     """
     configured = environ.get("HVDLITE_HOST_ID", "")
     if configured:
