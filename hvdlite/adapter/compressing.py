@@ -6,17 +6,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from hvdlite.adapter.backend import Backend, Group
 from hvdlite.adapter.compression.journeys import factor_of, together
 from hvdlite.adapter.compression.methods import Encoded, Gather, Round, Sum, rounds
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.ops import Sum as SUM
-
-if TYPE_CHECKING:
-    from hvdlite.adapter.reduction import Backend, Group
 
 
 def travel(options: Options, backend: Backend, results: list[Any], variables: Sequence[Any],
@@ -41,7 +39,7 @@ def travel(options: Options, backend: Backend, results: list[Any], variables: Se
         flat, shape = algebra.flat(gradient), tuple(gradient.shape)
         state = method.state_of(keys[i], flat, shape, ranks)
         ways.append(rounds(method.part(keys[i], shape), algebra, flat, state, ranks))
-    carrier = _Carrier(backend, options, beside)
+    carrier = Carrier(backend, options, beside)
     scale = factor_of(options.op, options.prescale * options.postscale, ranks)
     for i, (total, state) in zip(dense, together(ways, carrier.send), strict=True):
         method.keep(keys[i], state)
@@ -51,7 +49,7 @@ def travel(options: Options, backend: Backend, results: list[Any], variables: Se
     return received | carrier.beside
 
 
-class _Carrier:
+class Carrier:
     """Sends the rounds of a step. What is `beside` them travels with the first one."""
 
     def __init__(self, backend: Backend, options: Options, beside: Group) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from hvdlite.adapter.backend import Backend, Group
 from hvdlite.adapter.compression.methods import Encoded
-from hvdlite.adapter.reduction import Backend, Group
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Sum as SUM

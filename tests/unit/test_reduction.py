@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("hvdlite._core")
 
 from hvdlite.adapter import step  # noqa: E402
+from hvdlite.adapter.backend import Backend, Group
 from hvdlite.adapter.compression import Compressor  # noqa: E402
-from hvdlite.adapter.reduction import Backend, Group, reduced  # noqa: E402
+from hvdlite.adapter.reduction import reduced  # noqa: E402
 from hvdlite.base.ops import Sum  # noqa: E402
 
 

@@ -10,17 +10,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from hvdlite.adapter.compressing import Carrier
 from hvdlite.adapter.compression import Method
-from hvdlite.adapter.compression.journeys import factor, together
-from hvdlite.adapter.compression.methods import Encoded, Gather, Round, State, Sum, rounds
+from hvdlite.adapter.compression.journeys import factor_of, together
+from hvdlite.adapter.compression.methods import State, rounds
 from hvdlite.adapter.step import Options
-from hvdlite.base.operations import ALLGATHER, ALLREDUCE
-from hvdlite.base.ops import Sum as SUM
-from hvdlite.core.operations import Call
 from hvdlite.jax.compression.algebra import ALGEBRA
-from hvdlite.jax.compression.encoded import by_codec
+from hvdlite.jax.compression.backend import BACKEND
 from hvdlite.jax.framework import float0
-from hvdlite.jax.ops import run
 
 Array = Any
 Tree = Any
@@ -67,51 +64,15 @@ class Compressing:
             first = part.begin(ALGEBRA, flat)
             state = {key: jnp.where(same, memory[i][key], first[key]) for key in first}
             ways.append(rounds(part, ALGEBRA, flat, state, ranks))
-        call = Call(
-            ALLREDUCE, None, self.options.process_set, self.options.op, self.options.prescale,
-            self.options.postscale,
-        )  # fmt: skip
-        scale, after = factor(call, ranks), list(memory)
-        for i, (total, state) in zip(places, together(ways, self._sender(call)), strict=True):
+        scale = factor_of(self.options.op, self.options.prescale * self.options.postscale, ranks)
+        carrier, after = Carrier(BACKEND, self.options, {}), list(memory)
+        for i, (total, state) in zip(places, together(ways, carrier.send), strict=True):
             leaves[i] = ALGEBRA.like(total * scale, leaves[i])
             after[i] = state
         return jax.tree_util.tree_unflatten(structure, leaves), tuple(after), jnp.int32(ranks)
 
     def _ranks(self) -> int:
         return self.options.process_set.size() or 1
-
-    def _sender(self, call: Call) -> Any:
-        count = 0
-
-        def send(asked: dict[int, Round]) -> dict[int, Any]:
-            nonlocal count
-            name = f"{self.options.scope}gradients"
-            name = f"{name}.round{count}" if count else name
-            count += 1
-            answers: dict[int, Any] = {}
-            encoded = {n: each for n, each in asked.items() if isinstance(each, Encoded)}
-            gathers = {n: each for n, each in asked.items() if isinstance(each, Gather)}
-            sums = {n: each for n, each in asked.items() if isinstance(each, Sum)}
-            if gathers:
-                arrays = [array[None] for each in gathers.values() for array in each.arrays]
-                received = iter(_together(Call(ALLGATHER, name, call.process_set), arrays))
-                for number, each in gathers.items():
-                    answers[number] = [next(received) for _ in each.arrays]
-            if sums:
-                how = Call(ALLREDUCE, f"{name}.dense", call.process_set, SUM)
-                totals = _together(how, [each.array for each in sums.values()])
-                answers |= dict(zip(sums, totals, strict=True))
-            if encoded:
-                answers |= by_codec(
-                    Call(ALLREDUCE, f"{name}.encoded", call.process_set, SUM), encoded
-                )
-            return answers
-
-        return send
-
-
-def _together(call: Call, arrays: list[Array]) -> list[Array]:
-    return run(call._replace(grouped=len(arrays) > 1), arrays)
 
 
 def _named(tree: Tree) -> list[tuple[str, Any]]:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from hvdlite.adapter import reduction
+from hvdlite.adapter import backend
 from hvdlite.adapter.compression.algebra import Algebra
 from hvdlite.keras.flavour import backend_name
 
 
-class Backend(reduction.Backend):
+class Backend(backend.Backend):
     #: for compressors with a memory
     algebra: Algebra
     #: whether the optimizer must have their memory, because a step is a function of its variables

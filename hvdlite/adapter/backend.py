@@ -1,0 +1,69 @@
+"""What adapter/reduction.py must know of a framework whose gradients travel together: a handful of
+primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hvdlite.adapter.compression.journeys import start_encoded
+from hvdlite.adapter.compression.methods import Encoded
+from hvdlite.adapter.step import Options
+from hvdlite.base.operations import ALLREDUCE
+from hvdlite.base.ops import Sum as SUM
+from hvdlite.core.engine import run_all
+from hvdlite.core.framework import Tensor
+from hvdlite.core.operations import Call
+from hvdlite.core.process_sets import ProcessSet
+
+Group = dict[int, Tensor]  # what travels together, by the numbers of its variables
+
+
+class Backend:
+    """The primitives. The defaults suit frameworks without sparse gradients."""
+
+    #: whether ranks may differ about which variables got a gradient; flags(), seen() and
+    # zeros_like() are for these
+    dynamic = False
+
+    def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
+        """The results of all groups: at once, or as part of the step that is being traced."""
+        raise NotImplementedError
+
+    def allgather(self, group: Group, options: Options) -> Group:
+        """The same for tensors of which each comes back with a first dimension more: that of the
+        ranks."""
+        raise NotImplementedError
+
+    def encoded(self, group: dict[int, Encoded], options: Options) -> dict[int, Any]:
+        """The answers to rounds by a codec: sum and residual of each."""
+        method = options.compression.method
+        assert method is not None
+        call = Call(ALLREDUCE, None, options.process_set, SUM, patient=True)
+        pending = [
+            start_encoded(
+                method.algebra, call._replace(name=f"{options.scope}encoded.{number}"), each
+            )
+            for number, each in group.items()
+        ]
+        return dict(zip(group, run_all(pending), strict=True))
+
+    def is_sparse(self, gradient: Tensor) -> bool:
+        return False
+
+    def to_dense(self, gradient: Tensor) -> Tensor:
+        return gradient
+
+    def shared_out(self, gradient: Tensor, process_set: ProcessSet) -> Tensor:
+        """Divided by the number of ranks."""
+        return gradient / (process_set.size() or 1)
+
+    def flags(self, values: Sequence[bool]) -> Tensor:
+        """A tensor whose sum over all ranks tells which of the values are true somewhere."""
+        raise NotImplementedError
+
+    def seen(self, flags: Tensor) -> Sequence[bool]:
+        raise NotImplementedError
+
+    def zeros_like(self, variable: Any) -> Tensor:
+        raise NotImplementedError

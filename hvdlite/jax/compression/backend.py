@@ -1,0 +1,43 @@
+"""The primitives of adapter/backend.py, for compressors with a memory and for Keras' gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hvdlite.adapter.backend import Backend, Group
+from hvdlite.adapter.compression.methods import Encoded
+from hvdlite.adapter.step import NO_COMPRESSION, Options
+from hvdlite.base.operations import ALLGATHER, ALLREDUCE
+from hvdlite.base.ops import Sum as SUM
+from hvdlite.core.operations import Call
+from hvdlite.jax import trace
+from hvdlite.jax.compression.encoded import in_program
+from hvdlite.jax.gradients import allreduce_gradients
+from hvdlite.jax.ops import run
+
+
+class JaxBackend(Backend):
+    """See hvdlite.adapter.backend. A round of all gradients is one call for each kind."""
+
+    def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
+        # All groups in one: XLA promises no order between calls, so that two ranks might wait in
+        # different ones.
+        numbers, gradients = zip(*(item for group in groups for item in group.items()), strict=True)
+        reduced = allreduce_gradients(gradients, replace(options, compression=NO_COMPRESSION))
+        return dict(zip(numbers, reduced, strict=True))
+
+    def allgather(self, group: Group, options: Options) -> Group:
+        call = Call(ALLGATHER, f"{options.scope}rows", options.process_set, grouped=len(group) > 1)
+        return dict(zip(group, run(call, [array[None] for array in group.values()]), strict=True))
+
+    def encoded(self, group: dict[int, Encoded], options: Options) -> dict[int, Any]:
+        if not trace.is_tracing():
+            return super().encoded(group, options)
+        return in_program(
+            Call(ALLREDUCE, f"{options.scope}encoded", options.process_set, SUM), group
+        )
+
+
+BACKEND = JaxBackend()
