@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import sshd
-from launched import READY, Job, Launcher
+from launched import MARK, READY, Job, Launcher
+from network import Network
 
 PYTHON = sys.executable
 
@@ -40,3 +43,11 @@ class FarJob(Launcher):
             ):
                 found.append(pid)
         return found
+
+
+@contextmanager
+def far_job(job: Job, network: Network, directory: Path) -> Iterator[FarJob]:
+    """A launcher on the switch of the network, and the hosts a and b."""
+    job.prefix = network.prefix(-1)
+    with sshd.SshHosts(network, "ab", directory, f"{MARK}={job.mark}") as hosts:
+        yield FarJob(job, hosts)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import sshd
-from far_jobs import FarJob
-from launched import MARK, Job, prefixed
+from far_jobs import far_job
+from launched import Job, prefixed
 from network import Network, why_not_loss
 
 _WHY_NOT = why_not_loss() or sshd.why_not()
@@ -42,10 +42,9 @@ def test_a_job_whose_network_loses_a_twentieth_of_all_packets_ends_well(
 ) -> None:
     """Neither ssh, nor the agents, nor the store, nor the ranks' links take loss for an end."""
     with Network(2, tag="loss") as network:
-        job.prefix = network.prefix(-1)
         network.lose_packets(PERCENT)
-        with sshd.SshHosts(network, "ab", tmp_path, f"{MARK}={job.mark}") as hosts:
-            done = FarJob(job, hosts).run("-H", "a:2,b:2", sys.executable, job.script(SUMS))
+        with far_job(job, network, tmp_path) as far:
+            done = far.run("-H", "a:2,b:2", sys.executable, job.script(SUMS))
         lost = [network.lost_packets(host) for host in (0, 1)]
     assert done.returncode == 0, done.stderr
     assert [prefixed(done.stdout, rank) for rank in range(4)] == [["exact"]] * 4, done.stdout

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import sshd
-from far_jobs import FarJob
-from launched import MARK, Job, ended
+from far_jobs import FarJob, far_job
+from launched import Job, ended
 from network import Network, why_not
 from test_top_runs import TRAIN, only_ranks_of
 from waiting import wait_until
@@ -29,10 +29,8 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture
 def far(job: Job, network: Network, tmp_path: Path) -> Iterator[FarJob]:
-    """A launcher on the switch, and the hosts a and b."""
-    job.prefix = network.prefix(-1)
-    with sshd.SshHosts(network, "ab", tmp_path, f"{MARK}={job.mark}") as hosts:
-        yield FarJob(job, hosts)
+    with far_job(job, network, tmp_path) as far:
+        yield far
 
 
 def test_the_table_and_a_dump_from_a_host_that_has_a_rank(far: FarJob, network: Network) -> None:

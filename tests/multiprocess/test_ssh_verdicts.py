@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import sshd
-from far_jobs import FarJob
-from launched import MARK, Job, ended, last_line
+from far_jobs import FarJob, far_job
+from launched import Job, ended, last_line
 from network import Network, why_not_loss
 from stuck_programs import FAULTS, Stuck
 from waiting import wait_until
@@ -66,10 +66,8 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture
 def far(job: Job, network: Network, tmp_path: Path) -> Iterator[FarJob]:
-    """A launcher on the switch, and the hosts a and b."""
-    job.prefix = network.prefix(-1)
-    with sshd.SshHosts(network, "ab", tmp_path, f"{MARK}={job.mark}") as hosts:
-        yield FarJob(job, hosts)
+    with far_job(job, network, tmp_path) as far:
+        yield far
 
 
 def _run(far: FarJob, fault: Stuck, happens: Callable[[], None] | None = None) -> None:
@@ -122,8 +120,8 @@ import numpy as np, hvdlite as hvd
 hvd.init()
 open(f"ready.{hvd.rank()}", "w").close()
 def train():
-    while not hvd.allreduce(float(os.path.exists("enough")), name="stop"):
-        time.sleep(0.01)  # poll
+    # One line, so that all ranks are found in the same one at any moment.
+    while not hvd.allreduce(float(os.path.exists("enough")), name="stop"): time.sleep(0.01)  # poll
 train()
 """
 
