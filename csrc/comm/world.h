@@ -171,7 +171,7 @@ class World {
   gpu::Card card_;
   Carried carried_;
   size_t next_region_ = 0;
-  int processors_ = 1;  // usable by this process
+  int processors_ = 1;  // of this host's ranks
 };
 
 }  // namespace hvdlite::comm
