@@ -98,6 +98,8 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   for (int mate : mates)
     masks.push_back(world->roster_.members[static_cast<size_t>(mate)].processors);
   world->processors_ = CountProcessors(masks, ProcessorQuota());
+  world->my_processors_ =
+      CountProcessors({world->roster_.members[static_cast<size_t>(options.rank)].processors}, 0);
 
   const std::string secret(options.secret.begin(), options.secret.end());
   const Until until(deadline, [store] { return store == nullptr ? Status::Ok() : store->Look(); });

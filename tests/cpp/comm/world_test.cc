@@ -27,15 +27,16 @@ std::vector<int> AllowedHere() {
 }
 
 // Rank i joins a world on one host from a thread that may only run on `pins[i]`.
-void JoinPinned(const std::vector<int>& pins, const std::function<void(const World&)>& check) {
+void JoinPinned(const std::vector<std::vector<int>>& pins,
+                const std::function<void(const World&)>& check) {
   rendezvous::MemoryStore store;
   std::vector<std::thread> ranks;
   for (size_t rank = 0; rank < pins.size(); ++rank) {
     ranks.emplace_back([&, rank] {
-      cpu_set_t one;
-      CPU_ZERO(&one);
-      CPU_SET(pins[rank], &one);
-      ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+      cpu_set_t allowed;
+      CPU_ZERO(&allowed);
+      for (int processor : pins[rank]) CPU_SET(processor, &allowed);
+      ASSERT_EQ(sched_setaffinity(0, sizeof(allowed), &allowed), 0);
       const Config config;
       const Logger log(LogLevel::kError, true, static_cast<int>(rank),
                        static_cast<int>(pins.size()));
@@ -57,7 +58,7 @@ void JoinPinned(const std::vector<int>& pins, const std::function<void(const Wor
 TEST(World, RanksPinnedToCoresOfTheirOwnDoNotCrowdTheHost) {
   const std::vector<int> here = AllowedHere();
   if (here.size() < 2) GTEST_SKIP() << "needs two processors";
-  JoinPinned({here[0], here[1]}, [](const World& world) {
+  JoinPinned({{here[0]}, {here[1]}}, [](const World& world) {
     EXPECT_FALSE(world.oversubscribed());
     EXPECT_FALSE(world.has_spare_processor());
   });
@@ -65,7 +66,15 @@ TEST(World, RanksPinnedToCoresOfTheirOwnDoNotCrowdTheHost) {
 
 TEST(World, RanksPinnedToOneCoreCrowdTheHost) {
   const int only = AllowedHere()[0];
-  JoinPinned({only, only}, [](const World& world) { EXPECT_TRUE(world.oversubscribed()); });
+  JoinPinned({{only}, {only}}, [](const World& world) { EXPECT_TRUE(world.oversubscribed()); });
+}
+
+TEST(World, ARankHasASpareProcessorIfItMayUseMoreThanTheHostHasRanks) {
+  const std::vector<int> here = AllowedHere();
+  if (here.size() < 2) GTEST_SKIP() << "needs two processors";
+  JoinPinned({{here[0]}}, [](const World& world) { EXPECT_FALSE(world.has_spare_processor()); });
+  JoinPinned({{here[0], here[1]}},
+             [](const World& world) { EXPECT_TRUE(world.has_spare_processor()); });
 }
 
 }  // namespace
