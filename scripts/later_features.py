@@ -169,7 +169,7 @@ LATER = {
         "tests/conformance/checks/torch_drift.py",
         "tests/cpp/kernels/digest_test.cc",
         "tests/multiprocess/test_drift_soak.py",
-        "tests/soak/drift.py",
+        "tests/soak/drift",
         "tests/unit/test_drift.py",
     ),
     "hvdliterun --report, hvdlite report": (

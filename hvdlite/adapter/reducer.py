@@ -348,7 +348,11 @@ class GradientReducer:
         if self._checked:
             return
         self._checked = True
-        prints = [self._gradients.fingerprint(flight.parameter) for flight in self.flights]
+        parameters = [flight.parameter for flight in self.flights]
+        prints = [
+            0 if self.guard.leaves_out(each) else self._gradients.fingerprint(each)
+            for each in parameters
+        ]
         labels = [flight.label for flight in self.flights]
         settings = self.settings
         how = str(settings.compression)
