@@ -113,22 +113,36 @@ def test_the_rule_is_said_in_words(measured: Measured, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dense", "compressed", "shorter"),
-    [(1.0, 0.5, True), (1.0, 0.94, True), (1.0, 0.96, False), (1.0, 1.0, False), (1.0, 2.0, False)],
+    ("medians", "chosen"),
+    [
+        ({None: 1.0, 0: 0.5}, 0),
+        ({None: 1.0, 0: 0.94}, 0),
+        ({None: 1.0, 0: 0.96}, None),
+        ({None: 1.0, 0: 2.0}, None),
+        ({None: 1.0, 0: 0.5, 2: 0.4}, 2),
+        ({None: 1.0, 0: 0.5, 2: 3.0}, 0),
+        ({None: 1.0, 0: 0.96, 2: 0.97}, None),
+    ],
 )
-def test_a_step_must_become_shorter(dense: float, compressed: float, shorter: bool) -> None:
-    assert choosing.shortens(dense, compressed) is shorter
+def test_a_step_must_become_shorter(medians: dict[int | None, float], chosen: int | None) -> None:
+    assert choosing.best(medians) == chosen
+
+
+def test_a_candidate_that_steps_prefer_goes_first() -> None:
+    measured = Measured(SLOW, (INT8_SLOW, SIGN_SLOW))
+    assert [choice(1 << 20, measured, [0, 1], first) for first in (None, 0, 1)] == [1, 0, 1]
+    assert choice(1 << 20, measured, [1], 0) == 1
 
 
 def test_dense_and_compressing_steps_take_turns() -> None:
-    trial, now, turns = Trial(100.0), 100.0, []
+    trial, now, turns = Trial(100.0, [0, 2]), 100.0, []
     while not trial.is_over:
-        turns.append(trial.compresses)
-        # the first one is slow
-        now += 50.0 if len(turns) == 1 else 1.0 + len(turns) if trial.compresses else 20.0
+        turns.append(trial.way)
+        # the first two are slow
+        now += 50.0 if len(turns) <= 2 else {None: 20.0, 0: 5.0 + len(turns), 2: 3.0}[trial.way]
         trial.step(now)
-    assert turns == [True, False, True, False, True, False, True]
-    assert trial.medians() == (20.0, 6.0)
+    assert turns == [0, 2, None, 0, 2, None, 0, 2, None, 0, 2]
+    assert trial.medians() == {None: 20.0, 0: 12.0, 2: 3.0}
 
 
 class Job:
@@ -180,18 +194,30 @@ def test_a_slow_network_gets_int8_after_steps_by_turns(
     assert [job.step() for _ in range(3)] == [BOTH] * 3
     assert job.asked == 1
     said = "hvd.Compression.auto: int8(error_feedback=True); "
-    said += "a step takes 2.5 s with it, and 8 s dense\n"
+    said += "a step takes 8 s dense, 2.5 s with int8(error_feedback=True)\n"
     assert capsys.readouterr().err == said
 
 
 def test_what_makes_no_step_shorter_is_dropped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job = Job(monkeypatch, Auto(numpys), Measured(SLOW, (INT8_SLOW,)), [1.0] * 7)
+    job = Job(monkeypatch, Auto(numpys), Measured(SLOW, (INT8_SLOW,)), [1.0, *[1.0, 0.97] * 3])
     for _ in range(8):
         job.step()
     assert [job.step() for _ in range(3)] == [DENSELY] * 3
-    assert "no compression; a step takes 1 s with it, and 1 s dense" in capsys.readouterr().err
+    assert "no compression; a step takes 1 s dense, 0.97 s with int8" in capsys.readouterr().err
+
+
+def test_the_candidate_with_the_shortest_steps_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    compression = Auto(numpys, [quantised.int8(numpys), quantised.sign(numpys)])
+    times = [9.0, 9.0, *[8.0, 2.0, 3.0] * 3]  # sign was faster alone, and is slower in a step
+    job = Job(monkeypatch, compression, Measured(SLOW, (INT8_SLOW, SIGN_SLOW)), times)
+    signs = ["sign", "sign", "dense"]
+    assert [job.step() for _ in range(6)] == [DENSELY, BOTH, signs, DENSELY, BOTH, signs]
+    for _ in range(6):
+        job.step()
+    assert job.step() == BOTH
+    assert "3 s with sign(error_feedback=True)" in compression.said
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,7 @@ from hvdlite.adapter import elastic
 from hvdlite.adapter.compression import probing
 from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.casts import Cast
-from hvdlite.adapter.compression.choosing import (
-    Measured,
-    Trial,
-    choice,
-    evidence,
-    rule,
-    shortens,
-)
+from hvdlite.adapter.compression.choosing import Measured, Trial, best, choice, evidence, rule
 from hvdlite.adapter.compression.methods import DENSE, Method, Part, State
 from hvdlite.adapter.compression.narrow import Narrow
 from hvdlite.adapter.compression.quantised import int8
@@ -30,9 +23,9 @@ from hvdlite.core.process_sets import ProcessSet
 class Auto(Method):
     """Chooses one of `candidates` for each tensor, or none: the same on all ranks.
 
-    After the first step, which is dense, the ranks measure allreduces of a few sizes. If a
-    candidate is faster for some tensor, the next steps compress by turns, and the choice stays if
-    these are shorter. A compiled step cannot take turns: there the measurement decides, before the
+    After the first step, which is dense, the ranks measure allreduces of a few sizes. Candidates
+    that are faster for some tensor take turns with dense steps, and the one whose steps are
+    shortest stays. A compiled step cannot take turns: there the measurement decides, before the
     first one.
 
     Each candidate keeps the memory of its tensors.
@@ -51,6 +44,7 @@ class Auto(Method):
         ]
         for each in self.candidates:
             each.serve(self)
+        self._seen: dict[str, tuple[int, ...]] = {}  # the shapes of all tensors, by name
         self._travels: dict[str, Method | None] = {}  # by name: how the tensor travels in this step
         self._forget()
         # Tests have others.
@@ -61,6 +55,7 @@ class Auto(Method):
         self._era: tuple[str, int] | None = None
         self._measured: Measured | None = None
         self._trial: Trial | None = None
+        self._first: int | None = None  # the candidate that is preferred
         #: what was chosen, in one sentence; empty until then
         self.said = ""
 
@@ -73,8 +68,9 @@ class Auto(Method):
             return False
         if self._measured is None:
             self._measured = self._measure(self.candidates, process_set)
-            if any(self._chosen(name, shape) for name, shape in self._shapes.items()):
-                self._trial = Trial(self._clock())
+            faster = [number for number in range(len(self.candidates)) if self._pays(number)]
+            if faster:
+                self._trial = Trial(self._clock(), faster)
             else:
                 self._decide(process_set, "no compression", self._evidence())
         elif self._trial is not None:
@@ -85,13 +81,15 @@ class Auto(Method):
 
     def _judge(self, trial: Trial, process_set: ProcessSet) -> None:
         assert self._measured is not None
-        dense, compressed = probing.agreed(trial.medians(), process_set)
-        times = f"a step takes {compressed:.3g} s with it, and {dense:.3g} s dense"
-        chosen = rule(self._measured, self._labels())
-        if not shortens(dense, compressed):
-            self._measured = Measured(None, why=times)
-            chosen, times = "no compression", f"{times} ({chosen})"
-        self._decide(process_set, chosen, times)
+        mine, labels = trial.medians(), self._labels()
+        medians = dict(zip(mine, probing.agreed(list(mine.values()), process_set), strict=True))
+        times = [f"{seconds:.3g} s {'dense' if way is None else f'with {labels[way]}'}"
+                 for way, seconds in medians.items()]  # fmt: skip
+        why = f"a step takes {', '.join(times)}"
+        self._first = best(medians)
+        if self._first is None:
+            self._measured = Measured(None, why=why)
+        self._decide(process_set, rule(self._measured, labels, self._first), why)
 
     def decide_now(self, process_set: ProcessSet) -> None:
         """Measures before the first step, if nothing has been measured yet."""
@@ -129,25 +127,31 @@ class Auto(Method):
 
     # ---- how a tensor travels
 
-    def _chosen(self, name: str, shape: Sequence[int]) -> Method | None:
+    def _pays(self, number: int) -> bool:
+        """Whether a candidate is chosen for some tensor if it is preferred."""
+        method = self.candidates[number]
+        return any(self._chosen(*tensor, number) is method for tensor in self._seen.items())
+
+    def _chosen(self, name: str, shape: Sequence[int], first: int | None) -> Method | None:
         """The candidate for a tensor; None: dense."""
         plain = name.partition("#")[0]
         if self._measured is None or not self.takes(plain, shape):
             return None
         allowed = [i for i, each in enumerate(self.candidates) if each.takes(plain, shape)]
-        number = choice(math.prod(shape), self._measured, allowed)
+        number = choice(math.prod(shape), self._measured, allowed, first)
         return None if number is None else self.candidates[number]
 
     def _now(self, name: str, shape: Sequence[int]) -> Method | None:
         """The candidate in this step."""
         self._renew()
-        if self._trial is not None and not self._trial.compresses:
-            return None
-        return self._chosen(name, shape)
+        if self._trial is None:
+            return self._chosen(name, shape, self._first)
+        way = self._trial.way
+        return None if way is None else self._chosen(name, shape, way)
 
     def part(self, name: str, shape: Sequence[int]) -> Part:
         """That of the candidate."""
-        self._shapes[name] = tuple(shape)
+        self._seen[name] = tuple(shape)
         method = self._now(name, shape)
         return DENSE if method is None else method.part(name, shape)
 
@@ -189,7 +193,7 @@ class Auto(Method):
                 each.load_state_dict(state[str(each)])
 
     def __getstate__(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"_shapes": {}, "_travels": {}, "_owner": None}
+        own: dict[str, Any] = {"_seen": {}, "_travels": {}, "_owner": None}
         return {**self.__dict__, **own, "_measured": None, "_trial": None, "said": ""}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

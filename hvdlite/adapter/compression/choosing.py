@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -37,66 +37,80 @@ class Measured(NamedTuple):
     why: str = ""  # nothing was measured
 
 
-def choice(count: int, measured: Measured, allowed: Sequence[int]) -> int | None:
+def choice(
+    count: int, measured: Measured, allowed: Sequence[int], first: int | None = None
+) -> int | None:
     """The allowed candidate for a tensor of so many numbers; None: dense.
 
-    A candidate must be faster than dense by LEAST_GAIN. Of several, the one that is fastest for the
-    largest tensor that was measured: small tensors travel with large ones, and one kind of batches
-    is faster than two.
+    A candidate must be faster than dense by LEAST_GAIN. Of several, it is `first`, or else the one
+    that is fastest for the largest tensor that was measured: small tensors travel with large ones,
+    and one kind of batches is faster than two.
     """
     if measured.dense is None:
         return None
     largest = measured.dense.counts[-1]
-    for number in sorted(allowed, key=lambda number: measured.compressed[number].at(largest)):
+
+    def rank(number: int) -> tuple[bool, float]:
+        return number != first, measured.compressed[number].at(largest)
+
+    for number in sorted(allowed, key=rank):
         if measured.compressed[number].at(count) <= (1.0 - LEAST_GAIN) * measured.dense.at(count):
             return number
     return None
 
 
 class Trial:
-    """Compares steps that compress with dense ones. They take turns, so that a program that becomes
-    faster or slower in its first steps favours neither.
+    """Compares dense steps with such that prefer one candidate or another. They take turns, so that
+    a program that becomes faster or slower in its first steps favours none.
 
-    `compresses` says how the next step travels.
+    The first step of each candidate does not count: it allocates memory.
     """
 
     TURNS = 3
 
-    def __init__(self, now: float) -> None:
-        self.compresses = True
+    def __init__(self, now: float, candidates: Sequence[int]) -> None:
         self._last = now
-        self._steps = 0
-        self._seconds: dict[bool, list[float]] = {True: [], False: []}
+        self._seconds: dict[int | None, list[float]] = {each: [] for each in (None, *candidates)}
+        self._first = list(candidates)
+        self._left = [*candidates, *self.TURNS * [None, *candidates]]
+
+    @property
+    def way(self) -> int | None:
+        """The candidate that the next step prefers; None: it is dense."""
+        return self._left[0]
 
     def step(self, now: float) -> None:
-        """A step has ended. The first one does not count: it allocates memory."""
-        if self._steps:
-            self._seconds[self.compresses].append(now - self._last)
+        """A step has ended."""
+        way = self._left.pop(0)
+        if self._first:
+            self._first.pop()
+        else:
+            self._seconds[way].append(now - self._last)
         self._last = now
-        self._steps += 1
-        self.compresses = not self.compresses
 
     @property
     def is_over(self) -> bool:
-        return self._steps > 2 * self.TURNS
+        return not self._left
 
-    def medians(self) -> tuple[float, float]:
-        """Of the dense steps, and of those that compress."""
-        return median(self._seconds[False]), median(self._seconds[True])
-
-
-def shortens(dense: float, compressed: float) -> bool:
-    """Whether the steps that compress are worth it."""
-    return compressed <= (1.0 - LEAST_GAIN_OF_STEP) * dense
+    def medians(self) -> dict[int | None, float]:
+        """Of the dense steps (None), and of each candidate's."""
+        return {way: median(seconds) for way, seconds in self._seconds.items()}
 
 
-def rule(measured: Measured, labels: Sequence[str]) -> str:
+def best(medians: Mapping[int | None, float]) -> int | None:
+    """The candidate whose steps are shortest; None, unless they are shorter than dense ones by
+    LEAST_GAIN_OF_STEP."""
+    way = min(medians, key=lambda way: medians[way])
+    return way if medians[way] <= (1.0 - LEAST_GAIN_OF_STEP) * medians[None] else None
+
+
+def rule(measured: Measured, labels: Sequence[str], first: int | None = None) -> str:
     """What choice() says, in words: for tensors that all candidates take."""
     allowed = range(len(labels))
     parts: list[str] = []
     last: int | None = -1
     for count in (1 << power for power in range(6, 31)):
-        chosen = choice(count, measured, allowed)
+        chosen = choice(count, measured, allowed, first)
         if chosen != last:
             label = "dense" if chosen is None else labels[chosen]
             parts.append(f"{label} from {count} numbers on" if parts else label)
