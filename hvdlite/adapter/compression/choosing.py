@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-#: A compression must make an allreduce shorter by this share.
-LEAST_GAIN = 0.1
-#: All compressions together must make a step shorter by this share.
-LEAST_GAIN_OF_STEP = 0.05
+#: A compression must make an allreduce shorter by this share. Where the network limits, any of them
+#: saves more; elsewhere a small gain is not worth what is lost.
+LEAST_GAIN = 1 / 3
+#: And so much of a step: three steps of each kind tell no smaller difference.
+LEAST_GAIN_OF_STEP = 0.1
 
 
 class Curve(NamedTuple):
