@@ -94,6 +94,7 @@ def main() -> None:
         record = Record(given.output, "compression-network.json", _PACKAGES)
         record.results["networks"] = record.results.get("networks", {}) | found
         record.results["date"] = time.strftime("%d %B %Y")
+        record.results["scheduling"] = "as SCHED_FIFO" if given.fifo else "at nice -18"
         notes = (_WORKER.parent / "compression_network_notes.md").read_text()
         page = compression_network_report.write(record.results, notes)
         record.publish("compression-network.md", page)
