@@ -17,6 +17,7 @@ from typing import Any
 from hvdlite.adapter import divergence, presence, sharers
 from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.compression.journeys import Journey, arrive
+from hvdlite.adapter.compression.methods import DENSE
 from hvdlite.adapter.drift_guard import DriftGuard
 from hvdlite.adapter.gradients import Gradients, Hook
 from hvdlite.adapter.roll_call import RollCall
@@ -59,7 +60,7 @@ class GradientReducer:
         self._others: deque[_Flight] = deque()
         self._groups: dict[Unit, _Flight] = {}
         self._synchronized = ""
-        self._plain = settings.compression.is_none
+        self._method = settings.compression.method
         settings.compression.serve(self)
         self._checked = divergence.mode() == "off"
         # the reducers made before and after this one
@@ -89,9 +90,9 @@ class GradientReducer:
             self._add(parameter, place)
 
     def _add(self, parameter: Any, place: int) -> None:
-        flight = _Flight(
-            parameter, self.settings.scope, self.roll_call.labels[place], self._plain, place
-        )
+        label = self.roll_call.labels[place]
+        directly = self._stays_as_it_is(parameter, label)
+        flight = _Flight(parameter, self.settings.scope, label, directly, place)
         self.roll_call.train(place)
         number = self._aggregation.add()
         self._direct.add(flight.name)
@@ -122,6 +123,13 @@ class GradientReducer:
         self._direct.permit(
             number, self.flights[number].directly and self._aggregation.travels_at_once(number)
         )
+
+    def _stays_as_it_is(self, parameter: Any, label: str) -> bool:
+        """Whether the compression does nothing to this gradient in the next step."""
+        if self._method is None:
+            return self.settings.compression.is_none
+        shape = self._gradients.ops.framework.shape(parameter)
+        return self._method.part(label, shape) is DENSE
 
     def _permit(self, number: int, directly: bool) -> None:
         self.flights[number].directly = directly
@@ -183,7 +191,8 @@ class GradientReducer:
         # a hook's exception would end the backward pass somewhere; step() raises it
         except Exception as error:
             flight.error = error
-            self._permit(number, self._plain)  # it was not the way's fault
+            # it was not the way's fault
+            self._permit(number, self._stays_as_it_is(flight.parameter, flight.label))
         self._others.append(flight)
 
     def _start(self, flight: _Flight, gradient: Tensor) -> Callable[[], None]:
@@ -262,6 +271,9 @@ class GradientReducer:
             self._begin()
             raise
         self._sparse.clear()
+        if self._method is not None and self._method.stepped(self.settings.process_set):
+            for number, flight in enumerate(self.flights):
+                self._permit(number, self._stays_as_it_is(flight.parameter, flight.label))
 
     def _rest(self) -> list[Unit]:
         """The units that have not travelled in this step. The step is over."""

@@ -5,6 +5,18 @@ from __future__ import annotations
 from mutants.mutant import faults
 
 MUTANTS = faults(r"""
+AU1: auto keeps a compression that makes no step shorter
+hvdlite/adapter/compression/choosing.py
+-     return way if medians[way] <= (1.0 - LEAST_GAIN_OF_STEP) * medians[None] else None
++     return way
+test_compression_auto.py::test_what_makes_no_step_shorter_is_dropped
+
+AU2: auto decides anew on each rank: the ranks do not agree about their measurements
+hvdlite/adapter/compression/probing.py
+-     return [float(each) for each in largest]
++     return list(seconds)
+test_torch.py::net-2::torch_methods.auto_measures_the_network_and_leaves_one_host_alone
+
 R1: a gradient that nobody has is announced as present: weight decay moves what took no part
 hvdlite/adapter/reducer.py
 -                 lacking.add(flight.place)

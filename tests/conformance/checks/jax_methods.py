@@ -12,6 +12,7 @@ import optax
 
 import hvdlite.jax as hvd
 from checks import check
+from checks.choosing import on_a_slow_network
 from checks.here import Here, raises
 
 METHODS = {
@@ -83,3 +84,46 @@ def what_makes_no_sense_is_refused(here: Here) -> None:
     hvd.distributed(optax.adam(0.1), compression=hvd.Compression.topk()).init(_params())
     with raises(ValueError, "pass it to hvd.distributed()"):
         hvd.allreduce(jnp.zeros((3, 3)), name="a", compression=hvd.Compression.topk())
+
+
+@check(min_ranks=2)
+def auto_decides_before_the_first_step(here: Here) -> None:
+    for jit in (True, False):
+        compression = on_a_slow_network(
+            hvd.Compression.auto([hvd.Compression.int8(), hvd.Compression.sign(skip="*")])
+        )
+        optimizer = hvd.distributed(optax.identity(), compression=compression)
+        update = jax.jit(optimizer.update) if jit else optimizer.update
+        state = optimizer.init(_params())
+        before = hvd.metrics()["bytes_encoded"]
+        for step in range(3):
+            reduced, state = update(_gradients(here.rank, step), state)
+        jax.block_until_ready(state.memory)
+        assert hvd.metrics()["bytes_encoded"] > before
+        assert set(state.memory[1]) == {"residual", "step"} and not state.memory[0]
+        here.saw(np.asarray(reduced["w"]))
+        here.settle()
+
+
+@check(min_ranks=2)
+def auto_chooses_casts_too(here: Here) -> None:
+    for jit in (True, False):
+        compression = on_a_slow_network(hvd.Compression.auto([hvd.Compression.bf16]))
+        optimizer = hvd.distributed(optax.identity(), compression=compression)
+        update = jax.jit(optimizer.update) if jit else optimizer.update
+        given = {"w": jnp.full((12, 9), 1.0 + 2.0**-10), "b": jnp.full(9, 1.0 + 2.0**-10)}
+        reduced, _ = update(given, optimizer.init(_params()))
+        np.testing.assert_allclose(reduced["w"], np.ones((12, 9), np.float32), rtol=1e-6)
+        np.testing.assert_allclose(reduced["b"], given["b"], rtol=1e-6)
+
+
+@check(min_ranks=2)
+def a_checkpoint_from_another_network_goes_on(here: Here) -> None:
+    """Whose memory lacks what this network's choice needs."""
+    dense = hvd.distributed(optax.identity(), compression=hvd.Compression.topk(skip="*"))
+    state = dense.init(_params())
+    compression = on_a_slow_network(hvd.Compression.auto())
+    optimizer = hvd.distributed(optax.identity(), compression=compression)
+    for step in range(2):
+        _, state = optimizer.update(_gradients(here.rank, step), state)
+    assert set(state.memory[1]) == {"residual", "step"}
