@@ -249,6 +249,12 @@ LATER = {
         "tests/conformance/checks/torch_strategies.py",
         "tests/unit/test_local_steps.py",
     ),
+    "sufficient factors": (
+        "hvdlite/adapter/factors.py",
+        "hvdlite/torch/factors/",
+        "tests/conformance/checks/torch_factors.py",
+        "tests/unit/test_factors.py",
+    ),
     "Lightning, Hugging Face and Optuna": (
         "hvdlite/launch/check_trainers.py",
         "hvdlite/lightning/",

@@ -4,7 +4,7 @@ waits.
 For a framework whose parameters keep their gradients and call hooks when these are complete. Most
 gradients (dense, contiguous, in host memory, not compressed, after one backward pass, in no group)
 are submitted as they are, in place, by a native hook. What that refuses goes the long way:
-`arrived` counts, `_launch` starts, and `_Flight.finish` brings it home.
+`arrived` counts, `_launch` starts, and `Flight.finish` brings it home.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hvdlite.core.framework import Tensor
 from hvdlite.core.operations import Call
 
 
-class _Flight:
+class Flight:
     """A gradient, or a group of them, and its operation under way."""
 
     __slots__ = ("directly", "error", "finish", "journey", "label", "name", "parameter", "place")
@@ -52,13 +52,13 @@ class GradientReducer:
         self.settings = settings
         self._gradients = gradients
         self._how = (settings.process_set, settings.op, settings.prescale, settings.postscale)
-        self.flights: list[_Flight] = []
+        self.flights: list[Flight] = []
         self._aggregation = Aggregation(settings.passes)
         self._direct = engine.GradientHooks(
             settings.op, settings.prescale, settings.postscale, settings.process_set
         )
-        self._others: deque[_Flight] = deque()
-        self._groups: dict[Unit, _Flight] = {}
+        self._others: deque[Flight] = deque()
+        self._groups: dict[Unit, Flight] = {}
         self._synchronized = ""
         self._method = settings.compression.method
         settings.compression.serve(self)
@@ -92,7 +92,7 @@ class GradientReducer:
     def _add(self, parameter: Any, place: int) -> None:
         label = self.roll_call.labels[place]
         directly = self._stays_as_it_is(parameter, label)
-        flight = _Flight(parameter, self.settings.scope, label, directly, place)
+        flight = Flight(parameter, self.settings.scope, label, directly, place)
         self.roll_call.train(place)
         number = self._aggregation.add()
         self._direct.add(flight.name)
@@ -108,7 +108,7 @@ class GradientReducer:
         """These are reduced together, or not at all."""
         if len(members) > 1:
             self._aggregation.group(members)
-            self._groups[tuple(members)] = _Flight(None, self.settings.scope, name, False)
+            self._groups[tuple(members)] = Flight(None, self.settings.scope, name, False)
             for number in members:
                 self._choose_way(number)
 
@@ -195,7 +195,7 @@ class GradientReducer:
             self._permit(number, self._stays_as_it_is(flight.parameter, flight.label))
         self._others.append(flight)
 
-    def _start(self, flight: _Flight, gradient: Tensor) -> Callable[[], None]:
+    def _start(self, flight: Flight, gradient: Tensor) -> Callable[[], None]:
         settings, parameter, kept = self.settings, flight.parameter, self._gradients
         if kept.is_dense(gradient):
             call = self._call(flight.name)
@@ -367,8 +367,7 @@ class GradientReducer:
         ]
         labels = [flight.label for flight in self.flights]
         settings = self.settings
-        how = str(settings.compression)
-        if divergence.check(labels, prints, settings.scope, settings.process_set, how):
+        if divergence.check(labels, prints, settings.scope, settings.process_set, settings.way()):
             self.guard.is_known_to_differ()
 
     def stop(self) -> None:

@@ -127,3 +127,41 @@ def a_checkpoint_from_another_network_goes_on(here: Here) -> None:
     for step in range(2):
         _, state = optimizer.update(_gradients(here.rank, step), state)
     assert set(state.memory[1]) == {"residual", "step"}
+
+
+@check(jit=(True, False), seconds=30)
+def onebit_adam_is_adam_until_it_freezes(here: Here, jit: bool) -> None:
+    ours = hvd.OneBitAdam(0.01, weight_decay=0.1, freeze_step=100)
+    plain = hvd.distributed(optax.chain(optax.add_decayed_weights(0.1), optax.adam(0.01)))
+    results = []
+    for optimizer in (ours, plain):
+        params = _params()
+        state, update = optimizer.init(params), jax.jit(optimizer.update)
+        for step in range(4):
+            run = update if jit else optimizer.update
+            updates, state = run(_gradients(here.rank, step), state, params)
+            params = optax.apply_updates(params, updates)
+        results.append(params)
+    for key in ("w", "b"):
+        np.testing.assert_allclose(results[0][key], results[1][key], atol=1e-6)
+
+
+@check(min_ranks=2, jit=(True, False), seconds=30)
+def onebit_adam_sends_signs_after_it_has_frozen(here: Here, jit: bool) -> None:
+    optimizer = optax.chain(hvd.OneBitAdam(lambda count: 0.01, freeze_step=2), optax.scale(1.0))
+    params = _params()
+    state, update = optimizer.init(params), jax.jit(optimizer.update) if jit else optimizer.update
+    frozen: list[Any] = []
+    for step in range(5):
+        before = hvd.metrics()["bytes_encoded"]
+        updates, state = update(_gradients(here.rank, step), state, params)
+        params = jax.block_until_ready(optax.apply_updates(params, updates))
+        assert (hvd.metrics()["bytes_encoded"] > before) == (step >= 2), step
+        frozen.append(np.asarray(state[0].nu["w"]))
+    np.testing.assert_array_equal(frozen[1], frozen[4])
+    assert np.asarray(state[0].memory[1]["residual"]).any()
+    for key in ("w", "b"):
+        everyones = hvd.allgather_object(np.asarray(params[key]))
+        assert all(np.array_equal(each, everyones[0]) for each in everyones)
+    with raises(ValueError, "freeze_step=0"):
+        hvd.OneBitAdam(0.01, freeze_step=0)
