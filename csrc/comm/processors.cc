@@ -12,7 +12,7 @@
 namespace hvdlite::comm {
 
 std::string AllowedProcessors() {
-  // A cpu_set_t ends at 1024 processors, and the kernel refuses a mask that is smaller than its own.
+  // A cpu_set_t ends at 1024 processors. The kernel refuses a mask that is smaller than its own.
   std::array<cpu_set_t, 8> sets{};
   if (sched_getaffinity(0, sizeof(sets), sets.data()) != 0) return "";
   std::string mask;

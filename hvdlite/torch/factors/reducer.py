@@ -183,7 +183,7 @@ class FactoringReducer(GradientReducer):
         self._era = basics.incarnation()
         chosen, self._kinds = self._kinds, {}
         for number in chosen:
-            self._permit(number, self._plain)
+            self._permit(number, True)  # there is no compression beside factors
         self._end_watch()
         self._watch = Watch(self._numbers)
 
