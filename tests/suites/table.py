@@ -73,10 +73,12 @@ SUITES = (
     Suite("elastic", EVERYWHERE, 450, ("multiprocess/test_elastic*.py",), cores=1.0),
     # They mostly wait: two suites side by side take half the time of one.
     Suite(
-        "processes a-m", EVERYWHERE, 420, ("multiprocess/test_[a-m]*.py",), cores=0.4, cleans_shm=True,
+        "processes a-m", EVERYWHERE, 420, ("multiprocess/test_[a-m]*.py",), cores=0.4,
+        cleans_shm=True,
     ),
     Suite(
-        "processes n-z", EVERYWHERE, 420, ("multiprocess/test_*.py",), cores=0.4, cleans_shm=True,
+        "processes n-z", EVERYWHERE, 420, ("multiprocess/test_*.py",), cores=0.4,
+        cleans_shm=True,
     ),
     Suite(
         "C++ build", FROM_COMMIT, 300, command=("scripts/cpp-tests", "--build", "plain"), cores=2.0,
