@@ -12,6 +12,7 @@ import numpy as np
 
 from hvdlite.adapter.backend import Backend, Group
 from hvdlite.adapter.compression.journeys import factor_of, together
+from hvdlite.adapter.compression.landing import landed
 from hvdlite.adapter.compression.methods import Encoded, Gather, Round, Sum, rounds
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.ops import Sum as SUM
@@ -46,7 +47,7 @@ def travel(options: Options, backend: Backend, results: list[Any], variables: Se
     scale = factor_of(options.op, options.prescale * options.postscale, ranks)
     for i, (total, state) in zip(dense, together(ways, carrier.send), strict=True):
         method.keep(keys[i], state)
-        received[i] = algebra.like(total * scale, dense[i])
+        received[i] = landed(algebra, total, scale, dense[i])
     for i in numbers:
         results[i] = received[i]
     if not compiled:

@@ -63,6 +63,31 @@ struct DecodeArgs {
   float* values;
 };
 
+// Of kernels/select.h: a pass over memory, which notes the elements that may be taken.
+constexpr int kSelectStride = 64;  // the most elements that are noted at a time
+constexpr uint32_t kSelectMagnitude = 0x7FFFFFFF;
+struct SelectArgs {
+  const float* gradient;
+  const float* residual;
+  const float* velocity;
+  float momentum;
+  bool nesterov;
+  float* new_residual;
+  float* new_velocity;
+  int64_t count;
+  bool stream;  // past the caches
+
+  int64_t at;         // the next element; the pass ends before `count` where there is no room
+  int32_t threshold;  // bits of a magnitude: elements with a greater one are candidates
+  uint64_t* candidates;
+  int64_t found, room;  // at least kSelectStride more than are found
+};
+// A candidate is greater than another one if it is taken first: by magnitude, then by position.
+constexpr uint64_t CandidateOf(uint32_t bits, int64_t position) {
+  return uint64_t{bits & kSelectMagnitude} << 32 |
+         (~static_cast<uint64_t>(position) & kSelectMagnitude) << 1 | bits >> 31;
+}
+
 struct KernelTable {
   using ReduceKernel = void (*)(const ReduceArgs&);
   // out = {a.b, a.a, b.b}: sixteen interleaved double sums, added as a tree; the same on every
@@ -73,6 +98,8 @@ struct KernelTable {
 
   // For each stripe of words: x = lanes[i] ^ word i; lanes[i] = (x ^ x >> 15) * kDigestFactor.
   using DigestKernel = void (*)(const void* data, size_t stripes, uint32_t lanes[kDigestLanes]);
+
+  using SelectKernel = void (*)(SelectArgs*);
 
   struct CodecKernel {
     int block;  // elements
@@ -91,6 +118,7 @@ struct KernelTable {
   DotKernel dot[kDTypeCount];      // null for integers and bool
   BlendKernel blend[kDTypeCount];  // null for integers and bool
   DigestKernel digest;
+  SelectKernel select;
   CodecKernel codecs[kCodecCount];  // the first is no codec
 };
 

@@ -5,6 +5,7 @@
 #include "kernels/cpu/codecs/all.h"
 #include "kernels/cpu/digest_impl.h"
 #include "kernels/cpu/reduce_impl.h"
+#include "kernels/cpu/select_impl.h"
 #include "kernels/cpu/table.h"
 
 namespace hvdlite::kernels::cpu {
@@ -74,6 +75,7 @@ constexpr KernelTable MakeTable(const char* name) {
   table.blend[static_cast<int>(DType::kFloat32)] = &Blend<BlendInDouble<float>, 4>;
   table.blend[static_cast<int>(DType::kFloat64)] = &Blend<BlendInDouble<double>, 8>;
   table.digest = &DigestStripes;
+  table.select = &selecting::Select;
 #define HVDLITE_CODEC(enumerator, number, ...) \
   table.codecs[number] = codecs::KernelOf<codecs::enumerator>();
 #include "base/tensor_codecs.def"

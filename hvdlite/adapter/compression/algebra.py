@@ -43,6 +43,14 @@ class Algebra(Protocol):
     def copied(self, array: Array) -> Any:
         """For a checkpoint: in host memory, of a kind that the framework's checkpoints take."""
 
+    def is_lent(self, array: Array) -> bool:
+        """Whether the core can read and write this array where it is, in this step: contiguous, in
+        host memory. If so, there is room for others."""
+
+    def room(self, count: int, integers: bool = False) -> Array:
+        """Host memory for so many numbers (of 32 bits, if they are `integers`), with anything in
+        it."""
+
     def is_tracing(self) -> bool:
         """Whether a program is being compiled, whose steps are all alike."""
 
@@ -102,6 +110,16 @@ class Algebra(Protocol):
 
     def is_finite(self, number: Array) -> Array:
         """A truth value."""
+
+
+class NotLent:
+    """Of a framework whose arrays the core is not lent between the primitives of a step."""
+
+    def is_lent(self, array: Array) -> bool:
+        return False
+
+    def room(self, count: int, integers: bool = False) -> Array:
+        raise NotImplementedError("the core is not lent these arrays")
 
 
 class Arrays:

@@ -14,7 +14,7 @@ from hvdlite.adapter.compression.methods import (
     Sum,
     check_fraction,
 )
-from hvdlite.adapter.compression.topk import count_of, sum_at
+from hvdlite.adapter.compression.selecting import Momentum, sum_of, take
 
 
 class DGC(Method):
@@ -47,7 +47,7 @@ class DGC(Method):
             raise ValueError(f"warmup_epochs={warmup_epochs} is not possible: 0 means none")
         self.momentum = float(momentum)
         self.warmup_epochs = warmup_epochs
-        self._velocity = _Velocity(self.momentum, nesterov, clip)
+        self._velocity = _Velocity(Momentum(self.momentum, nesterov), clip)
         self._clip = clip
         self._masking = masking
         self._epoch = 0
@@ -77,26 +77,18 @@ class DGC(Method):
 
 
 class _Velocity:
-    """Momentum on one rank."""
+    """Momentum on one rank, of a gradient that is clipped before."""
 
-    def __init__(self, momentum: float, nesterov: bool, clip: float | None) -> None:
-        self._momentum = momentum
-        self._nesterov = nesterov
+    def __init__(self, momentum: Momentum, clip: float | None) -> None:
+        self.momentum = momentum
         self._clip = clip
 
-    def after(
-        self, algebra: Algebra, flat: Array, velocity: Array, ranks: int
-    ) -> tuple[Array, Array]:
-        """The new velocity, and the step that it asks for."""
-        if self._clip is not None:
-            norm = algebra.root(algebra.total(flat * flat))
-            bound = self._clip * float(ranks) ** -0.5
-            flat = flat * algebra.least(bound / (norm + 1e-12), 1.0)
-        if self._nesterov:
-            velocity = (velocity + flat) * self._momentum
-            return velocity, velocity + flat
-        velocity = velocity * self._momentum + flat
-        return velocity, velocity
+    def clipped(self, algebra: Algebra, flat: Array, ranks: int) -> Array:
+        if self._clip is None:
+            return flat
+        norm = algebra.root(algebra.total(flat * flat))
+        bound = self._clip * float(ranks) ** -0.5
+        return flat * algebra.least(bound / (norm + 1e-12), 1.0)
 
 
 class _Corrected:
@@ -111,13 +103,11 @@ class _Corrected:
         return {key: algebra.zeros(flat.shape, flat) for key in ("velocity", "residual")}
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
-        velocity, step = self._velocity.after(algebra, flat, state["velocity"], ranks)
-        due = state["residual"] + step
-        positions = algebra.largest(due, count_of(self._density, flat))
-        total = yield from sum_at(algebra, flat, positions, algebra.taken(due, positions), ranks)
-        if self._masking:
-            velocity = algebra.cleared_at(velocity, positions)
-        return total, {"velocity": velocity, "residual": algebra.cleared_at(due, positions)}
+        gradient = self._velocity.clipped(algebra, flat, ranks)
+        momentum = self._velocity.momentum
+        taken = take(algebra, gradient, state, self._density, momentum, self._masking)
+        total = yield from sum_of(taken, flat)
+        return total, taken.state
 
 
 class _DenseVelocity:
@@ -130,6 +120,7 @@ class _DenseVelocity:
         return {"velocity": algebra.zeros(flat.shape, flat)}
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
-        velocity, step = self._velocity.after(algebra, flat, state["velocity"], ranks)
+        gradient = self._velocity.clipped(algebra, flat, ranks)
+        velocity, step = self._velocity.momentum.after(gradient, state["velocity"])
         total = yield Sum(step)
         return total, {"velocity": velocity}

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hvdlite.adapter.compression.algebra import Algebra, Array, Tensor
+from hvdlite.adapter.compression.landing import landed
 from hvdlite.adapter.compression.methods import (
     Encoded,
     Method,
     Round,
     Rounds,
+    Sparse,
     State,
     Sum,
     rounds,
@@ -43,7 +45,7 @@ class Journey:
         state = method.state_of(key, flat, shape, self._ranks)
         self._rounds = rounds(method.part(key, shape), algebra, flat, state, self._ranks)
         self._count = 0
-        self._total: Array = None
+        self._total: Array | Sparse = None
         self._pending: Pending | None = None
         self._error: Exception | None = None
         self._send(None)
@@ -64,8 +66,12 @@ class Journey:
         arrive([self])
         if self._error is not None:
             raise self._error
-        return self._method.algebra.like(
-            self._total * factor(self._call, self._ranks), self._tensor
+        return landed(
+            self._method.algebra,
+            self._total,
+            factor(self._call, self._ranks),
+            self._tensor,
+            self._call.in_place,
         )
 
     def _send(self, answer: Any) -> None:
@@ -153,7 +159,7 @@ def factor_of(op: int, scale: float, ranks: int) -> float:
 
 def together(
     ways: Sequence[Rounds], send: Callable[[dict[int, Round]], dict[int, Any]]
-) -> list[tuple[Array, State]]:
+) -> list[tuple[Array | Sparse, State]]:
     """Runs all ways side by side: `send` carries what they ask for at one time, by their numbers,
     and returns the answers."""
     results: list[Any] = [None] * len(ways)

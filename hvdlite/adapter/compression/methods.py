@@ -47,8 +47,16 @@ class Encoded(NamedTuple):
     step: Array  # a number: with the seed, what a codec that rounds at random draws by
 
 
+class Sparse(NamedTuple):
+    """A sum of all ranks' tensors: each rank has sent some values with their positions."""
+
+    values: Array  # the first dimension is that of the ranks
+    positions: Array
+    flat: Array  # this rank's tensor
+
+
 Round = Sum | Gather | Encoded
-Rounds = Generator[Round, Any, tuple[Array, State]]
+Rounds = Generator[Round, Any, tuple[Array | Sparse, State]]
 
 
 class Part(Protocol):
@@ -239,7 +247,8 @@ def rounds(part: Part, algebra: Algebra, flat: Array, state: State, ranks: int) 
     total, new = yield from part.rounds(algebra, flat, state, ranks)
     if not (new and getattr(part, "guarded", True)):
         return total, new
-    fine = algebra.is_finite(algebra.total(total))
+    sent = total.values if isinstance(total, Sparse) else total
+    fine = algebra.is_finite(algebra.total(sent))
     return total, {key: algebra.chosen(fine, value, state[key]) for key, value in new.items()}
 
 

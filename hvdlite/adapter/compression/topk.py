@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hvdlite.adapter.compression.algebra import Algebra, Array
-from hvdlite.adapter.compression.methods import Gather, Method, Part, Rounds, State, check_fraction
+from hvdlite.adapter.compression.methods import Method, Part, Rounds, State, check_fraction
+from hvdlite.adapter.compression.selecting import sum_of, take
 
 
 class TopK(Method):
@@ -36,22 +37,6 @@ class _Largest:
         return {"residual": algebra.zeros(flat.shape, flat)}
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
-        due = flat + state["residual"]
-        positions = algebra.largest(due, count_of(self._density, flat))
-        total = yield from sum_at(algebra, flat, positions, algebra.taken(due, positions), ranks)
-        return total, {"residual": algebra.cleared_at(due, positions)}
-
-
-def count_of(density: float, flat: Array) -> int:
-    """How many elements are sent."""
-    return max(1, round(density * int(flat.shape[0])))
-
-
-def sum_at(algebra: Algebra, flat: Array, positions: Array, values: Array, ranks: int):  # type: ignore[no-untyped-def]
-    """A round: the sum of all ranks' values at their positions, in the order of the ranks, so that
-    all have the same bits."""
-    everyones_values, everyones_positions = yield Gather([values, positions])
-    total = algebra.zeros(flat.shape, flat)
-    for rank in range(ranks):
-        total = algebra.added_at(total, everyones_positions[rank], everyones_values[rank])
-    return total
+        taken = take(algebra, flat, state, self._density)
+        total = yield from sum_of(taken, flat)
+        return total, taken.state

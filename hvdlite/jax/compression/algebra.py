@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hvdlite.adapter.compression.algebra import Arrays
+from hvdlite.adapter.compression.algebra import Arrays, NotLent
 from hvdlite.jax import trace
 
 Array = Any
 
 
-class JaxAlgebra(Arrays):
+class JaxAlgebra(NotLent, Arrays):
     """See hvdlite.adapter.compression.algebra.Algebra."""
 
     def is_tracing(self) -> bool:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from hvdlite.adapter.compressing import Carrier
 from hvdlite.adapter.compression import Method
 from hvdlite.adapter.compression.journeys import factor_of, together
+from hvdlite.adapter.compression.landing import landed
 from hvdlite.adapter.compression.methods import State, rounds
 from hvdlite.adapter.step import Options
 from hvdlite.jax.compression.algebra import ALGEBRA
@@ -71,7 +72,7 @@ class Compressing:
         scale = factor_of(self.options.op, self.options.prescale * self.options.postscale, ranks)
         carrier, after = Carrier(BACKEND, self.options, {}), list(memory)
         for i, (total, state) in zip(places, together(ways, carrier.send), strict=True):
-            leaves[i] = ALGEBRA.like(total * scale, leaves[i])
+            leaves[i] = landed(ALGEBRA, total, scale, leaves[i])
             after[i] = state
         return jax.tree_util.tree_unflatten(structure, leaves), tuple(after), jnp.int32(ranks)
 

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from hvdlite.adapter.compression.algebra import NotLent
+
 Array = Any
 
 
-class TensorFlowAlgebra:
+class TensorFlowAlgebra(NotLent):
     """See hvdlite.adapter.compression.algebra.Algebra."""
 
     def flat(self, tensor: Array) -> Array:

@@ -1,0 +1,12 @@
+// The function of kernels/select.h with the table of kernels as an argument. So tests can run every
+// instruction set that this CPU has.
+#pragma once
+
+#include "kernels/cpu/table.h"
+#include "kernels/select.h"
+
+namespace hvdlite::kernels::cpu {
+
+void Select(const KernelTable& table, const Selection& selection);
+
+}  // namespace hvdlite::kernels::cpu
