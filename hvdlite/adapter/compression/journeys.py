@@ -12,9 +12,10 @@ from hvdlite.adapter.compression.methods import (
     Method,
     Round,
     Rounds,
-    Sparse,
+    Scaled,
     State,
     Sum,
+    Total,
     rounds,
 )
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE
@@ -45,7 +46,7 @@ class Journey:
         state = method.state_of(key, flat, shape, self._ranks)
         self._rounds = rounds(method.part(key, shape), algebra, flat, state, self._ranks)
         self._count = 0
-        self._total: Array | Sparse = None
+        self._total: Total = None
         self._pending: Pending | None = None
         self._error: Exception | None = None
         self._send(None)
@@ -115,7 +116,8 @@ def travelled(
 def begin_round(ops: Collectives, algebra: Algebra, call: Call, name: str, asked: Round) -> Pending:
     """Starts a round; the Pending's result is the answer."""
     if isinstance(asked, Encoded):
-        return start_encoded(algebra, call._replace(name=name), asked)
+        scale = factor(call, call.process_set.size() or 1)
+        return start_encoded(algebra, call._replace(name=name), asked, scale)
     if isinstance(asked, Sum):
         plain = Call(ALLREDUCE, name, call.process_set, SUM, patient=call.patient)
         return ops.start(plain, [asked.array])
@@ -123,8 +125,11 @@ def begin_round(ops: Collectives, algebra: Algebra, call: Call, name: str, asked
     return ops.start(gather, [array[None] for array in asked.arrays])
 
 
-def start_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
-    """Starts a round by a codec; the Pending's result is the answer. In place, if the call is."""
+def start_encoded(
+    algebra: Algebra, call: Call, asked: Encoded, scale: float | None = None
+) -> Pending:
+    """Starts a round by a codec; the Pending's result is the answer. In place, if the call is.
+    `scale`: the core multiplies by it, while the sum is in its cache, and the sum is Scaled."""
     host = algebra.on_host(asked.array)
     output = host if call.in_place else algebra.zeros_on_host(asked.array)
     residual = None if asked.residual is None else algebra.writable(asked.residual)
@@ -136,7 +141,7 @@ def start_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
         host,
         output,
         1.0,
-        1.0,
+        1.0 if scale is None else scale,
         number,
         asked.parameter,
         residual,
@@ -144,7 +149,12 @@ def start_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
         int(asked.step),
         call.patient,
     )
-    return Pending([native], lambda _: (algebra.from_host(output, asked.array), residual))
+
+    def answer(_: Any) -> tuple[Total, Array | None]:
+        total = algebra.from_host(output, asked.array)
+        return total if scale is None else Scaled(total), residual
+
+    return Pending([native], answer)
 
 
 def factor(call: Call, ranks: int) -> float:
@@ -159,7 +169,7 @@ def factor_of(op: int, scale: float, ranks: int) -> float:
 
 def together(
     ways: Sequence[Rounds], send: Callable[[dict[int, Round]], dict[int, Any]]
-) -> list[tuple[Array | Sparse, State]]:
+) -> list[tuple[Total, State]]:
     """Runs all ways side by side: `send` carries what they ask for at one time, by their numbers,
     and returns the answers."""
     results: list[Any] = [None] * len(ways)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from hvdlite.adapter.compression.algebra import Algebra, Array, Tensor
-from hvdlite.adapter.compression.methods import Sparse
+from hvdlite.adapter.compression.methods import Scaled, Sparse, Total
 from hvdlite.core import engine
 
 
 def landed(
-    algebra: Algebra, total: Array | Sparse, scale: float, tensor: Tensor, in_place: bool = False
+    algebra: Algebra, total: Total, scale: float, tensor: Tensor, in_place: bool = False
 ) -> Tensor:
     """`total * scale`, with the shape and the dtype of `tensor`. A sparse total may be written to
     the tensor's memory if it is `in_place`."""
+    if isinstance(total, Scaled):
+        return algebra.like(total.array, tensor)
     if not isinstance(total, Sparse):
         return algebra.like(total * scale, tensor)
     flat = total.flat

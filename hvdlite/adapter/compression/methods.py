@@ -55,8 +55,15 @@ class Sparse(NamedTuple):
     flat: Array  # this rank's tensor
 
 
+class Scaled(NamedTuple):
+    """A sum of all ranks' tensors that has been multiplied by the operation's factor already."""
+
+    array: Array
+
+
 Round = Sum | Gather | Encoded
-Rounds = Generator[Round, Any, tuple[Array | Sparse, State]]
+Total = Array | Sparse | Scaled
+Rounds = Generator[Round, Any, tuple[Total, State]]
 
 
 class Part(Protocol):
