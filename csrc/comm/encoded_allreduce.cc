@@ -6,9 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/encoded_plan.h"
 #include "comm/sequence.h"
-#include "kernels/codec.h"
 
 namespace hvdlite::comm {
 
@@ -71,8 +69,6 @@ class Encoding final : public Sequence {
   const EncodedPlan& plan() const { return plan_; }
 
  private:
-  using Draws = kernels::Draws;
-
   static std::unique_ptr<Work> Each(std::vector<Stretch> all, Stretches::Visit visit) {
     return std::make_unique<Stretches>(std::move(all), std::move(visit));
   }
@@ -120,12 +116,8 @@ class Encoding final : public Sequence {
     return sums_ + plan_.SumAt(s.piece) + (s.begin - plan_.share(s.piece, me_).begin);
   }
 
-  // Random numbers of my contribution, or of a sum that I encode: the blocks count from the
-  // tensor's begin.
-  Draws Draw(const Stretch& s, bool of_sum) const {
-    const auto who = static_cast<uint64_t>(me_) * 2 + (of_sum ? 1 : 0);
-    return {kernels::MixKey(batch_.pieces[s.piece].coding.draw, who),
-            s.begin / kernels::BlockOf(batch_.codec)};
+  kernels::Draws Draw(const Stretch& s, bool of_sum) const {
+    return DrawsOf(batch_, s.piece, me_, of_sum, s.begin);
   }
   kernels::Encoded What(const Stretch& s) const {
     const Piece& piece = batch_.pieces[s.piece];
@@ -225,14 +217,22 @@ class Encoding final : public Sequence {
 std::unique_ptr<Work> EncodedAllreduce(Communicator* over, EncodedScratch* scratch,
                                        Carried* carried, const Batch& batch, int me, int members) {
   auto work = std::make_unique<Encoding>(over, scratch, batch, me, members);
-  if (carried != nullptr) {
-    const EncodedPlan& plan = work->plan();
-    carried->Count(plan.has_results() ? Carrier::kEncodedOwners : Carrier::kEncodedGather,
-                   batch.kind);
-    carried->CountEncoded(static_cast<uint64_t>(plan.sent_elements()) * sizeof(float),
-                          static_cast<uint64_t>(plan.sent_bytes()));
-  }
+  CountEncoded(carried, batch, work->plan());
   return work;
+}
+
+kernels::Draws DrawsOf(const Batch& batch, size_t piece, int me, bool of_sum, int64_t element) {
+  const auto which = static_cast<uint64_t>(me) * 2 + (of_sum ? 1 : 0);
+  return {kernels::MixKey(batch.pieces[piece].coding.draw, which),
+          element / kernels::BlockOf(batch.codec)};
+}
+
+void CountEncoded(Carried* carried, const Batch& batch, const EncodedPlan& plan) {
+  if (carried == nullptr) return;
+  carried->Count(plan.has_results() ? Carrier::kEncodedOwners : Carrier::kEncodedGather,
+                 batch.kind);
+  carried->CountEncoded(static_cast<uint64_t>(plan.sent_elements()) * sizeof(float),
+                        static_cast<uint64_t>(plan.sent_bytes()));
 }
 
 }  // namespace hvdlite::comm

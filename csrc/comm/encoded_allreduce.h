@@ -16,12 +16,21 @@
 #include <memory>
 
 #include "comm/communicator.h"
+#include "comm/encoded_plan.h"
 #include "comm/encoded_scratch.h"
+#include "kernels/codec.h"
 
 namespace hvdlite::comm {
 
 // `over` carries the bytes. `carried` may be null. Borrows everything.
 std::unique_ptr<Work> EncodedAllreduce(Communicator* over, EncodedScratch* scratch,
                                        Carried* carried, const Batch& batch, int me, int members);
+
+// Random numbers of member `me`'s contribution, or of a sum that it encodes, from the block on that
+// has `element`.
+kernels::Draws DrawsOf(const Batch& batch, size_t piece, int me, bool of_sum, int64_t element);
+
+// Counts an allreduce by this plan. `carried` may be null.
+void CountEncoded(Carried* carried, const Batch& batch, const EncodedPlan& plan);
 
 }  // namespace hvdlite::comm

@@ -47,6 +47,11 @@ class OnGpu : public ::testing::Test {
     Synchronize();
     return bytes;
   }
+  // Frees what has been uploaded.
+  void Forget() {
+    Synchronize();
+    buffers_.clear();
+  }
   void Synchronize() {
     const device::Gpu::Current current(*gpu_);
     Check(gpu_->driver().Check(gpu_->driver().StreamSynchronize(gpu_->stream()), "waiting"));
