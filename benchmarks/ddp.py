@@ -1,4 +1,5 @@
-"""The backend hvdlite of torch.distributed beside gloo: the same program, taking turns.
+"""The backend hvdlite of torch.distributed beside gloo, and beside a backend that sends nothing:
+the same program, taking turns.
 
 benchmarks/ddp                      prints a table
 benchmarks/ddp --rounds 20 --ranks 4
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import machine
+import report
 from ddp_worker import WORKLOADS
 from group import Group
 from launch import KEEP_MEMORY, Backend
@@ -22,7 +24,7 @@ from summary import ratio
 
 WAYS = tuple(
     Backend(name, name, f"torch.distributed over {name}", (), KEEP_MEMORY)
-    for name in ("gloo", "hvdlite")
+    for name in ("gloo", "hvdlite", "nothing")
 )
 # The speed of a process depends on where its memory happens to lie, so all start anew now and then.
 ROUNDS_OF_A_START = 5
@@ -59,15 +61,16 @@ def _times(blocks: Sequence[Any]) -> str:
 
 
 def table(blocks: dict[str, Any]) -> list[str]:
-    """The median of the rounds' medians, in brackets the smallest; and the ratio of the medians,
-    with the quartiles of the rounds' own ratios."""
-    lines = ["| | gloo | hvdlite | gloo / hvdlite |", "|---|---|---|---|"]
+    """The median of the rounds' medians, in brackets the smallest; and the ratios of the medians,
+    with the quartiles of the rounds' own ratios. The last one bounds what any backend reaches."""
+    ours = [way.name for way in WAYS if way.name != "gloo"]
+    heads = ["", *(way.name for way in WAYS), *(f"gloo / {name}" for name in ours)]
+    rows = []
     for name, ways in blocks.items():
-        found = ratio(ways["gloo"], ways["hvdlite"])
-        assert found is not None
-        share = f"{found['median']:.1f} [{found['low']:.1f}..{found['high']:.1f}]"
-        lines.append(f"| {name} | {_times(ways['gloo'])} | {_times(ways['hvdlite'])} | {share} |")
-    return lines
+        found = [ratio(ways["gloo"], ways[each]) for each in ours]
+        shares = [f"{r['median']:.1f} [{r['low']:.1f}..{r['high']:.1f}]" for r in found if r]
+        rows.append([name, *(_times(ways[way.name]) for way in WAYS), *shares])
+    return report.table(heads, rows).splitlines()
 
 
 def main() -> None:

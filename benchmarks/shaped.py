@@ -22,7 +22,8 @@ def _run(*command: str, check: bool = True) -> None:
 
 
 class Shaped:
-    """Hosts 0, 1, ... on one switch, each with a card of `megabits` a second; a context manager."""
+    """Hosts 0, 1, ... on one switch, each with a card of `megabits` a second, 0: as fast as it
+    goes; a context manager."""
 
     def __init__(self, hosts: int, megabits: int) -> None:
         self._switch = f"hvdlite-shaped-{os.getpid()}"
@@ -60,10 +61,12 @@ class Shaped:
         self._in(self._switch, "set", port, "master", "bridge", "up")
         _run("ip", "-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
         self._in(name, "set", "eth0", "up")
-        # A queue that holds what is under way: a card with a switch that loses nothing.
-        shape = ("root", "tbf", "rate", f"{self._megabits}mbit", "burst", "16kb", "limit", "8mb")
-        _run("tc", "-n", name, "qdisc", "add", "dev", "eth0", *shape)
-        _run("tc", "-n", self._switch, "qdisc", "add", "dev", port, *shape)
+        if self._megabits:
+            # A queue that holds what is under way: a card with a switch that loses nothing.
+            rate = f"{self._megabits}mbit"
+            shape = ("root", "tbf", "rate", rate, "burst", "16kb", "limit", "8mb")
+            _run("tc", "-n", name, "qdisc", "add", "dev", "eth0", *shape)
+            _run("tc", "-n", self._switch, "qdisc", "add", "dev", port, *shape)
         # The same on every machine, whatever its default.
         here = (f"{self.address(0).rpartition('.')[0]}.0/24", "dev", "eth0")
         _run("ip", "-n", name, "route", "change", *here, "congctl", "reno", check=False)

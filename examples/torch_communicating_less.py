@@ -23,6 +23,9 @@ def sgd(model):
 
 WAYS = {
     "each step": lambda model: hvd.DistributedOptimizer(sgd(model)),
+    "each step, by factors": lambda model: hvd.DistributedOptimizer(
+        sgd(model), sufficient_factors="auto"
+    ),
     "LocalSGD, every 4 steps": lambda model: hvd.LocalSGD(sgd(model), every=4),
     "LocalSGD, every 16 steps": lambda model: hvd.LocalSGD(sgd(model), every=16, start=20),
     "DiLoCo, every 20 steps": lambda model: hvd.DiLoCo(sgd(model), every=20),
@@ -58,7 +61,7 @@ def main():
                 optimizer.zero_grad()
                 F.cross_entropy(model(images[batch]), labels[batch]).backward()
                 optimizer.step()
-        if name != "each step":
+        if not name.startswith("each step"):
             optimizer.sync()  # the ranks' weights are the same again
         sent = hvd.metrics()["bytes"] - before
         with torch.no_grad():

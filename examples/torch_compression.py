@@ -15,6 +15,7 @@ import hvdlite.torch as hvd
 
 METHODS = {
     "none": lambda: hvd.Compression.none,
+    "auto": lambda: hvd.Compression.auto(),
     "dgc": lambda: hvd.Compression.dgc(density=0.01, momentum=0.9, warmup_epochs=2),
     "topk": lambda: hvd.Compression.topk(density=0.05),
     "powersgd": lambda: hvd.Compression.powersgd(rank=2),

@@ -1,45 +1,16 @@
 #include "comm/encoded_allreduce.h"
 
-#include <algorithm>
-#include <cstring>
-#include <functional>
 #include <utility>
 #include <vector>
 
-#include "comm/sequence.h"
+#include "comm/encoded_part.h"
 
 namespace hvdlite::comm {
 
 namespace {
 
-// Elements that one call of Advance() works on: tens of microseconds. A multiple of every block.
-constexpr int64_t kStretch = 16 << 10;
-
-// Elements of a piece that lie in the share of one member.
-struct Stretch {
-  size_t piece;
-  int owner;
-  int64_t begin, end;
-  int64_t count() const { return end - begin; }
-};
-
-// Works on one stretch in each call.
-class Stretches final : public Work {
- public:
-  using Visit = std::function<void(const Stretch&)>;
-  Stretches(std::vector<Stretch> all, Visit visit)
-      : all_(std::move(all)), visit_(std::move(visit)) {}
-
-  Progress Advance() override {
-    if (next_ < all_.size()) visit_(all_[next_++]);
-    return next_ >= all_.size() ? Progress::kDone : Progress::kSome;
-  }
-
- private:
-  const std::vector<Stretch> all_;
-  const Visit visit_;
-  size_t next_ = 0;
-};
+// Elements of a part, or a few more: milliseconds of local work.
+constexpr int64_t kPart = 2 << 20;
 
 template <typename T>
 T* GrowTo(int64_t size, std::vector<T>* memory) {
@@ -47,169 +18,121 @@ T* GrowTo(int64_t size, std::vector<T>* memory) {
   return memory->data();
 }
 
-class Encoding final : public Sequence {
+// Parts of consecutive tensors. All members cut alike.
+std::vector<std::unique_ptr<EncodedPart>> CutIntoParts(const Batch& batch, int me, int members) {
+  std::vector<std::unique_ptr<EncodedPart>> parts;
+  Batch next = batch;
+  next.pieces.clear();
+  int64_t count = 0;
+  for (size_t i = 0; i < batch.pieces.size(); ++i) {
+    next.pieces.push_back(batch.pieces[i]);
+    count += batch.pieces[i].count;
+    if (count < kPart && i + 1 < batch.pieces.size()) continue;
+    parts.push_back(std::make_unique<EncodedPart>(next, me, members));
+    next.pieces.clear();
+    count = 0;
+  }
+  return parts;
+}
+
+class Encoding final : public Work {
  public:
   Encoding(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : over_(*over),
-        batch_(batch),
-        me_(me),
-        plan_(batch, me, members),
-        sent_(GrowTo(plan_.SentTo(me) + plan_.Contribution(me), &scratch->sent)),
-        received_(GrowTo(plan_.ReceivedFrom(members), &scratch->received)),
-        results_(GrowTo(plan_.ResultOf(members), &scratch->results)),
-        sums_(GrowTo(plan_.summed(), &scratch->sums)),
-        values_(GrowTo(2 * kStretch, &scratch->values)) {
-    Then([this] { return Each(All(), [this](const Stretch& s) { Encode(s); }); });
-    if (members > 1) Then([this] { return SendContributions(); });
-    Then([this] { return Each(Mine(), [this](const Stretch& s) { Sum(s); }); });
-    if (members > 1 && plan_.has_results()) Then([this] { return SpreadResults(); });
-    Then([this] { return Each(All(), [this](const Stretch& s) { Finish(s); }); });
+      : over_(over), parts_(CutIntoParts(batch, me, members)) {
+    PlaceIn(scratch);
+    if (members == 1) arrived_ = parts_.size();
+    for (size_t i = 0; members > 1 && i <= parts_.size(); ++i) {
+      if (i < parts_.size()) exchanges_.push_back({i, /*spreads=*/false});
+      if (i > 0 && parts_[i - 1]->plan().has_results())
+        exchanges_.push_back({i - 1, /*spreads=*/true});
+    }
   }
 
-  const EncodedPlan& plan() const { return plan_; }
+  Progress Advance() override {
+    if (exchange_ != nullptr) {
+      const Progress progress = exchange_->Advance();
+      if (progress == Progress::kFailed) return Fail(exchange_->status());
+      if (progress == Progress::kSome) return progress;
+      if (progress == Progress::kDone) {
+        exchange_.reset();
+        if (!exchanges_[exchanged_++].spreads) ++arrived_;
+      }
+    }
+    if (exchange_ == nullptr && MayExchange()) {
+      EncodedPart& part = *parts_[exchanges_[exchanged_].part];
+      exchange_ = exchanges_[exchanged_].spreads ? part.SpreadResults(over_)
+                                                 : part.SendContributions(over_);
+      return Progress::kSome;
+    }
+    if (!WorkHere()) return finished_ == parts_.size() ? Progress::kDone : Progress::kNone;
+    return finished_ == parts_.size() ? Progress::kDone : Progress::kSome;
+  }
+
+  std::vector<const EncodedPlan*> plans() const {
+    std::vector<const EncodedPlan*> plans;
+    for (const auto& part : parts_) plans.push_back(&part->plan());
+    return plans;
+  }
 
  private:
-  static std::unique_ptr<Work> Each(std::vector<Stretch> all, Stretches::Visit visit) {
-    return std::make_unique<Stretches>(std::move(all), std::move(visit));
-  }
+  struct Exchange {
+    size_t part;
+    bool spreads;  // results; else contributions
+  };
 
-  void Cut(size_t piece, int owner, std::vector<Stretch>* out) const {
-    const Share share = plan_.share(piece, owner);
-    for (int64_t at = share.begin; at < share.end; at += kStretch)
-      out->push_back({piece, owner, at, std::min(share.end, at + kStretch)});
-  }
-  // What I own.
-  std::vector<Stretch> Mine() const {
-    std::vector<Stretch> out;
-    for (size_t i = 0; i < batch_.pieces.size(); ++i) Cut(i, me_, &out);
-    return out;
-  }
-  // Each element once. Of a gathered piece I am one of the owners.
-  std::vector<Stretch> All() const {
-    std::vector<Stretch> out;
-    for (size_t i = 0; i < batch_.pieces.size(); ++i) {
-      for (int m = 0; m < plan_.members(); ++m) {
-        if (!plan_.gathers(i) || m == me_) Cut(i, m, &out);
-      }
+  // Gives each part memory of its own.
+  void PlaceIn(EncodedScratch* scratch) {
+    int64_t sent = 0;
+    int64_t received = 0;
+    int64_t results = 0;
+    int64_t sums = 0;
+    for (const auto& part : parts_) {
+      sent += part->sent_bytes();
+      received += part->received_bytes();
+      results += part->result_bytes();
+      sums += part->plan().summed();
     }
-    return out;
-  }
-
-  int64_t Bytes(int64_t count) const { return kernels::EncodedBytes(batch_.codec, count); }
-  // Where the stretch begins in the encoded share that it lies in.
-  int64_t InShare(const Stretch& s) const {
-    return Bytes(s.begin - plan_.share(s.piece, s.owner).begin);
-  }
-  // My encoded contribution to the stretch.
-  char* Sent(const Stretch& s, int to) const {
-    return sent_ + plan_.SentTo(to) + plan_.InContribution(s.piece, to) + InShare(s);
-  }
-  const char* Received(const Stretch& s, int from) const {
-    return from == me_ ? Sent(s, me_)
-                       : received_ + plan_.ReceivedFrom(from) + plan_.InContribution(s.piece, me_) +
-                             InShare(s);
-  }
-  char* Result(const Stretch& s) const {
-    return results_ + plan_.ResultOf(s.owner) + plan_.InResult(s.piece, s.owner) + InShare(s);
-  }
-  float* SumOf(const Stretch& s) const {
-    return sums_ + plan_.SumAt(s.piece) + (s.begin - plan_.share(s.piece, me_).begin);
-  }
-
-  kernels::Draws Draw(const Stretch& s, bool of_sum) const {
-    return DrawsOf(batch_, s.piece, me_, of_sum, s.begin);
-  }
-  kernels::Encoded What(const Stretch& s) const {
-    const Piece& piece = batch_.pieces[s.piece];
-    kernels::Encoded what;
-    what.input = static_cast<const float*>(piece.input) + s.begin;
-    if (piece.coding.residual != nullptr) what.residual = piece.coding.residual + s.begin;
-    what.scale = static_cast<float>(batch_.reduce.prescale);
-    return what;
-  }
-
-  // What I own myself does not travel, so I add it to the sum as it is.
-  bool StaysHere(const Stretch& s) const { return s.owner == me_ && !plan_.gathers(s.piece); }
-
-  void Encode(const Stretch& s) {
-    if (StaysHere(s)) return;
-    char* const encoded = Sent(s, s.owner);
-    kernels::Encode(batch_.codec, What(s), s.count(), Draw(s, /*of_sum=*/false), encoded);
-    if (!plan_.gathers(s.piece)) return;
-    for (int m = 0; m < plan_.members(); ++m) {
-      if (m != me_) std::memcpy(Sent(s, m), encoded, static_cast<size_t>(Bytes(s.count())));
+    EncodedPart::Memory next = {GrowTo(sent, &scratch->sent), GrowTo(received, &scratch->received),
+                                GrowTo(results, &scratch->results), GrowTo(sums, &scratch->sums),
+                                GrowTo(2 * EncodedPart::kStretch, &scratch->values)};
+    for (const auto& part : parts_) {
+      part->Use(next);
+      next.sent += part->sent_bytes();
+      next.received += part->received_bytes();
+      next.results += part->result_bytes();
+      next.sums += part->plan().summed();
     }
   }
 
-  std::unique_ptr<Work> SendContributions() {
-    contributions_.kind = OpKind::kAlltoall;
-    Piece piece;
-    piece.input = sent_;
-    piece.output = received_;
-    for (int from = 0; from < plan_.members(); ++from) {
-      for (int to = 0; to < plan_.members(); ++to)
-        piece.counts.push_back(from == to ? 0 : plan_.Contribution(to));
+  // Whether what the next exchange sends is there.
+  bool MayExchange() const {
+    if (exchanged_ == exchanges_.size()) return false;
+    const Exchange& next = exchanges_[exchanged_];
+    return next.part < (next.spreads ? summed_ : encoded_);
+  }
+
+  // Works on one stretch, first on what others wait for. False: nothing can be done now.
+  bool WorkHere() {
+    if (summed_ < arrived_ && summed_ < encoded_) {
+      if (parts_[summed_]->Sum()) ++summed_;
+    } else if (encoded_ < parts_.size()) {
+      if (parts_[encoded_]->Encode()) ++encoded_;
+    } else if (exchanged_ == exchanges_.size() && summed_ == parts_.size() &&
+               finished_ < parts_.size()) {
+      if (parts_[finished_]->Finish()) ++finished_;
+    } else {
+      return false;
     }
-    contributions_.pieces.push_back(std::move(piece));
-    return over_.Start(contributions_);
+    return true;
   }
 
-  void Sum(const Stretch& s) {
-    float* const sum = SumOf(s);
-    std::fill_n(sum, s.count(), 0.0F);
-    for (int m = 0; m < plan_.members(); ++m) {
-      if (m == me_ && StaysHere(s)) {
-        kernels::AddExactly(What(s), s.count(), sum);
-      } else {
-        kernels::DecodeAdd(batch_.codec, Received(s, m), s.count(), sum);
-      }
-    }
-    if (plan_.gathers(s.piece)) return;
-    kernels::Encode(batch_.codec, {sum, nullptr, 1}, s.count(), Draw(s, /*of_sum=*/true),
-                    Result(s));
-  }
-
-  std::unique_ptr<Work> SpreadResults() {
-    spread_.kind = OpKind::kAllgather;
-    Piece piece;
-    piece.input = results_ + plan_.ResultOf(me_);
-    piece.output = results_;
-    for (int m = 0; m < plan_.members(); ++m) piece.counts.push_back(plan_.Result(m));
-    spread_.pieces.push_back(std::move(piece));
-    return over_.Start(spread_);
-  }
-
-  void Finish(const Stretch& s) {
-    const Piece& piece = batch_.pieces[s.piece];
-    const bool gathered = plan_.gathers(s.piece);
-    const float* const result = gathered ? SumOf(s) : values_;
-    if (!gathered) kernels::Decode(batch_.codec, Result(s), s.count(), values_);
-    if (piece.coding.residual != nullptr) {
-      float* const residual = piece.coding.residual + s.begin;
-      if (StaysHere(s)) {
-        kernels::KeepLost(batch_.codec, {SumOf(s), nullptr, 1}, result, result, s.count(),
-                          residual);
-      } else {
-        float* const decoded = values_ + kStretch;
-        kernels::Decode(batch_.codec, Sent(s, s.owner), s.count(), decoded);
-        kernels::KeepLost(batch_.codec, What(s), decoded, result, s.count(), residual);
-      }
-    }
-    float* const output = static_cast<float*>(piece.output) + s.begin;
-    std::memcpy(output, result, static_cast<size_t>(s.count()) * sizeof(float));
-    kernels::Finish(batch_.reduce, output, s.count());
-  }
-
-  Communicator& over_;
-  const Batch& batch_;
-  const int me_;
-  const EncodedPlan plan_;
-  char* const sent_;
-  char* const received_;
-  char* const results_;
-  float* const sums_;
-  float* const values_;  // two stretches
-  Batch contributions_, spread_;
+  Communicator* const over_;
+  const std::vector<std::unique_ptr<EncodedPart>> parts_;
+  std::vector<Exchange> exchanges_;  // in the order of all members
+  std::unique_ptr<Work> exchange_;   // the one under way
+  size_t exchanged_ = 0;             // exchanges that are done
+  // So many parts have been encoded, their contributions have arrived, ...
+  size_t encoded_ = 0, arrived_ = 0, summed_ = 0, finished_ = 0;
 };
 
 }  // namespace
@@ -217,22 +140,22 @@ class Encoding final : public Sequence {
 std::unique_ptr<Work> EncodedAllreduce(Communicator* over, EncodedScratch* scratch,
                                        Carried* carried, const Batch& batch, int me, int members) {
   auto work = std::make_unique<Encoding>(over, scratch, batch, me, members);
-  CountEncoded(carried, batch, work->plan());
+  if (carried != nullptr) CountEncoded(work->plans(), batch.kind, carried);
   return work;
 }
 
-kernels::Draws DrawsOf(const Batch& batch, size_t piece, int me, bool of_sum, int64_t element) {
-  const auto which = static_cast<uint64_t>(me) * 2 + (of_sum ? 1 : 0);
-  return {kernels::MixKey(batch.pieces[piece].coding.draw, which),
-          element / kernels::BlockOf(batch.codec)};
-}
-
-void CountEncoded(Carried* carried, const Batch& batch, const EncodedPlan& plan) {
-  if (carried == nullptr) return;
-  carried->Count(plan.has_results() ? Carrier::kEncodedOwners : Carrier::kEncodedGather,
-                 batch.kind);
-  carried->CountEncoded(static_cast<uint64_t>(plan.sent_elements()) * sizeof(float),
-                        static_cast<uint64_t>(plan.sent_bytes()));
+void CountEncoded(const std::vector<const EncodedPlan*>& plans, OpKind kind, Carried* carried) {
+  bool has_results = false;
+  int64_t elements = 0;
+  int64_t bytes = 0;
+  for (const EncodedPlan* plan : plans) {
+    has_results |= plan->has_results();
+    elements += plan->sent_elements();
+    bytes += plan->sent_bytes();
+  }
+  carried->Count(has_results ? Carrier::kEncodedOwners : Carrier::kEncodedGather, kind);
+  carried->CountEncoded(static_cast<uint64_t>(elements) * sizeof(float),
+                        static_cast<uint64_t>(bytes));
 }
 
 }  // namespace hvdlite::comm

@@ -8,17 +8,23 @@
 //   finish   result = decoded sum / divisor * postscale;                         local
 //            residual = p - decoded(p), and the owner adds sum - decoded(sum)
 //
+// A large batch goes in parts of consecutive tensors. While the bytes of one part are under way,
+// the member encodes and sums others, which costs no time on a slow network. The exchanges follow
+// one another, in the same order on all members.
+//
+//   exchanges  contributions 0 | contributions 1 | results 0 | contributions 2 | results 1 | ...
+//
 // All members, the owner too, decode the same bytes, so all have the same bits. A residual changes
-// in the last step only: an operation that fails before leaves it as it was. So does a block whose
-// result is not finite, on all members.
+// in the last step only, after all exchanges: an operation that fails before leaves it as it was.
+// So does a block whose result is not finite, on all members.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/encoded_plan.h"
 #include "comm/encoded_scratch.h"
-#include "kernels/codec.h"
 
 namespace hvdlite::comm {
 
@@ -26,11 +32,7 @@ namespace hvdlite::comm {
 std::unique_ptr<Work> EncodedAllreduce(Communicator* over, EncodedScratch* scratch,
                                        Carried* carried, const Batch& batch, int me, int members);
 
-// Random numbers of member `me`'s contribution, or of a sum that it encodes, from the block on that
-// has `element`.
-kernels::Draws DrawsOf(const Batch& batch, size_t piece, int me, bool of_sum, int64_t element);
-
-// Counts an allreduce by this plan. `carried` may be null.
-void CountEncoded(Carried* carried, const Batch& batch, const EncodedPlan& plan);
+// Counts an allreduce of these parts.
+void CountEncoded(const std::vector<const EncodedPlan*>& plans, OpKind kind, Carried* carried);
 
 }  // namespace hvdlite::comm

@@ -1,6 +1,5 @@
 #include "comm/world.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <cstring>
 
 #include "base/fd.h"
+#include "comm/processors.h"
 #include "comm/self/communicator.h"
 #include "comm/shm/communicator.h"
 #include "rendezvous/host_id.h"
@@ -25,21 +25,6 @@ size_t ChunkBytes(const Config& config, size_t members) {
   const size_t least = members * 64;
   const size_t chunk = std::max(static_cast<size_t>(config.shm_chunk_bytes), least);
   return (chunk + 4095) / 4096 * 4096;
-}
-
-// The processors that this process may use, by its affinity and its container's quota (cgroup v2).
-int UsableProcessors() {
-  cpu_set_t set;
-  int processors = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-  if (FILE* file = fopen("/sys/fs/cgroup/cpu.max", "r")) {
-    long long quota = 0, period = 0;
-    // Without a limit the file has "max 100000". Then the first number is missing.
-    if (fscanf(file, "%lld %lld", &quota, &period) == 2 && period > 0) {
-      processors = std::min(processors, std::max(1, static_cast<int>(quota / period)));
-    }
-    fclose(file);
-  }
-  return processors;
 }
 
 // The error once the start timeout has passed. It names the missing ranks.
@@ -83,6 +68,7 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   me.pid = getpid();
   me.release = options.release;
   me.settings = options.config->Alike();
+  me.processors = AllowedProcessors();
   if (options.mpi.library != nullptr) me.mpi = options.mpi.name;
   me.mpi_absent = options.mpi.absent;
 
@@ -108,7 +94,12 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
   const bool multi_host = world->roster_.hosts.size() > 1;
   const rendezvous::Place& place = world->place();
   const std::vector<int>& mates = world->roster_.hosts[static_cast<size_t>(place.host)].ranks;
-  world->processors_ = UsableProcessors();
+  std::vector<std::string_view> masks;
+  for (int mate : mates)
+    masks.push_back(world->roster_.members[static_cast<size_t>(mate)].processors);
+  world->processors_ = CountProcessors(masks, ProcessorQuota());
+  world->my_processors_ =
+      CountProcessors({world->roster_.members[static_cast<size_t>(options.rank)].processors}, 0);
 
   const std::string secret(options.secret.begin(), options.secret.end());
   const Until until(deadline, [store] { return store == nullptr ? Status::Ok() : store->Look(); });

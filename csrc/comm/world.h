@@ -124,8 +124,10 @@ class World {
   transport::shm::HostSegment& segment() { return *neighbours_->segment(); }
   // Whether this host has more ranks than processors. Then a waiting thread must yield at once.
   bool oversubscribed() const { return processors_ < place().local_size; }
-  // Whether a thread besides those of the ranks has a processor to run on.
-  bool has_spare_processor() const { return processors_ > place().local_size; }
+  // Whether a second thread of this rank has a processor besides those of the host's ranks.
+  bool has_spare_processor() const {
+    return processors_ > place().local_size && my_processors_ > 1;
+  }
 
  private:
   explicit World(const WorldOptions& options) : options_(options), card_(*options.config) {}
@@ -171,7 +173,8 @@ class World {
   gpu::Card card_;
   Carried carried_;
   size_t next_region_ = 0;
-  int processors_ = 1;  // usable by this process
+  int processors_ = 1;     // of this host's ranks together
+  int my_processors_ = 1;  // of this rank
 };
 
 }  // namespace hvdlite::comm

@@ -1,4 +1,6 @@
 // Converts Members to bytes and back (declared in roster.h; layout in docs/how-it-works/wire.md).
+#include <array>
+
 #include "rendezvous/bytes.h"
 #include "rendezvous/roster.h"
 
@@ -7,14 +9,20 @@ namespace {
 
 // Version, rank, pid, port, host id and, from version 4 on, the release have the same place in all
 // versions, so that a rank of another release can be named.
-constexpr uint8_t kVersion = 5;
+constexpr uint8_t kVersion = 6;
 constexpr uint8_t kFirstWithRelease = 4;
 constexpr size_t kMaxRelease = 64;
 // These are generous for names and numbers, and small enough that a forged member costs nothing.
 constexpr size_t kMaxHostId = 1024;
 constexpr size_t kMaxAddresses = 64;
 constexpr size_t kMaxAddress = 128;
-constexpr size_t kMaxText = 1024;  // of settings, and of the texts about MPI
+constexpr size_t kMaxText = 1024;  // of settings, of the texts about MPI, and of the processors
+
+// The fields that end a member, in their order. `M`: Member or const Member.
+template <typename M>
+auto TextsOf(M& member) {
+  return std::array{&member.mpi, &member.mpi_absent, &member.settings, &member.processors};
+}
 
 Status Check(const Member& member) {
   const auto bad = [&](const std::string& why) {
@@ -27,7 +35,7 @@ Status Check(const Member& member) {
     return bad("the host id has to have 1 to 1024 bytes");
   if (member.release.size() > kMaxRelease) return bad("the release has more than 64 bytes");
   if (member.addresses.size() > kMaxAddresses) return bad("it has more than 64 addresses");
-  for (const std::string* text : {&member.mpi, &member.mpi_absent, &member.settings}) {
+  for (const std::string* text : TextsOf(member)) {
     if (text->size() > kMaxText) return bad("a text has more than 1024 bytes");
   }
   for (const std::string& address : member.addresses) {
@@ -71,7 +79,7 @@ Status EncodeMember(const Member& member, std::string* bytes) {
     AppendInteger(bytes, static_cast<uint8_t>(address.size()));
     *bytes += address;
   }
-  for (const std::string* text : {&member.mpi, &member.mpi_absent, &member.settings}) {
+  for (const std::string* text : TextsOf(member)) {
     AppendInteger(bytes, static_cast<uint16_t>(text->size()));
     *bytes += *text;
   }
@@ -106,7 +114,7 @@ Status DecodeMember(std::string_view bytes, Member* member) {
       return cut();
     read.addresses.push_back(std::move(address));
   }
-  for (std::string* text : {&read.mpi, &read.mpi_absent, &read.settings}) {
+  for (std::string* text : TextsOf(read)) {
     uint16_t text_bytes = 0;
     if (!reader.TakeInteger(&text_bytes) || !reader.TakeBytes(text_bytes, text)) return cut();
   }

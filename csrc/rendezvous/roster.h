@@ -29,6 +29,8 @@ struct Member {
   std::string mpi_absent;  // why there is no MPI; empty: the job does not use it
   // the settings that must be equal on all ranks: "HVDLITE_SHM_CHUNK_BYTES=262144;..."
   std::string settings;
+  // the processors that it may use, as a mask (comm/processors.h); empty: unknown
+  std::string processors;
   bool operator==(const Member&) const = default;
 };
 

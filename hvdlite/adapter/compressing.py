@@ -24,6 +24,9 @@ def travel(options: Options, backend: Backend, results: list[Any], variables: Se
     method = options.compression.method
     assert method is not None
     algebra, ranks = method.algebra, options.process_set.size() or 1
+    compiled = algebra.is_tracing()
+    if compiled:
+        method.decide_now(options.process_set)
     plain = replace(options, compression=NO_COMPRESSION)
     sparse: Group = {}
     dense: dict[int, Any] = {}
@@ -46,6 +49,8 @@ def travel(options: Options, backend: Backend, results: list[Any], variables: Se
         received[i] = algebra.like(total * scale, dense[i])
     for i in numbers:
         results[i] = received[i]
+    if not compiled:
+        method.stepped(options.process_set)
     return received | carrier.beside
 
 
@@ -62,10 +67,22 @@ class Carrier:
     def send(self, asked: dict[int, Round]) -> dict[int, Any]:
         self._count += 1
         options = replace(self._options, scope=f"{self._options.scope}round{self._count}.")
-        encoded = {n: each for n, each in asked.items() if isinstance(each, Encoded)}
-        answers = self._backend.encoded(encoded, options) if encoded else {}
+        answers = self._encoded(asked, options)
         options = replace(options, compression=NO_COMPRESSION)
         return answers | self._gathered(asked, options) | self._added(asked, options)
+
+    def _encoded(self, asked: dict[int, Round], options: Options) -> dict[int, Any]:
+        """Rounds by one codec travel together."""
+        groups: dict[tuple[Any, ...], dict[int, Encoded]] = {}
+        for number, each in asked.items():
+            if isinstance(each, Encoded):
+                how = (each.codec, each.parameter, each.seed, each.residual is None)
+                groups.setdefault(how, {})[number] = each
+        answers: dict[int, Any] = {}
+        for place, group in enumerate(groups.values()):
+            scope = f"{options.scope}codec{place}." if place else options.scope
+            answers |= self._backend.encoded(group, replace(options, scope=scope))
+        return answers
 
     def _gathered(self, asked: dict[int, Round], options: Options) -> dict[int, Any]:
         gathers = {n: each for n, each in asked.items() if isinstance(each, Gather)}
@@ -91,6 +108,8 @@ def begin(options: Options, variables: Sequence[Any]) -> list[Any]:
     method = options.compression.method
     assert method is not None
     ranks, cells = options.process_set.size() or 1, []
+    if options.takes_part():
+        method.decide_now(options.process_set)
     for i, variable in enumerate(variables):
         shape = tuple(variable.shape)
         flat = method.algebra.constant(np.zeros(math.prod(shape), np.float32), None)

@@ -81,6 +81,10 @@ class DriftGuard:
         self._left_out.update((id(parameter), parameter) for parameter in parameters)
         self._cut = -1
 
+    def leaves_out(self, parameter: Any) -> bool:
+        """Whether the parameter may differ."""
+        return id(parameter) in self._left_out
+
     def is_known_to_differ(self) -> None:
         """A difference was reported to all members. The guard is silent until there is none."""
         self._watch.has_looked(found=True)
@@ -127,13 +131,13 @@ class DriftGuard:
         if self._cut != len(self._replicas):
             self._cut = len(self._replicas)
             sizes = [
-                0 if id(each.parameter) in self._left_out else self._reader.size(each.parameter)
+                0 if self.leaves_out(each.parameter) else self._reader.size(each.parameter)
                 for each in self._replicas
             ]
             self._cuts = drift.cuts(sizes, self._watch.parts)
             self._equal_at.clear()
         parameters = (self._replicas[number].parameter for number in self._cuts[part])
-        return [each for each in parameters if id(each) not in self._left_out]
+        return [each for each in parameters if not self.leaves_out(each)]
 
     def _look(self) -> None:
         """All members tell the digests of all parameters."""
@@ -142,7 +146,7 @@ class DriftGuard:
         mine = rows[ranks.index(engine.rank())]
         mine[0] = 1  # a member that has joined says nothing
         for number, replica in enumerate(self._replicas, 1):
-            if id(replica.parameter) not in self._left_out:
+            if not self.leaves_out(replica.parameter):
                 mine[number] = self._reader.exact(replica.parameter) or 1
         heard = _run(rows, ALLREDUCE, self._name, self._process_set, Sum)
         present = {rank: row[1:].tolist() for rank, row in zip(ranks, heard, strict=True) if row[0]}

@@ -35,6 +35,19 @@ class OuterSGD:
         return anchor - self.lr * way, velocity
 
 
+def step(
+    outer: Outer, anchor: Tensor, gradient: Tensor, velocity: Tensor, ops: Any
+) -> tuple[Tensor, Tensor]:
+    """The new anchor and the new velocity of a tensor. `ops`: torch, jax.numpy or keras.ops.
+
+    If no rank has moved the tensor since the last average, both stay. Momentum would carry it on
+    in each call of sync(), where ranks only want to be equal.
+    """
+    moved = ops.any(ops.not_equal(gradient, 0))
+    new_anchor, new_velocity = outer(anchor, gradient, velocity)
+    return ops.where(moved, new_anchor, anchor), ops.where(moved, new_velocity, velocity)
+
+
 def settled(outer: Any) -> Outer:
     """What a program passes as `outer`."""
     if not callable(outer):

@@ -4,7 +4,7 @@ waits.
 For a framework whose parameters keep their gradients and call hooks when these are complete. Most
 gradients (dense, contiguous, in host memory, not compressed, after one backward pass, in no group)
 are submitted as they are, in place, by a native hook. What that refuses goes the long way:
-`arrived` counts, `_launch` starts, and `_Flight.finish` brings it home.
+`arrived` counts, `_launch` starts, and `Flight.finish` brings it home.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from hvdlite.adapter import divergence, presence, sharers
 from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.compression.journeys import Journey, arrive
+from hvdlite.adapter.compression.methods import DENSE
 from hvdlite.adapter.drift_guard import DriftGuard
 from hvdlite.adapter.gradients import Gradients, Hook
 from hvdlite.adapter.roll_call import RollCall
@@ -28,7 +29,7 @@ from hvdlite.core.framework import Tensor
 from hvdlite.core.operations import Call
 
 
-class _Flight:
+class Flight:
     """A gradient, or a group of them, and its operation under way."""
 
     __slots__ = ("directly", "error", "finish", "journey", "label", "name", "parameter", "place")
@@ -51,15 +52,15 @@ class GradientReducer:
         self.settings = settings
         self._gradients = gradients
         self._how = (settings.process_set, settings.op, settings.prescale, settings.postscale)
-        self.flights: list[_Flight] = []
+        self.flights: list[Flight] = []
         self._aggregation = Aggregation(settings.passes)
         self._direct = engine.GradientHooks(
             settings.op, settings.prescale, settings.postscale, settings.process_set
         )
-        self._others: deque[_Flight] = deque()
-        self._groups: dict[Unit, _Flight] = {}
+        self._others: deque[Flight] = deque()
+        self._groups: dict[Unit, Flight] = {}
         self._synchronized = ""
-        self._plain = settings.compression.is_none
+        self._method = settings.compression.method
         settings.compression.serve(self)
         self._checked = divergence.mode() == "off"
         # the reducers made before and after this one
@@ -89,9 +90,9 @@ class GradientReducer:
             self._add(parameter, place)
 
     def _add(self, parameter: Any, place: int) -> None:
-        flight = _Flight(
-            parameter, self.settings.scope, self.roll_call.labels[place], self._plain, place
-        )
+        label = self.roll_call.labels[place]
+        directly = self._stays_as_it_is(parameter, label)
+        flight = Flight(parameter, self.settings.scope, label, directly, place)
         self.roll_call.train(place)
         number = self._aggregation.add()
         self._direct.add(flight.name)
@@ -107,7 +108,7 @@ class GradientReducer:
         """These are reduced together, or not at all."""
         if len(members) > 1:
             self._aggregation.group(members)
-            self._groups[tuple(members)] = _Flight(None, self.settings.scope, name, False)
+            self._groups[tuple(members)] = Flight(None, self.settings.scope, name, False)
             for number in members:
                 self._choose_way(number)
 
@@ -122,6 +123,13 @@ class GradientReducer:
         self._direct.permit(
             number, self.flights[number].directly and self._aggregation.travels_at_once(number)
         )
+
+    def _stays_as_it_is(self, parameter: Any, label: str) -> bool:
+        """Whether the compression does nothing to this gradient in the next step."""
+        if self._method is None:
+            return self.settings.compression.is_none
+        shape = self._gradients.ops.framework.shape(parameter)
+        return self._method.part(label, shape) is DENSE
 
     def _permit(self, number: int, directly: bool) -> None:
         self.flights[number].directly = directly
@@ -183,10 +191,11 @@ class GradientReducer:
         # a hook's exception would end the backward pass somewhere; step() raises it
         except Exception as error:
             flight.error = error
-            self._permit(number, self._plain)  # it was not the way's fault
+            # it was not the way's fault
+            self._permit(number, self._stays_as_it_is(flight.parameter, flight.label))
         self._others.append(flight)
 
-    def _start(self, flight: _Flight, gradient: Tensor) -> Callable[[], None]:
+    def _start(self, flight: Flight, gradient: Tensor) -> Callable[[], None]:
         settings, parameter, kept = self.settings, flight.parameter, self._gradients
         if kept.is_dense(gradient):
             call = self._call(flight.name)
@@ -262,6 +271,9 @@ class GradientReducer:
             self._begin()
             raise
         self._sparse.clear()
+        if self._method is not None and self._method.stepped(self.settings.process_set):
+            for number, flight in enumerate(self.flights):
+                self._permit(number, self._stays_as_it_is(flight.parameter, flight.label))
 
     def _rest(self) -> list[Unit]:
         """The units that have not travelled in this step. The step is over."""
@@ -348,11 +360,14 @@ class GradientReducer:
         if self._checked:
             return
         self._checked = True
-        prints = [self._gradients.fingerprint(flight.parameter) for flight in self.flights]
+        parameters = [flight.parameter for flight in self.flights]
+        prints = [
+            0 if self.guard.leaves_out(each) else self._gradients.fingerprint(each)
+            for each in parameters
+        ]
         labels = [flight.label for flight in self.flights]
         settings = self.settings
-        how = str(settings.compression)
-        if divergence.check(labels, prints, settings.scope, settings.process_set, how):
+        if divergence.check(labels, prints, settings.scope, settings.process_set, settings.way()):
             self.guard.is_known_to_differ()
 
     def stop(self) -> None:

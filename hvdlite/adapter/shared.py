@@ -65,12 +65,15 @@ class Shared:
             self.reducer.abandon()
 
     def set_passes(self, passes: int) -> None:
-        self.options = replace(self.options, passes=check_passes(passes))
+        check_passes(passes)
         if self.reducer is not None:
             self.reducer.set_passes(passes)
+        self.options = replace(self.options, passes=passes)
 
-    def start(self, scope: str, gradients: Gradients) -> None:
-        self.reducer = GradientReducer(replace(self.options, scope=scope), gradients)
+    def start(
+        self, scope: str, gradients: Gradients, kind: type[GradientReducer] = GradientReducer
+    ) -> None:
+        self.reducer = kind(replace(self.options, scope=scope), gradients)
         self.guard = self.reducer.guard
 
     def stop(self) -> None:

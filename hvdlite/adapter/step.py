@@ -9,6 +9,7 @@ from typing import Any
 
 from hvdlite.adapter import elastic
 from hvdlite.adapter.compression import Compressor, Settled
+from hvdlite.adapter.factors import Mode
 from hvdlite.adapter.grouping import VARIABLES, Groups, Members
 from hvdlite.base.ops import Adasum, Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
@@ -32,16 +33,23 @@ class Options:
     scale_local: bool = True  # gradients that stay on their rank are divided by the number of ranks
     passes: int = 1  # so many backward passes add up before gradients travel
     average_passes: bool = False
+    sufficient_factors: Mode = None
     scope: str = ""  # before the names of what travels: each optimizer of a program has its own
 
     def arguments(self) -> dict[str, Any]:
-        """Horovod's arguments, of which settle() makes these options."""
+        """The arguments of torch's DistributedOptimizer, of which it makes these options."""
         return {
             "op": self.op, "gradient_predivide_factor": self.postscale,
             "compression": self.compression.given, "sparse_as_dense": self.sparse_as_dense,
             "groups": self.groups, "process_set": self.process_set,
             "backward_passes_per_step": self.passes,
+            "sufficient_factors": self.sufficient_factors,
         }  # fmt: skip
+
+    def way(self) -> str:
+        """In words: how gradients are sent. All ranks must say the same."""
+        factors = self.sufficient_factors
+        return f"{self.compression}{f' and sufficient_factors={factors!r}' if factors else ''}"
 
     def takes_part(self) -> bool:
         """Whether this rank is in the process set. Raises an error that says what is missing."""

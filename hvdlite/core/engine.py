@@ -22,9 +22,9 @@ __all__ = [
 rank = _core.rank
 local_size = _core.local_size
 
-# : run, submit and submit_group take the numbers of an operation, a reduction and a process set, a
-# name, the tensors and the : memory for the results (None: the core allocates it): see _core.pyi.
-# The core holds the memory until the operation is done.
+#: run, submit and submit_group take the numbers of an operation, a reduction and a process set, a
+#: name, the tensors and the memory for the results (None: the core allocates it): see _core.pyi.
+#: The core holds the memory until the operation is done.
 run = _core.run
 #: An allreduce in place of a tensor that can be lent as it is. False for another tensor: then
 #: nothing has happened.
@@ -46,10 +46,9 @@ abort = _core.abort
 #: Ends one generation of an elastic job on all ranks: end_generation(number, why).
 end_generation = _core.end_generation
 
-# : Waits for all native handles of a list, whatever becomes of some, then raises the first one's
-# error. For results in their : outputs. The list is emptied of those that are over.
+#: Waits for all native handles of a list, whatever becomes of some, then raises the first one's
+#: error. For results in their outputs. The list is emptied of those that are over.
 wait_all = _core.wait_all
-
 
 #: The short way for gradients, by hooks: see csrc/bindings/gradient_hooks.cc.
 GradientHooks = _core.GradientHooks

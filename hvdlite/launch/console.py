@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TextIO
 
 from hvdlite.launch import output
 from hvdlite.launch.monitor import screen
@@ -68,6 +71,39 @@ class Console:
         """Ends its threads. They still write what is left."""
         for writer in self._writers:
             writer.close()
+
+
+class _OfAModule(Console):
+    """Names a module instead of hvdliterun."""
+
+    def __init__(
+        self, name: str, stdout: output.Writer, stderr: output.Writer, timestamps: bool
+    ) -> None:
+        super().__init__(stdout, stderr, timestamps)
+        self._name = name
+
+    def say(self, text: str) -> None:
+        for line in text.splitlines():
+            self.stderr.say(f"{self._name}: {line.removeprefix('hvdliterun: ')}")
+
+
+@contextlib.contextmanager
+def of_a_module(
+    name: str,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+    timestamps: bool = False,
+) -> Iterator[Console]:
+    """Prints to these streams, or to the program's own, until the end of the block."""
+    out, errors = output.TextWriter(stdout or sys.stdout), output.TextWriter(stderr or sys.stderr)
+    console = _OfAModule(name, out, errors, timestamps)
+    try:
+        yield console
+    finally:
+        try:
+            console.flush()
+        finally:
+            console.close()
 
 
 def _reason(error: Exception) -> str:

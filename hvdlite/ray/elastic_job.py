@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +12,8 @@ import ray
 from ray.util.queue import Queue
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from hvdlite.launch import job, output, pickling
-from hvdlite.launch.console import Console
+from hvdlite.launch import job, pickling
+from hvdlite.launch.console import of_a_module
 from hvdlite.launch.elastic.contacts import Contacts
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.elastic.discovery import Answer
@@ -59,7 +58,7 @@ def run(
     payload = pickling.dumps((function, (), {}))
     verdict = ElasticVerdict({})
     results = ElasticDelivery(payload, verdict, least, _COMMAND, every=True)
-    with _console() as console, _queue(callbacks) as queue:
+    with of_a_module("hvdlite.ray") as console, _queue(callbacks) as queue:
         observer: JobObserver = Observers(results, _Callbacks(queue, callbacks))
         options = job.Options()
         observer = job.watchable(observer, _COMMAND, variables, verdict, console, options)
@@ -154,23 +153,3 @@ def _queue(callbacks: Sequence[Callback]) -> Iterator[Any]:
         yield queue
     finally:
         queue.shutdown(force=True)
-
-
-class _Console(Console):
-    """Names this module instead of hvdliterun."""
-
-    def say(self, text: str) -> None:
-        for line in text.splitlines():
-            self.stderr.say(f"hvdlite.ray: {line.removeprefix('hvdliterun: ')}")
-
-
-@contextlib.contextmanager
-def _console() -> Iterator[Console]:
-    console = _Console(output.TextWriter(sys.stdout), output.TextWriter(sys.stderr), False)
-    try:
-        yield console
-    finally:
-        try:
-            console.flush()
-        finally:
-            console.close()

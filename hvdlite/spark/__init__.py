@@ -4,6 +4,7 @@
             outcome ◄── rows ──────────────        │  ▲
             listening ◄── lines, classic only ─────┘  └── the store of partition 0's task
 
+`run_elastic(fn)` has tasks that come and go (`elastic`).
 Nothing here is imported unless a program imports hvdlite.spark.
 """
 
@@ -11,6 +12,7 @@ from hvdlite.spark.needs import need_pyspark
 
 need_pyspark()
 
+from hvdlite.spark.elastic.run import run_elastic  # noqa: E402
 from hvdlite.spark.runner import run  # noqa: E402
 
-__all__ = ["run"]
+__all__ = ["run", "run_elastic"]

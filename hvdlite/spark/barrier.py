@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +27,7 @@ from hvdlite.launch.spawn.events import Ended, Event, StartFailed
 from hvdlite.launch.verdict import SURVIVOR_SECONDS, Verdict
 from hvdlite.launch.watch import Signals, Watch
 from hvdlite.rendezvous import StoreClient, StoreServer, addresses
-from hvdlite.spark import listening, outcome, placing
-from hvdlite.spark.task import GPUS
+from hvdlite.spark import listening, outcome, placing, surroundings
 
 _REACH_SECONDS = 30.0
 _OVER = "spark/over"  # set by the task whose rank has failed
@@ -72,7 +70,9 @@ def carry_out(order: Order) -> Iterator[outcome.Row]:
     context = BarrierTaskContext.get()
     partition = context.partitionId()
     with contextlib.ExitStack() as stack:
-        own = Hello(host_identity.identity(os.environ), socket.gethostname(), _gpus(context))
+        own = Hello(
+            host_identity.identity(os.environ), socket.gethostname(), surroundings.gpus(context)
+        )
         if partition == 0:
             own = _open_store(order, own, context.getTaskInfos()[0].address, stack)
         hellos = [Hello(**json.loads(text)) for text in context.allGather(own.encode())]
@@ -94,11 +94,6 @@ def carry_out(order: Order) -> Iterator[outcome.Row]:
     yield from outcome.rows(report)
 
 
-def _gpus(context: object) -> list[str]:
-    resources = context.resources()  # type: ignore[attr-defined]
-    return list(resources["gpu"].addresses) if "gpu" in resources else []
-
-
 def _open_store(order: Order, own: Hello, executor: str, stack: contextlib.ExitStack) -> Hello:
     """Opens the job's store with a new secret, and puts the function there."""
     key = secret.create()
@@ -116,13 +111,8 @@ def _open_store(order: Order, own: Hello, executor: str, stack: contextlib.ExitS
 
 def _environment(order: Order, own: Hello, here: int) -> dict[str, str]:
     """`here`: how many ranks this host has."""
-    shared = placing.surroundings(os.environ, order.environment)
-    shared |= machine.threads(shared, machine.here(shared).cores, here)
-    shared[GPUS] = ",".join(own.gpus)
-    # Spark adds the files of --py-files and addPyFile() to the worker's path.
-    usual = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    shared["PYTHONPATH"] = os.pathsep.join(placing.own_path(sys.path, usual))
-    return shared
+    shared = surroundings.of_a_rank(order.environment, own.gpus)
+    return shared | machine.threads(shared, machine.here(shared).cores, here)
 
 
 def _run(

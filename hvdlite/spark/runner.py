@@ -80,7 +80,7 @@ def run(
             delivery.program(),
             environment(os.environ, env, nics),
             executable,
-            _names(nics),
+            names(nics),
             prefix_output_with_timestamp,
             float(values["grace_seconds"]),
             None if listener is None else listener.ear,
@@ -89,16 +89,16 @@ def run(
     return outcome.results(outcome.reports(rows), size)
 
 
-def size_of(session: Any, num_proc: int | None) -> int:
+def size_of(session: Any, num_proc: int | None, caller: str = "run") -> int:
     size = sessions.parallelism(session) if num_proc is None else num_proc
     if size is None:
         size = slots.most(lambda key: sessions.conf(session, key))
     if size is None:
         raise ValueError(
-            "hvdlite.spark.run() does not know how many processes to start: pass num_proc."
+            f"hvdlite.spark.{caller}() does not know how many processes to start: pass num_proc."
         )
     if size < 1:
-        raise ValueError(f"hvdlite.spark.run(num_proc={size}) is not allowed: at least 1.")
+        raise ValueError(f"hvdlite.spark.{caller}(num_proc={size}) is not allowed: at least 1.")
     return size
 
 
@@ -117,7 +117,7 @@ def _wait_for_slots(session: Any, size: int, patience: float) -> None:
             there, since = now, time.monotonic()
 
 
-def _names(nics: Sequence[str] | str | None) -> tuple[str, ...]:
+def names(nics: Sequence[str] | str | None) -> tuple[str, ...]:
     words = nics.split(",") if isinstance(nics, str) else nics or ()
     return tuple(word.strip() for word in words)
 
@@ -131,7 +131,7 @@ def environment(
         for name, text in without_rank(driver).items()
         if re.match("(HVDLITE|HOROVOD)_", name) and "SECRET" not in name
     }
-    chosen = {"HVDLITE_NETWORK_INTERFACES": ",".join(_names(nics))} if nics else {}
+    chosen = {"HVDLITE_NETWORK_INTERFACES": ",".join(names(nics))} if nics else {}
     return {**ours, **chosen, **(env or {})}
 
 

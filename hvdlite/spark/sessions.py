@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any
 
 
@@ -12,11 +13,11 @@ def active() -> Any:
     from pyspark.sql import SparkSession
 
     found = SparkSession.getActiveSession()
-    if found is None:
-        with contextlib.suppress(ImportError):  # Connect needs grpc
-            from pyspark.sql.connect.session import SparkSession as Remote
-
-            found = Remote.getActiveSession()
+    # A program with a session of Connect has imported this. Where grpc is missing, pyspark ends a
+    # `python -c` that imports it.
+    remote = sys.modules.get("pyspark.sql.connect.session")
+    if found is None and remote is not None:
+        found = remote.SparkSession.getActiveSession()
     if found is None and SparkContext._active_spark_context is not None:
         found = SparkSession.builder.getOrCreate()  # the context's session, in another thread
     if found is None:

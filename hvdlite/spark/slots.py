@@ -52,10 +52,10 @@ def is_enough(wanted: int, there: int | None, at_most: int | None, unchanged: fl
     return False
 
 
-def too_few(wanted: int, there: int) -> str:
+def too_few(wanted: int, there: int, caller: str = "run") -> str:
     return (
-        f"hvdlite.spark.run(num_proc={wanted}) needs {wanted} slots at the same time, and this "
-        f"Spark application has {there}: start fewer processes, or give the application more "
+        f"hvdlite.spark.{caller}(num_proc={wanted}) needs {wanted} slots at the same time, and "
+        f"this Spark application has {there}: start fewer processes, or give the application more "
         "executors or cores (spark.executor.instances, spark.executor.cores; spark.task.cpus is "
         "what each process takes)."
     )

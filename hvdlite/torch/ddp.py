@@ -70,6 +70,8 @@ def ddp_comm_hook(
             started, under_way[:] = list(under_way), []
             for each, finish in started:
                 each.set_result(finish())
+            if settled.method is not None:
+                settled.method.stepped(process_set)
         return future
 
     # DDP looks at the annotations, which are strings here.

@@ -107,6 +107,11 @@ class Distributed:
     # ---- parameters and state
 
     @property
+    def factored_parameters(self) -> list[str]:
+        """The parameters whose sufficient factors travel; none before the end of the first step."""
+        return list(getattr(self._hvd.reducer, "factored", ()))
+
+    @property
     def param_groups(self) -> list[dict[str, Any]]:
         # torch's GradScaler reads gradients by this way, between backward() and step(). No other
         # rank is held up: a rank that looks up the learning rate would wait for ranks that do not.

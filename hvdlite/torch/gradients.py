@@ -82,6 +82,10 @@ class TorchGradients:
         _owners[parameter] = (weakref.ref(reducer), _register(parameter, hook))
         return previous
 
+    def owner(self, parameter: torch.Tensor) -> Any:
+        """The reducer whose hook the parameter has."""
+        return _owners[parameter][0]() if parameter in _owners else None
+
     def release(self, parameter: torch.Tensor) -> None:
         if parameter in _owners:
             _owners.pop(parameter)[1].remove()

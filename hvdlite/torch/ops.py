@@ -85,15 +85,17 @@ def allreduce_(tensor: torch.Tensor, average: bool | None = None, name: str | No
                process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
     """allreduce() in place. Returns the tensor."""
     op = reduction_of(average, op)
+    plain = _is_plain(tensor)
+    if (
+        plain
+        and process_set is global_process_set
+        and isinstance(tensor, torch.Tensor)
+        and engine.run_in_place(op, 0, name, tensor, prescale_factor, postscale_factor)
+    ):
+        older.have_changed((tensor,))
+        return tensor
     how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
-    if _is_plain(tensor):
-        if (
-            process_set is global_process_set
-            and isinstance(tensor, torch.Tensor)
-            and engine.run_in_place(op, 0, name, tensor, prescale_factor, postscale_factor)
-        ):
-            older.have_changed((tensor,))
-            return tensor
+    if plain:
         return OPS.run_one(tensor, *how, in_place=True)
     return _run(Call(*how, in_place=True), [tensor])[0]
 

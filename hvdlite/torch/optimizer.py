@@ -15,13 +15,14 @@ from typing import Any
 import torch
 
 from hvdlite.adapter import elastic, memory, names
+from hvdlite.adapter.factors import Mode
 from hvdlite.adapter.grouping import Members, positions
 from hvdlite.adapter.shared import Shared
 from hvdlite.adapter.step import Options, settle
 from hvdlite.base.ops import Adasum, Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job.basics import is_initialized, size
-from hvdlite.torch import optimizer_state
+from hvdlite.torch import factors, optimizer_state
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.distributed_optimizer import CLOSURE, Distributed
@@ -79,18 +80,21 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
                          compression: Any = Compression.none, backward_passes_per_step: int = 1,
                          op: int = Average, gradient_predivide_factor: float = 1.0,
                          num_groups: int = 0, groups: Any = None, sparse_as_dense: bool = False,
-                         process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
+                         process_set: ProcessSet = global_process_set, *,
+                         sufficient_factors: Mode = None) -> Any:  # fmt: skip
     """The optimizer, of the same class, with gradients averaged (or summed, ...) over all ranks
     before each step.
 
     Gradients are submitted while the backward pass goes on, and waited for in step(). See
-    docs/guides/pytorch.md.
+    docs/guides/pytorch.md. With sufficient_factors="auto" a linear layer sends the factors of its
+    gradient where these are fewer bytes, with True always: see docs/guides/communicating-less.md.
     """
     _check(optimizer, op)
     options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
                      groups, process_set, backward_passes_per_step=backward_passes_per_step,
                      members=PARAMETERS)  # fmt: skip
     _check_compression(optimizer, options)
+    options = factors.added(sufficient_factors, options)
     shared = Shared(options, names.check(named_parameters), _rebuild)
     trained = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
     adasum = op == Adasum and size() > 1
@@ -112,7 +116,7 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     scope = names.scope()
     several = size() > 1 or elastic.enabled() or options.compression.carries_momentum
     if not adasum and several and process_set.included():
-        shared.start(scope, GRADIENTS)
+        shared.start(scope, GRADIENTS, factors.reducer_for(options))
     wrapped._hvd_adopt()
     memory.keep(
         parameter.device.type for group in wrapped.param_groups for parameter in group["params"]

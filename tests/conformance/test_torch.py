@@ -36,7 +36,7 @@ _NET = Configuration(
     2,
     ("host0", "host1"),
     suite="torch",
-    modules=(*_COLLECTIVES, "torch_absent", "torch_misuse", "torch_life"),
+    modules=(*_COLLECTIVES, "torch_methods", "torch_absent", "torch_misuse", "torch_life"),
 )
 
 CONFIGURATIONS = by_tier(

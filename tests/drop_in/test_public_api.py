@@ -109,7 +109,11 @@ SyncBatchNorm(num_features, eps=1e-5, momentum=0.1, affine=True, track_running_s
 MISSING: set[str] = set()
 
 # What is ours: by keyword only and with a default, behind everything of Horovod's.
-ADDED = {"init": ["rank", "size", "rendezvous", "secret"], "add_process_set": ["name"]}
+ADDED = {
+    "init": ["rank", "size", "rendezvous", "secret"],
+    "add_process_set": ["name"],
+    "DistributedOptimizer": ["sufficient_factors"],
+}
 
 
 def _parameters(function: Any) -> list[tuple[str, Any, Any]]:

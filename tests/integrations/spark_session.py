@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,22 @@ def needs_spark() -> None:
         pytest.skip(
             "there is no Java: apt-get install default-jre-headless", allow_module_level=True
         )
+
+
+EXECUTOR, TASK = "java", "pyspark.daemon"
+
+
+def kill_above(word: str) -> None:
+    """In a rank: kills its executor, or the Python worker of its task, as the kernel does where
+    memory is short."""
+    pid = os.getppid()
+    while pid > 1:
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        if word in (os.path.basename(words[0]), *words):
+            os.kill(pid, signal.SIGKILL)
+            return
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    raise RuntimeError(f"no process above this rank is {word}")
 
 
 @contextlib.contextmanager

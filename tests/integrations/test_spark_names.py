@@ -20,6 +20,10 @@ RUN = (
     "fn args kwargs num_proc start_timeout use_mpi use_gloo extra_mpi_args env stdout stderr "
     "verbose nics prefix_output_with_timestamp executable"
 )
+RUN_ELASTIC = (
+    "fn args kwargs num_proc min_num_proc max_num_proc start_timeout elastic_timeout reset_limit "
+    "env stdout stderr verbose nics prefix_output_with_timestamp min_np max_np"
+)
 TORCH = (
     "num_proc data_module model backend store optimizer loss loss_constructors metrics "
     "loss_weights sample_weight_col gradient_compression feature_cols continuous_cols "
@@ -45,7 +49,10 @@ def test_parameters_are_horovods() -> None:
     from hvdlite.spark.torch import TorchEstimator
 
     assert _parameters(spark.run) == RUN.split()
-    assert _parameters(TorchEstimator.__init__) == TORCH.split()
+    assert _parameters(spark.run_elastic) == RUN_ELASTIC.split()
+    assert set(_parameters(TorchEstimator)) == set(TORCH.split())
+    with pytest.raises(TypeError, match="TorchEstimator.. has no parameter epoch, steps"):
+        TorchEstimator(epochs=1, epoch=1, steps=2)
     estimator = TorchEstimator()
     for name, default in DEFAULTS.items():
         assert estimator.getOrDefault(name) == default
@@ -62,8 +69,23 @@ def test_keras_parameters_are_horovods() -> None:
                "backward_passes_per_step"}  # fmt: skip
     own = {"custom_objects", "checkpoint_callback", "backend_env",
            "tensorflow_dataset_prefetch_buffer_size"}  # fmt: skip
-    assert set(_parameters(KerasEstimator.__init__)) == set(TORCH.split()) - without | own
+    assert set(_parameters(KerasEstimator)) == set(TORCH.split()) - without | own
     assert KerasEstimator().getTensorflowDatasetPrefetchBufferSize() == 0
+
+
+def test_lightning_parameters_are_horovods() -> None:
+    from hvdlite.spark.lightning import TorchEstimator
+
+    without = {"continuous_cols", "categorical_cols", "backward_passes_per_step"}
+    own = {
+        "transformation_edit_fields", "transformation_removed_fields", "trainer_args", "num_gpus",
+        "logger", "log_every_n_steps", "loader_num_epochs", "terminate_on_nan", "profiler",
+        "debug_data_loader", "train_async_data_loader_queue_size",
+        "val_async_data_loader_queue_size",
+    }  # fmt: skip
+    assert set(_parameters(TorchEstimator)) == set(TORCH.split()) - without | own
+    estimator = TorchEstimator()
+    assert estimator.getLogEveryNSteps() == 50 and estimator.getReaderPoolType() is None
 
 
 PROGRAM = """
@@ -76,6 +98,8 @@ from horovod.spark.common.store import (
     DBFSLocalStore, FilesystemStore, HDFSStore, LocalStore, Store)
 from horovod.spark.task import get_available_devices
 from horovod.spark.torch import TorchEstimator, TorchModel
+from horovod.spark.lightning import TorchEstimator, TorchModel
+assert horovod.spark.run_elastic is hvdlite.spark.run_elastic
 assert get_available_devices() == []
 try:
     horovod.spark.run(print)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machine import within
 from spark_session import SLOW, classic, needs_spark
 from waiting import wait_until
 
@@ -152,27 +153,30 @@ def test_nothing_secret_is_in_what_spark_shows(session: Any) -> None:
 
 
 @pytest.mark.full
-def test_the_executor_is_killed(session: Any) -> None:
+def test_the_executor_is_killed(session: Any, tmp_path: Path) -> None:
     """The last test of this session: the cluster replaces the executor."""
+    killed = tmp_path / "killed"
 
     def die() -> None:
-        import os
-        import signal
         import time
 
-        if os.environ["HVDLITE_RANK"] == "0":
-            ancestors, pid = [], os.getppid()
-            while pid > 1:
-                with open(f"/proc/{pid}/stat") as file:
-                    name, _, rest = file.read().rpartition(")")
-                ancestors.append((pid, name.partition("(")[2]))
-                pid = int(rest.split()[1])
-            executor = next(pid for pid, name in ancestors if name == "java")
-            os.kill(executor, signal.SIGKILL)
-        time.sleep(600)  # until killed
+        import numpy as np
+        from spark_session import EXECUTOR, kill_above
+
+        import hvdlite as hvd
+
+        hvd.init()
+        hvd.allreduce(np.ones(1))
+        if hvd.rank() == 0:
+            killed.write_text(str(time.time()))
+            kill_above(EXECUTOR)
+        hvd.allreduce(np.ones(1), name="never")
 
     with pytest.raises(RuntimeError, match="has failed in Spark: .*(executor|gone|worker)"):
         hvd_spark.run(die, num_proc=2)
+    seconds = time.time() - float(killed.read_text())
+    print(f"run() has raised {seconds:.1f} s after the executor was killed")
+    assert seconds < within(5)
     rank = f"{sys.executable} -m hvdlite.launch.task"
     wait_until(lambda: rank not in _processes(), 20, _processes)
 

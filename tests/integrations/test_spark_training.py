@@ -103,3 +103,58 @@ def test_torch(tmp_path: Path) -> None:
     ).fit_on_parquet()  # fmt: skip
     assert trained.getHistory()[-1]["validation"]["loss"] < 0.01
     _predicts(trained, batch)
+
+
+def _lightning_module() -> Any:
+    import lightning.pytorch as pl
+    import torch
+
+    class Linear(pl.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 1)
+
+        def forward(self, features: Any) -> Any:
+            return self.layer(features)
+
+        def loss(self, batch: Any) -> Any:
+            assert sorted(batch) == ["features", "y"]
+            return torch.nn.functional.mse_loss(self(batch["features"])[:, 0], batch["y"])
+
+        def training_step(self, batch: Any, number: int) -> Any:
+            loss = self.loss(batch)
+            self.log("loss", loss, on_step=False, on_epoch=True, sync_dist=True)
+            return loss
+
+        def validation_step(self, batch: Any, number: int) -> None:
+            self.log("validation", self.loss(batch), sync_dist=True)
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    return Linear()
+
+
+def test_lightning(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("lightning", reason='pip install "hvdlite[lightning]"')
+    from hvdlite.spark.lightning import TorchEstimator
+
+    store, batch = _filled(tmp_path)
+    given: dict[str, Any] = dict(
+        backend=Local(), store=store, run_id="mine", feature_cols=["features"], label_cols=["y"],
+        batch_size=10, trainer_args={"gradient_clip_val": 100.0}, terminate_on_nan=True,
+    )  # fmt: skip
+    trained = TorchEstimator(**given, model=_lightning_module(), epochs=6).fit_on_parquet()
+    history = trained.getHistory()
+    assert [each["epoch"] for each in history] == list(range(6))
+    assert history[-1]["validation"] < 0.01 < history[0]["loss"]
+    _predicts(trained, batch)
+    assert store.get_checkpoints("mine")
+    again = TorchEstimator(**given, model=_lightning_module(), epochs=1).fit_on_parquet()
+    assert again.getHistory()[0]["loss"] < 0.01, "it has not gone on from its checkpoint"
+
+    with pytest.raises(TypeError, match="model is a Linear, and has to be a LightningModule"):
+        TorchEstimator(**given, model=torch.nn.Linear(2, 1)).fit_on_parquet()
+    with pytest.raises(ValueError, match="loss: the LightningModule itself has them"):
+        TorchEstimator(**given, model=_lightning_module(), loss=[1]).fit_on_parquet()

@@ -184,6 +184,19 @@ NOT_PROVOKED = {
     ),
     **dict.fromkeys(
         [
+            "sufficient_factors is not possible with …: …",
+            "sufficient_factors=True is not possible for '…': …",
+            "backward() has computed the factors of '…' twice in one step().",
+            "'…' is used outside its layer, or its layer is compiled: its factors are not all of "
+            "its gradient.",
+            "'…' had a gradient before backward(), which factors cannot be added to.",
+            "create_graph=True needs the gradient of each rank, and sufficient_factors sends its "
+            "factors",
+        ],
+        "see tests/conformance/checks/torch_factors.py",
+    ),
+    **dict.fromkeys(
+        [
             "the process group has rank … of …, but hvdlite's job has rank … of …",
             'the backend "…" is not possible: with the backend hvdlite, torch would use it for all '
             "devices.",

@@ -50,7 +50,7 @@ HASTY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=
 # Run by tests/integrations, with the libraries that they need.
 INTEGRATIONS = {
     "accelerate_digits.py", "lightning_digits.py", "optuna_digits.py", "ray_executor.py",
-    "ray_train.py", "spark_digits.py", "transformers_tiny_bert.py",
+    "ray_train.py", "spark_digits.py", "spark_elastic_digits.py", "transformers_tiny_bert.py",
 }  # fmt: skip
 
 

@@ -223,16 +223,28 @@ def test_a_killed_rank_ends_all(mpi: Mpi, number: signal.Signals) -> None:
     die = f"if rank == 1:\n    wait_for('ready.0')\n    os.kill(os.getpid(), {int(number)})\n"
     done = mpi.run("-np", "2", PYTHON, mpi.job.script(RANK + WAIT_FOR + die + READY))
     assert done.returncode == 128 + number
-    if mpi.is_open_mpi or number == signal.SIGSEGV:
-        assert re.search(rf"rank 1 on \S+ was killed by {number.name}", last_line(done.stderr))
-    else:  # MPICH ends the other rank by SIGKILL as well
-        assert "a rank was killed by SIGKILL; mpirun does not say which one" in last_line(
-            done.stderr
-        )
+    assert re.search(rf"rank 1 on \S+ was killed by {number.name}", last_line(done.stderr))
+    assert mpi.job.pids() == []
 
 
-def test_survivors_of_a_rank_that_exits_are_ended_by_the_library(mpi: Mpi) -> None:
-    # MPICH lets them run on, so it is hvdlite that has to notice.
+def test_ranks_that_are_no_part_of_hvdlite_are_ended_when_one_fails(mpi: Mpi) -> None:
+    # MPICH's mpirun would let them run on.
+    fail = "if rank == 1:\n    wait_for('ready.0')\n    raise SystemExit(3)\n"
+    done = mpi.run("-np", "2", PYTHON, mpi.job.script(RANK + WAIT_FOR + fail + READY))
+    assert done.returncode == 3, done.stderr
+    assert mpi.job.pids() == []
+
+
+def test_a_rank_that_is_stuck_is_ended_when_the_others_have_given_up(mpi: Mpi) -> None:
+    sleeps = FAULTS[0]
+    script = str(sleeps.write(mpi.job.directory))
+    done = mpi.run("-np", "3", PYTHON, script, **sleeps.variables)
+    assert done.returncode == 1, done.stderr
+    assert re.search(sleeps.pattern(), done.stderr.decode()), done.stderr
+    assert mpi.job.pids() == []
+
+
+def test_survivors_of_a_rank_that_exits_are_ended(mpi: Mpi) -> None:
     script = mpi.job.script(
         "import os, sys\nimport numpy as np\nimport hvdlite as hvd\nhvd.init()\n"
         "if hvd.rank() == 1:\n    os._exit(3)\n"

@@ -11,6 +11,11 @@ csrc/base/half.h
 + return static_cast<uint16_t>((bits + 0x8000u) >> 16);
 C++ HalfTest.NarrowingToBFloat16RoundsToNearestEvenAtEveryBoundary
 
+C32: the results of a part of an encoded batch lie where those of the next one lie
+csrc/comm/encoded_allreduce.cc
+-       next.results += part->result_bytes();
+C++ EncodedAllreduce.ALargeBatchGoesInPartsAndHasTheSameBits
+
 C8: scaled integers beyond the largest become 0
 csrc/kernels/cpu/integer_scale.cc
 - const bool above = value >= kEnd,

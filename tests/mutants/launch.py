@@ -174,6 +174,18 @@ hvdlite/launch/spawn/tags.py
 +         if not held:
 test_launch_words.py::test_each_rank_gets_its_own_bytes_back
 
+H19: ranks that are stuck run on when another one has failed under Hydra
+hvdlite/launch/spawn/mpi.py
+- $status = 0 ] ||
++ $status != 300 ] ||
+test_launch_commands.py::test_the_shell_of_a_rank_tells_how_it_has_ended
+
+H20: what the shell of a rank tells is taken for the rank's output
+hvdlite/launch/spawn/tags.py
+- if position < len(text) and not (self._tagged and self._tag.twice):
++ if position < len(text):
+test_launch_words.py::test_each_rank_gets_its_own_bytes_back
+
 H11: the monitor shows rates of a rank's earlier life
 hvdlite/launch/monitor/board.py
 - if self.reports and report["clock"] < self.reports[-1]["clock"]:

@@ -5,6 +5,18 @@ from __future__ import annotations
 from mutants.mutant import faults
 
 MUTANTS = faults(r"""
+AU1: auto keeps a compression that makes no step shorter
+hvdlite/adapter/compression/choosing.py
+-     return way if medians[way] <= (1.0 - LEAST_GAIN_OF_STEP) * medians[None] else None
++     return way
+test_compression_auto.py::test_what_makes_no_step_shorter_is_dropped
+
+AU2: auto decides anew on each rank: the ranks do not agree about their measurements
+hvdlite/adapter/compression/probing.py
+-     return [float(each) for each in largest]
++     return list(seconds)
+test_torch.py::net-2::torch_methods.auto_measures_the_network_and_leaves_one_host_alone
+
 R1: a gradient that nobody has is announced as present: weight decay moves what took no part
 hvdlite/adapter/reducer.py
 -                 lacking.add(flight.place)
@@ -234,4 +246,28 @@ hvdlite/adapter/grouping.py
 - ends = [each * (i + 1) + min(i + 1, odd) for i in range(count)]
 + ends = [each * (i + 1) for i in range(count)]
 test_adapter.py::test_gradients_are_grouped_by_a_number_or_by_lists
+
+SF1: an average by factors is a sum
+hvdlite/torch/factors/reducer.py
+- return result if scale == 1.0 else result.mul_(scale)
++ return result
+test_torch.py::shm-2::torch_factors.ranks_may_have_batches_of_different_sizes
+
+SF2: a weight that is used outside its layer lacks a part of its gradient
+hvdlite/torch/factors/reducer.py
+- if not _is_clear(self._gradients.of(self.flights[number].parameter)):
++ if False:
+test_torch.py::shm-2::torch_factors.a_weight_that_is_used_elsewhere_is_noticed
+
+SF3: factors travel where they are more bytes
+hvdlite/adapter/factors.py
+- return bytes_of_factors(weight, rows, element, ranks) < bytes_of_allreduce(weight, ranks)
++ return ranks > 1
+test_factors.py::test_factors_travel_where_they_are_fewer_bytes
+
+DL1: sync() behind an average of DiLoCo makes one more outer step
+hvdlite/adapter/outer.py
+- moved = ops.any(ops.not_equal(gradient, 0))
++ moved = ops.any(ops.equal(gradient, gradient))
+test_local_steps.py::test_a_tensor_that_no_rank_has_moved_stays
 """)

@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 _FOLDER = "hvdlite/torch/distributed/"
 _TESTS = "tests/multiprocess/test_torch_backend_programs.py::test_"
+_LANDING = "tests/unit/test_torch_landing.py::test_"
 _DEATH = _TESTS + "a_killed_rank_is_an_error_of_its_peer_at_once"
 _COLLECTIVES = _TESTS + "collectives_give_what_gloo_gives"
 _DDP = _TESTS + "ddp_has_gloos_losses"
@@ -33,8 +34,7 @@ MUTANTS = (
         "        if task != self._task:\n",
         "        if self._task == -1:\n",
         "a bucket that an inner backward pass waits for is completed at the end of the outer one",
-        (_TESTS + "wrappers_of_torch",),
-        hangs=True,
+        (_LANDING + "works_of_both_backward_passes_are_complete_when_the_inner_one_ends",),
     ),
     Mutant(
         "DB4",
@@ -42,8 +42,7 @@ MUTANTS = (
         "        return sys._getframe(2).f_code.co_name == _ENTRANCE\n",
         "        return True\n",
         "a hook of DDP that waits for its future within the backward pass waits for ever",
-        (_DDP,),
-        hangs=True,
+        (_LANDING + "only_what_autograd_calls_for_a_complete_gradient_is_called_by_autograd",),
     ),
     Mutant(
         "DB5",

@@ -3,7 +3,10 @@ tests/multiprocess."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import subprocess
 
 import pytest
 from cases import cases
@@ -20,6 +23,7 @@ INTEL = Version(Family.INTEL, 2021)
 TWO = [Host("a", 2), Host("b", 2)]
 ONE = [Host("localhost", 2)]
 TRAIN = ["python", "train.py"]
+SHELL = shlex.join(mpi.shell("MARK"))
 
 
 def _everything(dash: str, *interfaces: str) -> Request:
@@ -81,13 +85,14 @@ COMMANDS = {
     "mpich": (
         MPICH,
         Request(ONE, 2, TRAIN),
-        "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 2 -hosts localhost -ppn 2 python "
-        "train.py",
+        "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 2 -hosts localhost -ppn 2 "
+        f"{SHELL} python train.py",
     ),
     "intel": (
         INTEL,
         Request([Host("a", 2), Host("b", 1)], 3, TRAIN),
-        "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 3 -hosts a:2,b:1 python train.py",
+        "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 3 -hosts a:2,b:1 "
+        f"{SHELL} python train.py",
     ),
     "open mpi 4, everything": (
         OPEN_MPI_4,
@@ -107,7 +112,7 @@ COMMANDS = {
         MPICH,
         _everything("-", "eth0"),
         "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 4 -hosts a:2,b:2 -iface eth0 "
-        "-bind-to core -genvlist A,B -x-y python train.py",
+        f"-bind-to core -genvlist A,B -x-y {SHELL} python train.py",
     ),
     "open mpi 4, many hosts": (
         OPEN_MPI_4,
@@ -155,6 +160,43 @@ def test_what_mpirun_only_takes_from_its_environment(
 ) -> None:
     request = Request(TWO, 4, TRAIN, **options)  # type: ignore[arg-type]
     assert mpi.launch(version, "mpirun", "MARK", "/t", request).environment == expected
+
+
+SHELLS = [shell for shell in ("sh", "dash", "bash") if shutil.which(shell)]
+
+
+def _under(shell: str, command: str) -> subprocess.CompletedProcess[bytes]:
+    """`sh -c command` as rank 3 of Hydra."""
+    words = [shell, *mpi.shell("<7f3a>")[1:], "sh", "-c", command]
+    return subprocess.run(words, env=os.environ | {"PMI_RANK": "3"}, capture_output=True)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("command", "status", "told"),
+    [
+        ("exit 0", 0, b""),
+        ("exit 3", 3, b"<7f3a>1000003:3\n"),
+        ("printf unfinished >&2; exit 200", 200, b"unfinished<7f3a>1000003:200\n"),
+        ("kill -KILL $$", 137, b"<7f3a>1000003:137\n"),
+        ("kill -TERM $$", 143, b"<7f3a>1000003:143\n"),
+        # Hydra's signals are for the group. The rank answers, and the shell waits for it.
+        ("trap 'exit 4' TERM; kill -TERM $PPID $$", 4, b"<7f3a>1000003:4\n"),
+        ("kill -INT $PPID; kill -HUP $PPID; kill -USR1 $PPID; exit 5", 5, b"<7f3a>1000003:5\n"),
+    ],
+)
+def test_the_shell_of_a_rank_tells_how_it_has_ended(
+    shell: str, command: str, status: int, told: bytes
+) -> None:
+    done = _under(shell, command)
+    assert (done.returncode, done.stdout, done.stderr) == (status, b"", told)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_shell_of_a_rank_passes_on_what_is_said(shell: str) -> None:
+    done = _under(shell, "echo out; echo oops >&2; cat; exec no-such-command")
+    assert done.returncode == 127 and done.stdout == b"out\n"
+    assert done.stderr.startswith(b"oops\n") and b"no-such-command" in done.stderr
 
 
 def test_variables_of_a_machine_a_login_or_a_rank_stay_behind() -> None:

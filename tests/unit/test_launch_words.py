@@ -59,6 +59,16 @@ OUTPUTS = {
         b"<7f3a>0:[mpiexec: unfinished[mpiexec@vm] Exit codes: [vm] 0,0\n",
         {0: b"[mpiexec: unfinished", LAUNCHER: b"[mpiexec@vm] Exit codes: [vm] 0,0\n"},
     ),
+    "hydra, a rank's shell tells how it has ended": (
+        HYDRA,
+        b"<7f3a>0:<7f3a>1000000:3\n<7f3a>1:unfinished<7f3a>1000001:9\n<7f3a>0:[mpiexec@vm] says\n",
+        {
+            0: b"[mpiexec@vm] says\n",
+            1: b"unfinished",
+            tags.ENDED: b"3\n",
+            tags.ENDED + 1: b"9\n",
+        },
+    ),
     "hydra, what looks like a tag at the end": (
         HYDRA,
         b"<7f3a>0:ends with half a mark <7f",
@@ -152,6 +162,19 @@ def test_open_mpi_names_the_first(words: str, expected: list[Cause]) -> None:
 )
 def test_hydra_lists_all(words: str, family: Family, expected: list[Cause]) -> None:
     assert failure_parsers.hydra(words, family) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("3\n", Cause(1, code=3)),
+        ("137\n", Cause(1, signal=9)),
+        ("200\n", Cause(1, code=200)),
+        ("something else\n", None),
+    ],
+)
+def test_the_shell_of_a_rank_of_hydra_tells_its_status(words: str, expected: Cause | None) -> None:
+    assert failure_parsers.of_shell(1, words) == expected
 
 
 @pytest.mark.parametrize(

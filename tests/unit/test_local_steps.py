@@ -10,6 +10,7 @@ import pytest
 from hvdlite.adapter import drift, local_steps, warm_up
 from hvdlite.adapter.local_steps import Count, Plan, planned
 from hvdlite.adapter.outer import OuterSGD, settled
+from hvdlite.adapter.outer import step as outer_step
 
 
 @pytest.mark.parametrize(
@@ -219,6 +220,18 @@ def test_the_outer_optimizer_is_torchs_sgd() -> None:
     plain = OuterSGD(0.5, momentum=0.9, nesterov=False)
     assert plain(10.0, 2.0, 1.0) == (10.0 - 0.5 * 2.9, 2.9)
     assert OuterSGD(1.0, momentum=0.0)(10.0, 2.0, 0.0)[0] == 8.0
+
+
+@pytest.mark.parametrize(
+    ("gradient", "moves"),
+    [([2.0, 0.0], True), ([0.0, 0.0], False), ([0.0, -0.0], False), ([math.nan, 0.0], True)],
+)
+def test_a_tensor_that_no_rank_has_moved_stays(gradient: list[float], moves: bool) -> None:
+    anchor, velocity = np.array([1.0, 1.0]), np.array([3.0, 3.0])
+    after = outer_step(OuterSGD(), anchor, np.array(gradient), velocity, np)
+    wanted = OuterSGD()(anchor, np.array(gradient), velocity) if moves else (anchor, velocity)
+    for got, expected in zip(after, wanted, strict=True):
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_an_outer_optimizer_of_another_kind_is_refused() -> None:

@@ -43,8 +43,8 @@ def test_a_rank_has_the_workers_variables_but_sparks_secrets() -> None:
 
 
 def test_the_path_for_the_rank_is_what_spark_has_added() -> None:
-    path = ["", "/s/python311.zip", "/s/lib", "/s/lib/site-packages", "/work/files/a.zip", "/mine"]
-    assert placing.own_path(path, ["/s/lib"]) == ["/work/files/a.zip", "/mine"]
+    path = ["", "/s/python311.zip", "/s/lib", "/s/lib/site-packages", "/data/files/a.zip", "/mine"]
+    assert placing.own_path(path, ["/s/lib"]) == ["/data/files/a.zip", "/mine"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "comm/encoded_allreduce.h"
+#include "comm/encoded_part.h"
 #include "comm/failed_work.h"
 #include "comm/gpu/encoding.h"
 #include "comm/sequence.h"
@@ -262,7 +263,7 @@ std::unique_ptr<Encoding> EncodeOnDevice(std::shared_ptr<device::Gpu> gpu, Start
                                          int members) {
   auto work = std::make_unique<OnDevice>(std::move(gpu), start, batch, me, members);
   if (carried != nullptr) carried->Count(Carrier::kEncodedOnGpu, batch.kind);
-  CountEncoded(carried, batch, work->plan());
+  if (carried != nullptr) CountEncoded({&work->plan()}, batch.kind, carried);
   return work;
 }
 

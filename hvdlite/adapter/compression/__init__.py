@@ -2,6 +2,7 @@
 
 `casts` has compressors without memory, and the class to derive others from. `methods` says what a
 compressor with memory is; `topk`, `dgc` and `powersgd` are such, over the primitives of `algebra`.
+`auto` chooses among them by what `probing` measures; `choosing` decides.
 `journeys` carries their rounds over the ranks. `settled` gives the rest of the adapter one form of
 all of them, and `choices` is what programs see.
 """

@@ -84,7 +84,7 @@ class Algebra(Protocol):
         """With these values added. The positions differ from one another."""
 
     def cleared_at(self, array: Array, positions: Array) -> Array:
-        """With zeros at these positions."""
+        """With zeros at these positions; perhaps the array itself, which has them then."""
 
     def product(self, a: Array, b: Array) -> Array:
         """Of two matrices."""

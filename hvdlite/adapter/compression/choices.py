@@ -8,6 +8,7 @@ from typing import Any
 
 from hvdlite.adapter.compression import quantised
 from hvdlite.adapter.compression.algebra import Algebra
+from hvdlite.adapter.compression.auto import Auto
 from hvdlite.adapter.compression.casts import Cast, Compressor
 from hvdlite.adapter.compression.dgc import DGC
 from hvdlite.adapter.compression.powersgd import PowerSGD
@@ -25,6 +26,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "ternary": quantised.ternary,
     "qsgd": quantised.qsgd,
     "threshold": quantised.threshold,
+    "auto": Auto,
 }
 
 
@@ -40,7 +42,8 @@ def choices(
     has float32's range, and less precision. `topk(density)`, `dgc(density, momentum, ...)`,
     `powersgd(rank)`, `int8()`, `fp8()`, `sign()`, `ternary(clip)`, `qsgd(levels)` and
     `threshold(t)` send a small part of each matrix and remember the rest: make one for each
-    optimizer. See docs/guides/compression.md.
+    optimizer. `auto(candidates)` takes one of these where it makes steps shorter. See
+    docs/guides/compression.md.
     """
     known: dict[str, Any] = {
         "none": Compressor(),

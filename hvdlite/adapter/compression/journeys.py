@@ -8,7 +8,6 @@ from typing import Any
 from hvdlite.adapter.compression.algebra import Algebra, Array, Tensor
 from hvdlite.adapter.compression.methods import (
     Encoded,
-    Gather,
     Method,
     Round,
     Rounds,
@@ -80,11 +79,7 @@ class Journey:
         # another method, two kinds of operations meet there, and that is an error on all ranks.
         name = f"{self._call.name}.round{self._count}" if self._count else str(self._call.name)
         self._count += 1
-        if isinstance(asked, Encoded):
-            call = self._call._replace(name=name)
-            self._pending = start_encoded(self._method.algebra, call, asked)
-        else:
-            self._pending = start(self._ops, self._call, name, asked)
+        self._pending = begin_round(self._ops, self._method.algebra, self._call, name, asked)
 
 
 def arrive(journeys: Sequence[Journey]) -> None:
@@ -101,6 +96,7 @@ def travelled(
         raise ValueError(f"{method} compresses an allreduce with hvd.Average or hvd.Sum only")
     if call.name is None:
         raise ValueError(f"{method} remembers each tensor by its name: give the operation a name")
+    method.decide_now(call.process_set)
     names = [f"{call.name}.{i}" if call.grouped else call.name for i in range(len(tensors))]
     journeys = [
         Journey(method, ops, call._replace(name=name), tensor, name)
@@ -110,8 +106,10 @@ def travelled(
     return [journey() for journey in journeys]
 
 
-def start(ops: Collectives, call: Call, name: str, asked: Sum | Gather) -> Pending:
+def begin_round(ops: Collectives, algebra: Algebra, call: Call, name: str, asked: Round) -> Pending:
     """Starts a round; the Pending's result is the answer."""
+    if isinstance(asked, Encoded):
+        return start_encoded(algebra, call._replace(name=name), asked)
     if isinstance(asked, Sum):
         plain = Call(ALLREDUCE, name, call.process_set, SUM, patient=call.patient)
         return ops.start(plain, [asked.array])

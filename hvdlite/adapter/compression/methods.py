@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.casts import Compressor
+from hvdlite.core.process_sets import ProcessSet
 
 State = dict[str, Array]
 
@@ -113,10 +114,23 @@ class Method(Compressor):
         """For all others."""
         return DENSE
 
+    def probe(self, shape: Sequence[int]) -> Part:
+        """As compressing(), for a measurement with arrays of numpy's."""
+        return self.compressing(shape)
+
     def changes(self) -> str:
         """What changes from step to step, as the program has written it; empty if nothing does. A
         compiled program cannot follow."""
         return ""
+
+    def decide_now(self, process_set: ProcessSet) -> None:
+        """For a method that chooses among others: before a step that is compiled, and before an
+        operation by itself. All members of the set call it."""
+
+    def stepped(self, process_set: ProcessSet) -> bool:
+        """The same after each step that is not compiled. Whether the next step may travel in
+        another way."""
+        return False
 
     # ---- its memory
 

@@ -66,7 +66,6 @@ class NumpyAlgebra(Arrays):
         return candidates[chosen].astype(np.int32)
 
     def cleared_at(self, array: Array, positions: Array) -> Array:
-        array = array.copy()
         array[positions] = 0.0
         return array
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hvdlite.adapter.compression.casts import Cast, Compressor, Nothing
 from hvdlite.adapter.compression.journeys import Journey
-from hvdlite.adapter.compression.methods import Method
+from hvdlite.adapter.compression.methods import DENSE, Method
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.engine import run_now, synchronize
 from hvdlite.core.framework import Tensor
@@ -67,8 +67,11 @@ class Settled:
     ) -> Callable[[], Tensor]:
         """Starts an allreduce of the compressed tensor; the function returned waits for it. It may
         be called once. `key`: the tensor's entry in a memory, where that is not the call's name."""
+        key = key or call.name or ""
         if self.method is not None:
-            return Journey(self.method, ops, call, tensor, key or call.name or "")
+            part = self.method.part(key, ops.framework.shape(tensor))
+            if part is not DENSE:
+                return Journey(self.method, ops, call, tensor, key)
         payload, context = self.compress(tensor, call.name)
         if self.communicate is not None:
             handle = self.communicate(payload, call.name, call.op, call.process_set)

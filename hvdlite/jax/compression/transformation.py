@@ -41,6 +41,8 @@ class Compressing:
     def init(self, inner: Any, params: Tree) -> CompressedState:
         self.options.compression.check_momentum(_momentum_in(inner))
         memory = []
+        if self.options.takes_part():
+            self.method.decide_now(self.options.process_set)
         for name, leaf in _named(params):
             part = self.method.part(name, leaf.shape)
             memory.append(part.begin(ALGEBRA, jnp.zeros(leaf.size, jnp.float32)))
@@ -52,6 +54,7 @@ class Compressing:
         """The gradients of all ranks, and the new memory. That of another number of ranks counts
         as zeros."""
         self.method.check_compiled()
+        self.method.decide_now(self.options.process_set)
         ranks = self._ranks()
         same = jnp.equal(ranks_then, ranks)
         leaves, structure = jax.tree_util.tree_flatten(gradients)
@@ -62,7 +65,8 @@ class Compressing:
             part = self.method.part(names[i], leaves[i].shape)
             flat = ALGEBRA.flat(leaves[i])
             first = part.begin(ALGEBRA, flat)
-            state = {key: jnp.where(same, memory[i][key], first[key]) for key in first}
+            kept = {**first, **memory[i]}  # auto may choose another way than a checkpoint has
+            state = {key: jnp.where(same, kept[key], first[key]) for key in first}
             ways.append(rounds(part, ALGEBRA, flat, state, ranks))
         scale = factor_of(self.options.op, self.options.prescale * self.options.postscale, ranks)
         carrier, after = Carrier(BACKEND, self.options, {}), list(memory)

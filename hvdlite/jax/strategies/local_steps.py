@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from hvdlite.adapter import drift, local_steps, names
 from hvdlite.adapter.local_steps import Count, Plan
 from hvdlite.adapter.outer import Outer, OuterSGD, settled
+from hvdlite.adapter.outer import step as outer_step
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Average, Sum
@@ -144,7 +145,7 @@ class LocalSteps:
             if self._outer is None:
                 leaves[i] = mean
             else:
-                outer[i] = self._outer(outer[i][0], mean, outer[i][1])
+                outer[i] = outer_step(self._outer, outer[i][0], mean, outer[i][1], jnp)
                 leaves[i] = outer[i][0]
         for i, mean in zip(memory, means[len(chosen) :], strict=True):
             inner[i] = mean

@@ -17,6 +17,7 @@ import numpy as np
 from hvdlite.adapter import drift, local_steps, names
 from hvdlite.adapter.local_steps import Count, Plan
 from hvdlite.adapter.outer import Outer, OuterSGD, settled
+from hvdlite.adapter.outer import step as outer_step
 from hvdlite.adapter.reduction import reduced
 from hvdlite.adapter.step import Options
 from hvdlite.base.ops import Average, Sum
@@ -171,7 +172,9 @@ class LocalSteps:
         for number, (target, mean) in enumerate(zip(targets, means, strict=True)):
             if settings.outer is not None:
                 anchor, velocity = self._hvd_outer[chosen_ones[number]]
-                mean, moved = settings.outer(anchor.value, mean, velocity.value)
+                mean, moved = outer_step(
+                    settings.outer, anchor.value, mean, velocity.value, KERAS.ops
+                )
                 anchor.assign(mean)
                 velocity.assign(moved)
             target.assign(mean)

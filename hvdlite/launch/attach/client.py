@@ -53,16 +53,7 @@ class Connection:
     @classmethod
     def through(cls, address: Address, secret: bytes) -> Connection:
         """To the launcher whose store is at this address. Raises OSError."""
-        sock = socket.create_connection(address, _ANSWER_SECONDS)
-        try:
-            nonce = os.urandom(protocol.NONCE_BYTES)
-            sock.sendall(protocol.hello(nonce, protocol.PURPOSE_WATCH))
-            answer = _exactly(sock, protocol.ANSWER_BYTES)
-            sock.sendall(protocol.answer_server(secret, nonce, answer, protocol.PURPOSE_WATCH))
-        except OSError:
-            sock.close()
-            raise
-        return cls(sock)
+        return cls(dial(address, secret))
 
     def fileno(self) -> int:
         return self._sock.fileno()
@@ -143,6 +134,21 @@ def _ask(pid: int, connect: Callable[[], Connection]) -> Found:
 
 def _oldest_first(jobs: Iterable[Found]) -> Sequence[Found]:
     return sorted(jobs, key=lambda job: job.about["began"] if job.about else float("inf"))
+
+
+def dial(address: Address, secret: bytes) -> socket.socket:
+    """Returns a connection with the process whose store is at this address; `StoreServer.guests()`
+    has its other end. Raises OSError."""
+    sock = socket.create_connection(address, _ANSWER_SECONDS)
+    try:
+        nonce = os.urandom(protocol.NONCE_BYTES)
+        sock.sendall(protocol.hello(nonce, protocol.PURPOSE_WATCH))
+        answer = _exactly(sock, protocol.ANSWER_BYTES)
+        sock.sendall(protocol.answer_server(secret, nonce, answer, protocol.PURPOSE_WATCH))
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:

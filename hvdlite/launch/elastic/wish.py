@@ -60,7 +60,7 @@ def understand(
     if low is not None and low > high:
         raise ValueError(f"--blacklist-cooldown-range {low:g} {high:g}: MIN is more than MAX.")
     given = {
-        "elastic_timeout": arguments.elastic_timeout or _timeout(environ),
+        "elastic_timeout": arguments.elastic_timeout or timeout(environ),
         "leave_seconds": arguments.leave_seconds,
         "reset_limit": arguments.reset_limit,
         "cooldown_range": arguments.cooldown and (low, high),
@@ -80,7 +80,8 @@ def understand(
     )
 
 
-def _timeout(environ: Mapping[str, str]) -> float | None:
+def timeout(environ: Mapping[str, str]) -> float | None:
+    """How long the job waits below its minimum, if the environment says so."""
     text = environ.get(TIMEOUT)
     try:
         return flags.seconds(text) if text else None

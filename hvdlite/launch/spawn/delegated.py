@@ -34,8 +34,8 @@ from hvdlite.launch.spawn.events import (
     Started,
     signal_name,
 )
-from hvdlite.launch.spawn.failure_parsers import Reader
-from hvdlite.launch.spawn.tags import LAUNCHER, Tag, Untangler
+from hvdlite.launch.spawn.failure_parsers import Reader, of_shell
+from hvdlite.launch.spawn.tags import ENDED, LAUNCHER, Tag, Untangler
 
 _READ_BYTES = 1 << 16
 # This much of a launcher's own output is kept to learn which rank failed. The end matters.
@@ -187,6 +187,8 @@ class Delegated:
         self._pid: int | None = None
         self._words = b""
         self._sentences = Lines()
+        self._endings: dict[int, Lines] = {}  # what the ranks' shells say, by rank
+        self._told: set[int] = set()  # ranks whose shells have told how they have ended
         self._killed = False
         self._ending: threading.Thread | None = None
         self._patience: threading.Timer | None = None
@@ -278,9 +280,19 @@ class Delegated:
                     for line in self._sentences.feed(text)
                     if _tells(line)
                 ]
+            elif rank >= ENDED:
+                happened += self._ended(rank - ENDED, text)
             else:
                 happened.append(Output(rank, stream, text))
         return bool(data)
+
+    def _ended(self, rank: int, text: bytes) -> list[Event]:
+        """A rank's shell has spoken."""
+        lines = self._endings.setdefault(rank, Lines()).feed(text)
+        causes = [of_shell(rank, line.decode(errors="replace")) for line in lines]
+        ends: list[Event] = [Ended(rank, each.code, each.signal) for each in causes if each]
+        self._told.update([rank] if ends else [])
+        return ends
 
     def _drain(self, happened: list[Event]) -> None:
         for descriptor in list(self._streams):
@@ -313,8 +325,10 @@ class Delegated:
             return [
                 Ended(cause.rank, cause.code, cause.signal)
                 for cause in named
-                if cause.rank is not None
+                if cause.rank is not None and cause.rank not in self._told
             ]
+        if self._told:
+            return []
         for cause in causes:
             self.status = 128 + cause.signal
             return [

@@ -63,6 +63,14 @@ def hydra(words: str, family: Family) -> list[Cause]:
     return failed
 
 
+def of_shell(rank: int, words: str) -> Cause | None:
+    """What a rank's shell says (mpi.shell): a number. None: it says nothing of the kind."""
+    if not words.strip().isdecimal():
+        return None
+    code, killed = _decode(int(words), Family.INTEL)
+    return Cause(rank, code=code, signal=killed)
+
+
 def _decode(number: int, family: Family) -> tuple[int, int]:
     """Returns (code, signal). MPICH prints the status of wait(), Intel MPI that of a shell."""
     if family is Family.INTEL:

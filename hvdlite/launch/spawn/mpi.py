@@ -10,11 +10,23 @@ import enum
 import re
 from dataclasses import dataclass
 
+from hvdlite.launch.spawn import tags
 from hvdlite.launch.spawn.request import Launch, Request
 
 # From this number of hosts on, Open MPI's tree of ssh connections takes longer than one connection
 # after another from here. Horovod's value.
 _MANY_HOSTS = 64
+
+# Hydra lets the other ranks run on if one exits with an error, and says how ranks have ended when
+# all have. So each rank has a shell that waits for it and tells at once. The shell answers signals
+# for the group with nothing, because the rank gets them as well, and says nothing itself: its
+# stderr is kept at descriptor 0, which is /dev/null otherwise.
+_TELLING = """exec 0>&2 2>/dev/null
+trap : HUP INT TERM USR1
+(exec "$@" 2>&0 </dev/null)
+status=$?
+[ $status = 0 ] || printf '{tag}%d:%d\\n' $(({ended} + PMI_RANK)) $status >&0
+exit $status"""
 
 
 class Family(enum.Enum):
@@ -137,4 +149,10 @@ def _hydra(family: Family, program: str, tag: str, request: Request) -> Launch:
         intel = family is Family.INTEL
         name = "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS" if intel else "HYDRA_LAUNCHER_EXTRA_ARGS"
         environment[name] = request.ssh_arguments
-    return Launch([*argv, *request.extra_arguments, *request.command], environment)
+    command = [*request.extra_arguments, *shell(tag), *request.command]
+    return Launch([*argv, *command], environment)
+
+
+def shell(tag: str) -> list[str]:
+    """Returns the command of a shell that runs a rank under Hydra and tells how it has ended."""
+    return ["sh", "-c", _TELLING.format(tag=tag, ended=tags.ENDED), "sh"]

@@ -3,7 +3,7 @@ Pure.
 
     Open MPI   `[1,0]<stdout>:text`, at the start of each line; version 4 repeats the tag if a line
                continues after a pause
-    Hydra      `<our mark>0:text`, likewise
+    Hydra      `<our mark>0:text`, likewise; `<our mark>1000000:3` if rank 0 has exited with code 3
     srun       `0: text`, at the start of each line and of each piece of 1024 bytes
 
 Text without a tag at the start of a line is the launcher's own. All other text comes out as the
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 # The launcher's own messages.
 LAUNCHER = -1
+# Added to a rank's number: its shell says how the rank has ended (mpi.py).
+ENDED = 1_000_000
 # srun cuts longer lines into pieces of this size, and ends each of them.
 _SLURM_PIECE = 1024
 _MAX_DIGITS = 7
@@ -33,6 +35,7 @@ class Tag:
     # the beginning of the launcher's own messages, also within a line that a rank has not ended
     speaks: bytes = b""
     padded: bool = False  # spaces may be in front of it
+    twice: bool = False  # another tag may follow at once
     piece: int = 0  # a line of exactly this length continues in the next one
 
     def match(self, text: bytes) -> tuple[int, int] | None:
@@ -62,7 +65,7 @@ def open_mpi(stream: str, prrte: bool) -> Tag:
 
 
 def hydra(mark: str) -> Tag:
-    return Tag(mark.encode(), b":", speaks=b"[mpiexec@")
+    return Tag(mark.encode(), b":", speaks=b"[mpiexec@", twice=True)
 
 
 SLURM = Tag(b"", b": ", anywhere=False, padded=True, piece=_SLURM_PIECE)
@@ -75,6 +78,7 @@ class Untangler:
         self._tag = tag
         self._rank = LAUNCHER
         self._line_start = True
+        self._tagged = False  # the text up to here ends with a tag
         self._length = 0  # length of the present line so far, without its tag
         self._held = b""  # may be the beginning of a tag
         self._found: list[tuple[int, bytes]] = []
@@ -90,9 +94,10 @@ class Untangler:
             if length is None:
                 self._held = text[position:]
                 break
-            position = (
-                self._take(text, position + length) if position + length < len(text) else len(text)
-            )
+            self._tagged = length > 0
+            position += length
+            if position < len(text) and not (self._tagged and self._tag.twice):
+                position = self._take(text, position)
         found, self._found = self._found, []
         return found
 
@@ -101,7 +106,7 @@ class Untangler:
         tell."""
         head = text[position : position + _MAX_TAG]
         match = self._tag.match(head) if self._line_start or self._tag.anywhere else None
-        speaks = self._tag.speaks
+        speaks = b"" if self._tagged else self._tag.speaks
         if match == (0, 0) or (speaks and len(head) < len(speaks) and speaks.startswith(head)):
             return None
         if match is not None:

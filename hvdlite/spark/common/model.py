@@ -18,9 +18,6 @@ Predict = Callable[[Sequence[Any]], Sequence[Any]]
 class HorovodModel(Model, ModelParams, Saved):
     """Derive from it, with _predictor()."""
 
-    def of(self, name: str) -> Any:
-        return self.getOrDefault(name)
-
     def outputs(self) -> list[str]:
         return self.of("output_cols") or [f"{name}__output" for name in self.of("label_columns")]
 

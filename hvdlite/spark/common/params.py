@@ -6,13 +6,16 @@ Each is a Param of pyspark.ml with a getter and a setter: `batch_size`, `getBatc
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.ml.param import Param, Params
 
 # name -> (default, what it is)
-COMMON: Mapping[str, tuple[Any, str]] = {
+Rows = Mapping[str, tuple[Any, str]]
+
+COMMON: Rows = {
     "num_proc": (None, "number of processes; spark.default.parallelism if not given"),
     "data_module": (None, "accepted for Horovod's sake: data are read by pyarrow"),
     "model": (None, "the model to train"),
@@ -51,18 +54,56 @@ COMMON: Mapping[str, tuple[Any, str]] = {
     "mp_start_method": (None, "accepted for Horovod's sake"),
 }
 
+MODEL: Rows = {
+    "history": (None, "what the epochs of training have measured"),
+    "model": (None, "the trained model"),
+    "feature_columns": (None, "the columns that the model gets"),
+    "label_columns": (None, "the columns with labels"),
+    "output_cols": (None, "the columns with predictions; LABEL__output if not given"),
+    "run_id": (None, "the name of the run in the store"),
+}
 
-def add(owner: type[Params], rows: Mapping[str, tuple[Any, str]]) -> None:
-    """Gives a class a Param, a getter and a setter for each row."""
-    for name, (_, about) in rows.items():
-        setattr(owner, name, Param(Params._dummy(), name, about))
-        camel = "".join(word.title() for word in name.split("_"))
-        setattr(owner, f"get{camel}", _getter(name))
-        setattr(owner, f"set{camel}", _setter(name))
 
+class Tabular(Params):
+    """A part of a Pipeline whose parameters are the rows of a table.
 
-def defaults(rows: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
-    return {name: default for name, (default, _) in rows.items()}
+    A class with ROWS gets a Param, a getter and a setter for each of them, and a constructor with a
+    keyword for each. None stands for the default.
+    """
+
+    ROWS: ClassVar[Rows] = {}
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        keywords = []
+        for name, (default, about) in cls.ROWS.items():
+            keywords.append(inspect.Parameter(name, kind, default=default))
+            setattr(cls, name, Param(Params._dummy(), name, about))
+            camel = "".join(word.title() for word in name.split("_"))
+            setattr(cls, f"get{camel}", _getter(name))
+            setattr(cls, f"set{camel}", _setter(name))
+        cls.__signature__ = inspect.Signature(keywords)
+
+    def __init__(self, **given: Any) -> None:
+        unknown = sorted(given.keys() - self.ROWS.keys())
+        if unknown:
+            raise TypeError(f"{type(self).__name__}() has no parameter {', '.join(unknown)}")
+        super().__init__()
+        self._setDefault(**{name: default for name, (default, _) in self.ROWS.items()})
+        self._set(**{name: value for name, value in given.items() if value is not None})
+
+    def of(self, name: str) -> Any:
+        """Returns the value of a parameter."""
+        return self.getOrDefault(name)
+
+    def listed(self, name: str) -> list[Any]:
+        """Returns the value as a list: one value may be given without one."""
+        found = self.of(name)
+        if found is None:
+            return []
+        return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
 def _getter(name: str) -> Any:
@@ -79,35 +120,13 @@ def _setter(name: str) -> Any:
     return put
 
 
-class EstimatorParams(Params):
+class EstimatorParams(Tabular):
     """All parameters that every Estimator has."""
 
-    def of(self, name: str) -> Any:
-        """Returns the value of a parameter."""
-        return self.getOrDefault(name)
-
-    def listed(self, name: str) -> list[Any]:
-        """Returns the value as a list: one value may be given without one."""
-        found = self.of(name)
-        if found is None:
-            return []
-        return list(found) if isinstance(found, (list, tuple)) else [found]
+    ROWS = COMMON
 
 
-add(EstimatorParams, COMMON)
-
-
-class ModelParams(Params):
+class ModelParams(Tabular):
     """What a trained model knows besides its weights."""
 
-
-MODEL: Mapping[str, tuple[Any, str]] = {
-    "history": (None, "what the epochs of training have measured"),
-    "model": (None, "the trained model"),
-    "feature_columns": (None, "the columns that the model gets"),
-    "label_columns": (None, "the columns with labels"),
-    "output_cols": (None, "the columns with predictions; LABEL__output if not given"),
-    "run_id": (None, "the name of the run in the store"),
-}
-
-add(ModelParams, MODEL)
+    ROWS = MODEL

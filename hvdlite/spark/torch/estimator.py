@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from pyspark import keyword_only
-from pyspark.ml.param import Params
-
 from hvdlite.spark.common import params
 from hvdlite.spark.common.backend import Backend
 from hvdlite.spark.common.estimator import HorovodEstimator
@@ -23,69 +17,14 @@ OWN = {
 }
 
 
-class TorchParams(Params):
-    """What a TorchEstimator has more than others."""
-
-
-params.add(TorchParams, OWN)
-
-
-class TorchEstimator(HorovodEstimator, TorchParams):
+class TorchEstimator(HorovodEstimator):
     """Trains a torch model on the rows of a DataFrame, in several processes on Spark's executors.
 
     `optimizer` is an optimizer of the model's parameters. `loss` gets the output and the label;
     with several labels it is a list. `fit()` returns a TorchModel.
     """
 
-    @keyword_only
-    def __init__(
-        self,
-        *,
-        num_proc: int | None = None,
-        data_module: Any = None,
-        model: Any = None,
-        backend: Backend | None = None,
-        store: Any = None,
-        optimizer: Any = None,
-        loss: Any = None,
-        loss_constructors: Any = None,
-        metrics: Any = None,
-        loss_weights: Sequence[float] | None = None,
-        sample_weight_col: str | None = None,
-        gradient_compression: Any = None,
-        feature_cols: Sequence[str] | None = None,
-        continuous_cols: Sequence[str] | None = None,
-        categorical_cols: Sequence[str] | None = None,
-        input_shapes: Sequence[Sequence[int]] | None = None,
-        validation: float | str | None = None,
-        label_cols: Sequence[str] | None = None,
-        callbacks: Any = None,
-        batch_size: int | None = None,
-        val_batch_size: int | None = None,
-        epochs: int | None = None,
-        verbose: int = 1,
-        random_seed: int | None = None,
-        shuffle_buffer_size: int | None = None,
-        shuffle: bool = True,
-        partitions_per_process: int | None = None,
-        run_id: str | None = None,
-        train_minibatch_fn: Callable[..., Any] | None = None,
-        train_steps_per_epoch: int | None = None,
-        validation_steps_per_epoch: int | None = None,
-        transformation_fn: Callable[[Any], Any] | None = None,
-        train_reader_num_workers: int | None = None,
-        val_reader_num_workers: int | None = None,
-        reader_pool_type: str = "thread",
-        label_shapes: Sequence[Sequence[int]] | None = None,
-        inmemory_cache_all: bool = False,
-        use_gpu: bool = True,
-        mp_start_method: str | None = None,
-        backward_passes_per_step: int = 1,
-    ) -> None:
-        super().__init__()
-        given = {name: value for name, value in self._input_kwargs.items() if value is not None}
-        self._setDefault(**params.defaults({**params.COMMON, **OWN}))
-        self._set(**given)
+    ROWS = {**params.COMMON, **OWN}
 
     def _needs(self) -> tuple[str, ...]:
         losses = self.of("loss") is not None or self.of("loss_constructors") is not None
@@ -117,28 +56,10 @@ class TorchEstimator(HorovodEstimator, TorchParams):
         )
 
 
-MODEL = {**params.MODEL, "input_shapes": OWN["input_shapes"]}
-
-
-class TorchModel(HorovodModel, TorchParams):
+class TorchModel(HorovodModel):
     """A trained model. `transform(df)` adds its outputs to a DataFrame."""
 
-    @keyword_only
-    def __init__(
-        self,
-        *,
-        history: Any = None,
-        model: Any = None,
-        feature_columns: Sequence[str] | None = None,
-        label_columns: Sequence[str] | None = None,
-        output_cols: Sequence[str] | None = None,
-        run_id: str | None = None,
-        input_shapes: Sequence[Sequence[int]] | None = None,
-    ) -> None:
-        super().__init__()
-        given = {name: value for name, value in self._input_kwargs.items() if value is not None}
-        self._setDefault(**params.defaults(MODEL))
-        self._set(**given)
+    ROWS = {**params.MODEL, "input_shapes": OWN["input_shapes"]}
 
     def _predictor(self) -> Predict:
         return training.Predictor(self.of("model"), self.of("input_shapes"))

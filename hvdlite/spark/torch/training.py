@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -115,9 +115,7 @@ class _Trainer:
             backward_passes_per_step=job.backward_passes_per_step,
         )
         self._losses = _losses(job, by_row=asked.weight is not None)
-        self._dtype = next(
-            (p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32
-        )
+        self._dtype = dtype_of(self.model)
         self._pending = 0
 
     def epoch(self, batches: Iterable[dict[str, Any]]) -> dict[str, float]:
@@ -156,11 +154,11 @@ class _Trainer:
             }
             buffer = io.BytesIO()
             torch.save(state, buffer)
-            store.write(_checkpoint(self._asked), buffer.getvalue())
+            store.write(checkpoint(self._asked), buffer.getvalue())
 
     def _resume(self, optimizer: torch.optim.Optimizer) -> None:
         """A run with this name may have been here before."""
-        store, path = self._asked.store, _checkpoint(self._asked)
+        store, path = self._asked.store, checkpoint(self._asked)
         if store.saving_runs() and store.exists(path):
             state = torch.load(io.BytesIO(store.read(path)), map_location=self._device)
             self.model.load_state_dict(state["model"])
@@ -179,21 +177,11 @@ class _Trainer:
 
     def _tensors(self, batch: dict[str, Any]) -> tuple[list[Any], list[Any], Any]:
         asked, job = self._asked, self._job
-        inputs = [
-            self._tensor(shaped(batch[name], job.input_shapes[i] if job.input_shapes else None))
-            for i, name in enumerate(asked.features)
-        ]
-        labels = [
-            self._tensor(shaped(batch[name], job.label_shapes[i] if job.label_shapes else None))
-            for i, name in enumerate(asked.labels)
-        ]
-        weights = self._tensor(batch[asked.weight]) if asked.weight else None
+        how = self._dtype, self._device
+        inputs = tensors(batch, asked.features, job.input_shapes, *how)
+        labels = tensors(batch, asked.labels, job.label_shapes, *how)
+        weights = tensors(batch, [asked.weight], None, *how)[0] if asked.weight else None
         return inputs, labels, weights
-
-    def _tensor(self, values: Any) -> torch.Tensor:
-        """Numbers with a point get the type of the model's parameters."""
-        tensor = torch.as_tensor(np.ascontiguousarray(values), device=self._device)
-        return tensor.to(self._dtype) if tensor.is_floating_point() else tensor
 
     def _matched(self, outputs: Any, labels: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """A column of single labels gets the shape of an output with one number for each row, or a
@@ -228,6 +216,28 @@ class _Trainer:
                     key = name if len(self._asked.labels) == 1 else f"{column}_{name}"
                     found[key] = float(metric(output, label))
         return found
+
+
+def dtype_of(model: Any) -> torch.dtype:
+    """Returns the type of the model's parameters."""
+    kinds = (each.dtype for each in model.parameters() if each.is_floating_point())
+    return next(kinds, torch.float32)
+
+
+def tensors(
+    batch: Mapping[str, Any],
+    names: Sequence[str],
+    shapes: Sequence[Sequence[int]] | None,
+    dtype: torch.dtype,
+    device: torch.device | None = None,
+) -> list[torch.Tensor]:
+    """Returns these columns. Numbers with a point get this type."""
+    found = []
+    for i, name in enumerate(names):
+        values = np.ascontiguousarray(shaped(batch[name], shapes[i] if shapes else None))
+        tensor = torch.as_tensor(values, device=device)
+        found.append(tensor.to(dtype) if tensor.is_floating_point() else tensor)
+    return found
 
 
 class _Means:
@@ -277,7 +287,8 @@ def _move(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
                 state[name] = value.to(device)
 
 
-def _checkpoint(asked: Training) -> str:
+def checkpoint(asked: Training) -> str:
+    """Returns the path of a run's checkpoint."""
     name = f"{asked.store.get_checkpoint_filename()}.ckpt"
     return posixpath.join(asked.store.get_checkpoint_path(asked.run_id), name)
 
@@ -310,10 +321,7 @@ class Predictor:
 
     def __call__(self, features: Sequence[Any]) -> list[Any]:
         self._model.eval()
-        dtype = next(
-            (p.dtype for p in self._model.parameters() if p.is_floating_point()), torch.float32
-        )
-        inputs = []
+        dtype, inputs = dtype_of(self._model), []
         for i, values in enumerate(features):
             shape = self._shapes[i] if self._shapes else None
             tensor = torch.as_tensor(np.array(shaped(values, shape)))  # its own memory

@@ -70,7 +70,6 @@ class TorchAlgebra(Arrays):
         return candidates[chosen].int()
 
     def cleared_at(self, array: Array, positions: Array) -> Array:
-        array = array.clone()
         array[positions] = 0.0
         return array
 

@@ -17,6 +17,7 @@ from hvdlite.adapter import drift, local_steps, names
 from hvdlite.adapter.drift_guard import DriftGuard, Replica
 from hvdlite.adapter.local_steps import Count, Plan
 from hvdlite.adapter.outer import Outer
+from hvdlite.adapter.outer import step as outer_step
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Sum
 from hvdlite.core import engine
@@ -37,6 +38,7 @@ class _Part(NamedTuple):
     sent: torch.Tensor  # becomes the sum
     anchor: torch.Tensor | None = None  # of DiLoCo: where the ranks have started
     velocity: torch.Tensor | None = None
+    parameter: torch.Tensor | None = None  # whose optimizer state begins anew
 
 
 class _Flight(NamedTuple):
@@ -52,12 +54,10 @@ class _Flight(NamedTuple):
 class Averaging:
     """Of one optimizer. `outer`: None for LocalSGD, which takes the average as it is."""
 
-    def __init__(
-        self, optimizer: Any, plan: Plan, outer: Outer | None, averages_state: bool
-    ) -> None:
+    def __init__(self, optimizer: Any, plan: Plan, outer: Outer | None, momentum: str) -> None:
         self.plan = plan
         self.outer = outer
-        self.averages_state = averages_state
+        self.momentum = momentum  # local, average or reset
         self.averages = 0  # applied so far
         self._optimizer = optimizer
         options = optimizer._hvd.options
@@ -170,7 +170,7 @@ class Averaging:
         if self.outer is None:
             for tensor in [p.detach() for group in groups for p in _trained(group)]:
                 yield _Part(tensor, self._weighed(tensor, share))
-            for tensor in self._state(groups) if self.averages_state else ():
+            for tensor in self._state(groups) if self.momentum == "average" else ():
                 yield _Part(tensor, self._weighed(tensor, share))
             return
         anchored = self._anchored(groups)
@@ -180,7 +180,8 @@ class Averaging:
             else [anchored[number] for number in self._cut(anchored)[fragment]]
         ):
             moved = anchor - parameter.detach()
-            yield _Part(parameter.detach(), self._weighed(moved, share), anchor, velocity)
+            resets = parameter if self.momentum == "reset" else None
+            yield _Part(parameter.detach(), self._weighed(moved, share), anchor, velocity, resets)
 
     def _weighed(self, tensor: torch.Tensor, share: float) -> torch.Tensor:
         """Of 16 bits, a weight times many samples would be infinite."""
@@ -197,6 +198,8 @@ class Averaging:
                 result = part.sent.div_(total)
                 if part.anchor is not None:
                     result = self._outer_step(part)
+                if part.parameter is not None:
+                    self._optimizer.state.pop(part.parameter, None)
                 if flight.launched:  # the rank has moved on meanwhile
                     part.target.add_(result - flight.launched[number])
                 elif result is not part.target:
@@ -208,7 +211,7 @@ class Averaging:
     def _outer_step(self, part: _Part) -> torch.Tensor:
         """The new anchor."""
         assert self.outer is not None and part.anchor is not None
-        anchor, velocity = self.outer(part.anchor, part.sent, part.velocity)
+        anchor, velocity = outer_step(self.outer, part.anchor, part.sent, part.velocity, torch)
         part.anchor.copy_(anchor)
         if part.velocity is not None:
             part.velocity.copy_(velocity)

@@ -19,8 +19,6 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch.optimizer import DistributedOptimizer
 from hvdlite.torch.strategies.averaging import Averaging
 
-_MOMENTUM = ("local", "average")
-
 
 class LocalSteps:
     """What LocalSGD and DiLoCo add to the class of a DistributedOptimizer."""
@@ -71,7 +69,7 @@ class LocalSteps:
     def __reduce_ex__(self, protocol: Any) -> Any:
         plain: Any = super().__reduce_ex__(protocol)
         averaging = self._hvd_local_steps
-        return _rebuild, (*plain, (averaging.plan, averaging.outer, averaging.averages_state))
+        return _rebuild, (*plain, (averaging.plan, averaging.outer, averaging.momentum))
 
 
 def LocalSGD(optimizer: torch.optim.Optimizer, every: int | str, start: int = 0,
@@ -87,15 +85,14 @@ def LocalSGD(optimizer: torch.optim.Optimizer, every: int | str, start: int = 0,
     interval shrinks from `every` with the root of the loss (AdaComm). See
     docs/guides/communicating-less.md.
     """
-    if momentum not in _MOMENTUM:
-        raise ValueError(f"momentum={momentum!r} is not possible: expected 'local' or 'average'")
+    _check_momentum(momentum, "average")
     plan = local_steps.planned(every, start, adaptive)
     wrapped = DistributedOptimizer(optimizer, named_parameters, process_set=process_set)
-    return _with_local_steps(wrapped, plan, None, momentum == "average")
+    return _with_local_steps(wrapped, plan, None, momentum)
 
 
 def DiLoCo(inner: torch.optim.Optimizer, outer: Outer = OuterSGD(), every: int | str = 500,  # noqa: B008
-           fragments: int = 1, overlap: int = 0,
+           fragments: int = 1, overlap: int = 0, momentum: str = "local",
            named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
            process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """The inner optimizer, of the same class, whose ranks make `every` steps of their own; then
@@ -103,16 +100,24 @@ def DiLoCo(inner: torch.optim.Optimizer, outer: Outer = OuterSGD(), every: int |
 
     With `fragments` one part of the model after the other is averaged, evenly spread over the
     steps. An average is applied `overlap` steps after it was started, and travels meanwhile.
+    `momentum`: what the inner optimizer remembers of gradients stays "local", or begins anew behind
+    each average ("reset").
     """
+    _check_momentum(momentum, "reset")
     plan = local_steps.planned(every, fragments=fragments, overlap=overlap, weights_only=True)
     wrapped = DistributedOptimizer(inner, named_parameters, process_set=process_set)
-    return _with_local_steps(wrapped, plan, settled(outer), False)
+    return _with_local_steps(wrapped, plan, settled(outer), momentum)
 
 
-def _with_local_steps(wrapped: Any, plan: Plan, outer: Outer | None, averages_state: bool) -> Any:
+def _check_momentum(momentum: str, other: str) -> None:
+    if momentum not in ("local", other):
+        raise ValueError(f"momentum={momentum!r} is not possible: expected 'local' or {other!r}")
+
+
+def _with_local_steps(wrapped: Any, plan: Plan, outer: Outer | None, momentum: str) -> Any:
     kind: Any = type(wrapped)
     wrapped.__class__ = type(kind.__name__, (LocalSteps, kind), {"__module__": kind.__module__})
-    wrapped._hvd_local_steps = Averaging(wrapped, plan, outer, averages_state)
+    wrapped._hvd_local_steps = Averaging(wrapped, plan, outer, momentum)
     return wrapped
 
 

@@ -10,12 +10,12 @@ from checks.here import Here
 
 
 @contextlib.contextmanager
-def drifting(steps: int, mode: str = "error") -> Iterator[None]:
-    """The knobs are read when a guard is made."""
+def drifting(steps: int, mode: str = "error", first: str = "off") -> Iterator[None]:
+    """The knobs are read when a guard is made, and `first`, about the first step, in that step."""
     chosen = {
         "HVDLITE_DRIFT": mode,
         "HVDLITE_DRIFT_STEPS": str(steps),
-        "HVDLITE_PARAMETER_CHECK": "off",
+        "HVDLITE_PARAMETER_CHECK": first,
     }
     before = {name: os.environ.get(name) for name in chosen}
     os.environ.update(chosen)

@@ -128,6 +128,18 @@ def an_outer_optimizer_of_rate_one_without_momentum_is_local_sgd(here: Here, jit
             _same(here, got, want)
 
 
+@check(jit=(True, False), seconds=30)
+def sync_behind_an_average_changes_nothing(here: Here, jit: bool) -> None:
+    """Where ranks are equal already, momentum does not carry the weights on."""
+    own = hvd.DiLoCo(plain(), every=2)
+    params, state = trained(here, own, 4, jit)
+    again, after = (jax.jit(own.sync) if jit else own.sync)(params, state)
+    for leaf, expected in zip(
+        *map(jax.tree_util.tree_leaves, ((again, after.outer), (params, state.outer))), strict=True
+    ):
+        np.testing.assert_array_equal(leaf, expected)
+
+
 @check(seconds=30)
 def the_outer_optimizer_is_optaxs(here: Here) -> None:
     """By hand: optax.sgd, whose gradient is how far the ranks have moved on average."""

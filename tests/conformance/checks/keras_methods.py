@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+import hvdlite
 from checks import check
+from checks.choosing import on_a_slow_network
 from checks.here import Here, raises
 from checks.keras_here import (
     contents,
@@ -61,3 +63,29 @@ def momentum_beside_dgc_is_refused(here: Here) -> None:
     for optimizer in (keras.optimizers.SGD(0.1, momentum=0.9), keras.optimizers.Adam(0.1)):
         with raises(ValueError, "momentum would count twice"):
             hvd.DistributedOptimizer(optimizer, compression=hvd.Compression.dgc())
+
+
+@check(min_ranks=2, seconds=60)
+def auto_compresses_compiled_or_not(here: Here) -> None:
+    for jit in jit_modes():
+        compression = on_a_slow_network(
+            hvd.Compression.auto([hvd.Compression.int8(), hvd.Compression.sign(skip="*")])
+        )
+        net = model()
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.05), compression=compression)
+        before = hvdlite.metrics()["bytes_encoded"]
+        fit(net, optimizer, *own(here), jit_compile=jit)
+        assert hvdlite.metrics()["bytes_encoded"] > before
+        equal_everywhere(here, contents(net.weights))
+
+
+@check(min_ranks=2, seconds=30)
+def auto_leaves_one_host_alone(here: Here) -> None:
+    if hvd.local_size() == hvd.size():
+        compression = hvd.Compression.auto()
+        net = model()
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.05), compression=compression)
+        before = hvdlite.metrics()["bytes_encoded"]
+        fit(net, optimizer, *own(here))
+        assert "no compression; all ranks are on one host" in compression.said
+        assert hvdlite.metrics()["bytes_encoded"] == before

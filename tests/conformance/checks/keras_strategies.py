@@ -151,6 +151,18 @@ def an_outer_optimizer_of_rate_one_without_momentum_is_local_sgd(here: Here) -> 
 
 
 @check(seconds=60)
+def sync_behind_an_average_changes_nothing(here: Here) -> None:
+    """Where ranks are equal already, momentum does not carry the weights on."""
+    got = trained(here, hvd.DiLoCo(plain(), every=STEPS))
+    kept = [*got.weights, *(v for pair in got.optimizer._hvd_outer for v in pair)]
+    before = contents(kept)
+    got.optimizer.sync()
+    after = contents(kept)
+    for mine, start in zip(after, before, strict=True):
+        np.testing.assert_array_equal(mine, start)
+
+
+@check(seconds=60)
 def the_outer_optimizer_is_keras(here: Here) -> None:
     """By hand: Keras' SGD, whose gradient is how far the ranks have moved on average."""
     got = trained(here, hvd.DiLoCo(plain(), every=1))

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import hvdlite.tensorflow as hvd
 from checks import check
+from checks.choosing import on_a_slow_network
 from checks.here import Here, raises
 
 METHODS = {
@@ -67,3 +68,26 @@ def a_call_by_itself_needs_a_name(here: Here) -> None:
         hvd.allreduce(tf.ones((3, 3)), compression=compression)
     total = hvd.allreduce(tf.ones((10, 10)), op=hvd.Sum, name="a", compression=compression)
     assert int(tf.math.count_nonzero(total)) >= 10
+
+
+@check(min_ranks=2, seconds=30)
+def auto_compresses_where_measurements_say_so(here: Here) -> None:
+    for mode in ("eager", "graph"):
+        compression = on_a_slow_network(hvd.Compression.auto())
+        weights = [tf.Variable(tf.zeros((12, 9)), name="w"), tf.Variable(tf.zeros(9), name="b")]
+
+        def step(
+            a: Any, b: Any, weights: list[Any] = weights, compression: Any = compression
+        ) -> Any:
+            with hvd.DistributedGradientTape(tf.GradientTape(), compression=compression) as tape:
+                loss = tf.reduce_sum(weights[0] * a) + tf.reduce_sum(weights[1] * b)
+            return tape.gradient(loss, weights)
+
+        run = tf.function(step) if mode == "graph" else step
+        before = hvd.metrics()["bytes_encoded"]
+        for number in range(10):
+            reduced = run(*map(tf.constant, _given(here.rank, number)))
+        assert hvd.metrics()["bytes_encoded"] > before
+        assert "int8(error_feedback=True)" in compression.said
+        here.saw(reduced[0].numpy())
+        here.settle()

@@ -142,6 +142,22 @@ def parameters_that_may_differ_are_left_out(here: Here) -> None:
 
 
 @check(min_ranks=2)
+def parameters_that_may_differ_do_so_from_the_first_step_on(here: Here) -> None:
+    with drifting(WITHIN, first="error"):
+        net, optimizer = distributed()
+        optimizer.may_differ([net[0].bias])
+        with torch.no_grad():
+            net[0].bias += here.rank
+        steps(here, net, optimizer, 3 * WITHIN)
+        assert optimizer._hvd.guard.compared > WITHIN
+        net, optimizer = distributed()
+        if here.rank == 0:
+            flip(net[0].bias, 0, 50)
+        with raises(hvd.MismatchError, "'0.bias'", "at the first step"):
+            steps(here, net, optimizer, 1)
+
+
+@check(min_ranks=2)
 def the_order_in_memory_and_the_bits_of_nan_are_no_difference(here: Here) -> None:
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.LazyLinear(2))
     torch.manual_seed(3)

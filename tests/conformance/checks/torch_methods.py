@@ -11,6 +11,7 @@ import torch
 
 import hvdlite.torch as hvd
 from checks import check
+from checks.choosing import on_a_slow_network
 from checks.here import Here, raises
 from checks.torch_training import batches, equal_everywhere, mean_square, model, run_steps
 from checks.torch_training import distributed as wrapped
@@ -202,6 +203,53 @@ def ranks_that_compress_differently_are_told_by_name(here: Here) -> None:
         "Rank 0 sends gradients with dgc(density=0.001, momentum=0), but rank 1 with topk",
     ):
         run_steps(here, net, optimizer, 1)
+
+
+@check(min_ranks=2)
+def auto_compresses_where_steps_get_shorter(here: Here) -> None:
+    compression = on_a_slow_network(hvd.Compression.auto())
+    net, optimizer = distributed(compression)
+    encoded = [hvd.metrics()["bytes_encoded"]]
+    for _ in range(10):
+        run_steps(here, net, optimizer, 1)
+        encoded.append(hvd.metrics()["bytes_encoded"])
+    grows = [after > before for before, after in zip(encoded, encoded[1:], strict=False)]
+    assert grows == [False, *[True, False] * 3, True, True, True], grows
+    assert "int8(error_feedback=True); a step takes 2 s dense, 1 s with" in compression.said
+    equal_everywhere(net)
+
+
+@check(min_ranks=2, seconds=30)
+def auto_measures_the_network_and_leaves_one_host_alone(here: Here) -> None:
+    compression = hvd.Compression.auto()
+    net, optimizer = distributed(compression)
+    before = hvd.metrics()["bytes_encoded"]
+    run_steps(here, net, optimizer, 9)
+    equal_everywhere(net)
+    said = hvd.allgather_object(compression.said)
+    assert said == [compression.said] * here.size and compression.said, said
+    if hvd.local_size() == hvd.size():
+        assert "no compression; all ranks are on one host" in compression.said
+        assert hvd.metrics()["bytes_encoded"] == before
+    else:
+        assert hvd.metrics()["bytes_encoded"] > before  # it has tried
+
+
+@check(min_ranks=2)
+def auto_decides_before_an_allreduce(here: Here) -> None:
+    compression = on_a_slow_network(hvd.Compression.auto([hvd.Compression.sign()]))
+    before = hvd.metrics()["bytes_encoded"]
+    hvd.allreduce(torch.randn(32, 32), name="chosen", compression=compression)
+    assert hvd.metrics()["bytes_encoded"] > before
+
+
+@check(min_ranks=2)
+def auto_chooses_casts_too(here: Here) -> None:
+    compression = on_a_slow_network(hvd.Compression.auto([hvd.Compression.bf16]))
+    ones = torch.full((8, 8), 1.0 + 2.0**-10)
+    total = hvd.allreduce(ones, op=hvd.Sum, name="narrow", compression=compression)
+    assert torch.equal(total, torch.full((8, 8), float(here.size))) and total.dtype == ones.dtype
+    assert "bfloat16" in compression.said
 
 
 @check(min_ranks=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import pickle
 from typing import Any
@@ -183,6 +184,51 @@ def the_outer_optimizer_is_torchs(here: Here, every: int) -> None:
     equal_everywhere(net)
 
 
+@check(optimizer=("SGD", "Adam"))
+def momentum_begins_anew_if_it_is_asked_for(here: Here, optimizer: str) -> None:
+    """As with a new inner optimizer after each average."""
+
+    def make(parameters: Any) -> torch.optim.Optimizer:
+        if optimizer == "SGD":
+            return with_momentum(parameters)
+        return torch.optim.Adam(parameters, lr=0.01)
+
+    outer = hvd.OuterSGD(1.0, momentum=0.0)
+    net, own = diloco(make, outer=outer, every=3, momentum="reset")
+    run_steps(here, net, own, 6)
+    nets = [model() for _ in here.ranks]
+    for number, (x, y) in enumerate(batches(here, 6)):
+        if number % 3 == 0:
+            optimizers = [make(each.parameters()) for each in nets]
+        for rank, (each, its) in enumerate(zip(nets, optimizers, strict=True)):
+            its.zero_grad()
+            rows = slice(4 * rank, 4 * rank + 4)
+            mean_square(each, x[rows], y[rows]).backward()
+            its.step()
+        if number % 3 == 2:
+            averaged(nets)
+    close(net, nets[0])
+    equal_everywhere(net)
+    with raises(ValueError, "momentum='average'", "'reset'"):
+        diloco(momentum="average")
+
+
+@check(fragments=(1, 2))
+def sync_behind_an_average_changes_nothing(here: Here, fragments: int) -> None:
+    """Where ranks are equal already, momentum does not carry the weights on."""
+    net, own = diloco(every=2, fragments=fragments)
+    run_steps(here, net, own, 4)
+    own.sync()
+    before, state = weights(net), copy.deepcopy(own.state_dict())
+    own.sync()
+    for mine, start in zip(weights(net), before, strict=True):
+        assert torch.equal(mine, start)
+    anchors = own.state_dict()["param_groups"][0]["local_steps"]["outer"]
+    for number, kept in state["param_groups"][0]["local_steps"]["outer"].items():
+        assert all(torch.equal(a, b) for a, b in zip(kept, anchors[number], strict=True))
+    equal_everywhere(net)
+
+
 @check(fragments=(2, 4))
 def fragments_are_averaged_in_turn(here: Here, fragments: int) -> None:
     net, own = diloco(outer=hvd.OuterSGD(1.0, momentum=0.0), every=4, fragments=fragments)
@@ -334,7 +380,7 @@ def it_survives_pickling(here: Here) -> None:
     run_steps(here, net, own, 2)
     again = pickle.loads(pickle.dumps(own))
     assert again._hvd_local_steps.plan == own._hvd_local_steps.plan
-    assert again._hvd_local_steps.averages_state and "every=3" in repr(again)
+    assert again._hvd_local_steps.momentum == "average" and "every=3" in repr(again)
     assert again._hvd_local_steps._count[:6] == own._hvd_local_steps._count[:6]
 
 

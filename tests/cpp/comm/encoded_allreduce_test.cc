@@ -277,6 +277,37 @@ TEST_P(EncodedAllreduceOver, BytesOnTheWayAreCounted) {
   EXPECT_GT(owners + gather, 0u);
 }
 
+// While the bytes of one part are under way, members work on others.
+TEST(EncodedAllreduce, ALargeBatchGoesInPartsAndHasTheSameBits) {
+  OverNet world(3);
+  const auto exchanges = [&](OpKind kind) {
+    uint64_t count = 0;
+    for (int c = 0; c < kCarrierCount; ++c)
+      count += world.carried().By(static_cast<Carrier>(c), kind);
+    return count;
+  };
+  // Two tensors, two tensors, and a rest that is gathered.
+  const std::vector<int64_t> counts = {1500000, 700000, 300, 2500000, 5};
+  Job together(3, counts), apart(3, counts);
+  for (unsigned step = 0; step < 2; ++step) {
+    together.Draw(step);
+    apart.Draw(step);
+    const uint64_t alltoalls = exchanges(OpKind::kAlltoall);
+    const uint64_t allgathers = exchanges(OpKind::kAllgather);
+    together.Allreduce(&world, kInt8, {0, 1, 2, 3, 4}, step);
+    EXPECT_EQ(exchanges(OpKind::kAlltoall) - alltoalls, 3u * 3);
+    EXPECT_EQ(exchanges(OpKind::kAllgather) - allgathers, 3u * 2);
+    together.ExpectSameBits();
+    for (size_t t = 0; t < counts.size(); ++t) apart.Allreduce(&world, kInt8, {t}, step);
+  }
+  for (size_t m = 0; m < 3; ++m) {
+    for (size_t t = 0; t < counts.size(); ++t) {
+      ASSERT_EQ(together.members[m][t].output, apart.members[m][t].output) << t;
+      ASSERT_EQ(together.members[m][t].residual, apart.members[m][t].residual) << t;
+    }
+  }
+}
+
 // An owner adds its own contribution as it is, and its residual has what the code of the sum loses.
 TEST(EncodedAllreduce, WhatAnOwnerContributesToItsShareIsExact) {
   OverNet world(3);

@@ -151,8 +151,8 @@ TEST(Member, OfAnotherVersionIsNamed) {
   for (const auto& [bytes, who] : std::vector<std::pair<std::string, std::string>>{
            {"\3"s + head + "whatever", "rank 2 on h runs hvdlite of an unknown release"},
            {"\4"s + head + "\0051.1.1whatever", "rank 2 on h runs hvdlite 1.1.1"},
-           {"\6"s + head + "\0059.9.9whatever", "rank 2 on h runs hvdlite 9.9.9"},
-           {"\6"s, "a rank"},
+           {"\7"s + head + "\0059.9.9whatever", "rank 2 on h runs hvdlite 9.9.9"},
+           {"\7"s, "a rank"},
        }) {
     const Status status = DecodeMember(bytes, &back);
     EXPECT_TRUE(
@@ -171,6 +171,7 @@ TEST(Member, ComesBackAsItWas) {
   member.settings = "HVDLITE_X=1;HVDLITE_Y=2";
   member.mpi = "Open MPI v5.0.11";
   member.mpi_absent = "it is not";
+  member.processors = "\xff\x03";
   std::string bytes;
   ASSERT_TRUE(EncodeMember(member, &bytes).ok());
   Member back;
@@ -187,11 +188,12 @@ TEST(Member, HasTheBytesOfTheWirePage) {
   member.release = "1.0";
   member.settings = "a=1";
   member.mpi = "M";
+  member.processors = "\5";
   std::string bytes;
   ASSERT_TRUE(EncodeMember(member, &bytes).ok());
   using namespace std::string_literals;
   EXPECT_EQ(bytes,
-            "\5\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\0031.0\7\0\0\0\1\3::1\1\0M\0\0\3\0a=1"s);
+            "\6\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\0031.0\7\0\0\0\1\3::1\1\0M\0\0\3\0a=1\1\0\5"s);
 }
 
 TEST(Member, CutShortOrChangedNeverCrashesAndNeverPassesUnnoticed) {

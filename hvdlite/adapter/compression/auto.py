@@ -1,0 +1,218 @@
+"""hvd.Compression.auto: compresses where the network makes steps longer than they need to be."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hvdlite.adapter import elastic
+from hvdlite.adapter.compression import probing
+from hvdlite.adapter.compression.algebra import Algebra, Array
+from hvdlite.adapter.compression.casts import Cast
+from hvdlite.adapter.compression.choosing import Measured, Trial, best, choice, evidence, rule
+from hvdlite.adapter.compression.methods import DENSE, Method, Part, State
+from hvdlite.adapter.compression.narrow import Narrow
+from hvdlite.adapter.compression.quantised import int8
+from hvdlite.core import engine
+from hvdlite.core.process_sets import ProcessSet
+
+
+class Auto(Method):
+    """Chooses one of `candidates` for each tensor, or none: the same on all ranks.
+
+    After the first step, which is dense, the ranks measure allreduces of a few sizes. Candidates
+    that are faster for some tensor take turns with dense steps, and the one whose steps are
+    shortest stays. A compiled step cannot take turns: there the measurement decides, before the
+    first one.
+
+    Each candidate keeps the memory of its tensors.
+    """
+
+    def __init__(
+        self,
+        algebra: Callable[[], Algebra],
+        candidates: Sequence[Method | Cast] | None = None,
+        skip: str | Sequence[str] = (),
+    ) -> None:
+        super().__init__(algebra, skip)
+        given = [int8(algebra)] if candidates is None else candidates
+        self.candidates = [
+            Narrow(algebra, each) if isinstance(each, Cast) else _checked(each) for each in given
+        ]
+        for each in self.candidates:
+            each.serve(self)
+        self._seen: dict[str, tuple[int, ...]] = {}  # the shapes of all tensors, by name
+        self._travels: dict[str, Method | None] = {}  # by name: how the tensor travels in this step
+        self._forget()
+        # Tests have others.
+        self._measure: Callable[[Sequence[Method], ProcessSet], Measured] = probing.measured
+        self._clock: Callable[[], float] = time.perf_counter
+
+    def _forget(self) -> None:
+        self._era: tuple[str, int] | None = None
+        self._measured: Measured | None = None
+        self._trial: Trial | None = None
+        self._first: int | None = None  # the candidate that is preferred
+        #: what was chosen, in one sentence; empty until then
+        self.said = ""
+
+    # ---- deciding
+
+    def stepped(self, process_set: ProcessSet) -> bool:
+        """Measures after the first step, then compares steps."""
+        self._renew()
+        if self.said:
+            return False
+        if self._measured is None:
+            self._measured = self._measure(self.candidates, process_set)
+            faster = [number for number in range(len(self.candidates)) if self._pays(number)]
+            if faster:
+                self._trial = Trial(self._clock(), faster)
+            else:
+                self._decide(process_set, "no compression", self._evidence())
+        elif self._trial is not None:
+            self._trial.step(self._clock())
+            if self._trial.is_over:
+                self._judge(self._trial, process_set)
+        return True
+
+    def _judge(self, trial: Trial, process_set: ProcessSet) -> None:
+        assert self._measured is not None
+        mine, labels = trial.medians(), self._labels()
+        medians = dict(zip(mine, probing.agreed(list(mine.values()), process_set), strict=True))
+        times = [f"{seconds:.3g} s {'dense' if way is None else f'with {labels[way]}'}"
+                 for way, seconds in medians.items()]  # fmt: skip
+        why = f"a step takes {', '.join(times)}"
+        self._first = best(medians)
+        if self._first is None:
+            self._measured = Measured(None, why=why)
+        self._decide(process_set, rule(self._measured, labels, self._first), why)
+
+    def decide_now(self, process_set: ProcessSet) -> None:
+        """Measures before the first step, if nothing has been measured yet."""
+        if elastic.enabled():
+            raise ValueError(
+                f"{self} measures anew when ranks come or go, and a compiled step or a single "
+                "operation cannot follow: name one compression in an elastic job"
+            )
+        self._renew()
+        if self.said:
+            return
+        if self._measured is None:
+            self._measured = self._measure(self.candidates, process_set)
+        self._decide(process_set, rule(self._measured, self._labels()), self._evidence())
+
+    def _decide(self, process_set: ProcessSet, chosen: str, why: str) -> None:
+        self._trial = None
+        self.said = f"hvd.Compression.auto: {chosen}; {why}"
+        if engine.members_of(process_set)[:1] == [engine.rank()] and sys.stderr is not None:
+            print(self.said, file=sys.stderr, flush=True)
+
+    def _renew(self) -> None:
+        """Another job, or another generation of an elastic one, has another network."""
+        era = elastic.era()
+        if era != self._era:
+            self._forget()
+            self._era = era
+
+    def _labels(self) -> list[str]:
+        return [str(each) for each in self.candidates]
+
+    def _evidence(self) -> str:
+        assert self._measured is not None
+        return evidence(self._measured, self._labels())
+
+    # ---- how a tensor travels
+
+    def _pays(self, number: int) -> bool:
+        """Whether a candidate is chosen for some tensor if it is preferred."""
+        method = self.candidates[number]
+        return any(self._chosen(*tensor, number) is method for tensor in self._seen.items())
+
+    def _chosen(self, name: str, shape: Sequence[int], first: int | None) -> Method | None:
+        """The candidate for a tensor; None: dense."""
+        plain = name.partition("#")[0]
+        if self._measured is None or not self.takes(plain, shape):
+            return None
+        allowed = [i for i, each in enumerate(self.candidates) if each.takes(plain, shape)]
+        number = choice(math.prod(shape), self._measured, allowed, first)
+        return None if number is None else self.candidates[number]
+
+    def _now(self, name: str, shape: Sequence[int]) -> Method | None:
+        """The candidate in this step."""
+        self._renew()
+        if self._trial is None:
+            return self._chosen(name, shape, self._first)
+        way = self._trial.way
+        return None if way is None else self._chosen(name, shape, way)
+
+    def part(self, name: str, shape: Sequence[int]) -> Part:
+        """That of the candidate."""
+        self._seen[name] = tuple(shape)
+        method = self._now(name, shape)
+        return DENSE if method is None else method.part(name, shape)
+
+    def state_of(self, name: str, flat: Array, shape: Sequence[int], ranks: int) -> State:
+        """The candidate's memory of the tensor."""
+        method = self._travels[name] = self._now(name, shape)
+        return {} if method is None else method.state_of(name, flat, shape, ranks)
+
+    def cells(self, name: str) -> list[Any]:
+        """The candidate's."""
+        method = self._travels[name]
+        return [] if method is None else method.cells(name)
+
+    def keep(self, name: str, state: State) -> None:
+        """In the candidate's memory."""
+        method = self._travels[name]
+        if method is not None:
+            method.keep(name, state)
+
+    def changes(self) -> str:
+        """What changes in a candidate."""
+        return ", ".join(filter(None, (each.changes() for each in self.candidates)))
+
+    def on_epoch(self, epoch: int) -> None:
+        """Tells the candidates."""
+        for each in self.candidates:
+            each.on_epoch(epoch)
+
+    # ---- checkpoints: the memory, and no choice
+
+    def state_dict(self) -> dict[str, Any]:
+        """The memory of each candidate, by its name."""
+        return {str(each): each.state_dict() for each in self.candidates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The reverse. The memory of a candidate that is not here is dropped."""
+        for each in self.candidates:
+            if str(each) in state:
+                each.load_state_dict(state[str(each)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        own: dict[str, Any] = {"_seen": {}, "_travels": {}, "_owner": None}
+        return {**self.__dict__, **own, "_measured": None, "_trial": None, "said": ""}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __repr__(self) -> str:
+        return f"auto({', '.join(self._labels())})"
+
+
+def _checked(candidate: Any) -> Method:
+    """A ValueError or TypeError with a sentence for what cannot be chosen."""
+    if not isinstance(candidate, Method) or isinstance(candidate, Auto):
+        raise TypeError(
+            f"candidates: auto cannot choose {candidate}. It chooses from compressions of "
+            "hvd.Compression, such as [hvd.Compression.int8(), hvd.Compression.sign()]"
+        )
+    if candidate.momentum:
+        raise ValueError(
+            f"{candidate} carries the momentum of all tensors, compressed or not: auto cannot "
+            "choose it. Give it momentum=0, or take topk"
+        )
+    return candidate

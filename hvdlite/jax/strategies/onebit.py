@@ -1,0 +1,141 @@
+"""1-bit Adam for optax: once the second moment has settled, ranks exchange the signs of their
+momentum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hvdlite.adapter import names
+from hvdlite.adapter.compression import Settled
+from hvdlite.adapter.compression.quantised import sign
+from hvdlite.adapter.step import NO_COMPRESSION, Options
+from hvdlite.base.ops import Average
+from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.jax.compression.algebra import ALGEBRA
+from hvdlite.jax.compression.transformation import Compressing
+from hvdlite.jax.gradients import allreduce_gradients
+from hvdlite.jax.strategies.either import either
+
+Array = Any
+Tree = Any
+
+__all__ = ["OneBitAdam"]
+
+
+class OneBitAdamState(NamedTuple):
+    count: Array  # steps made
+    mu: Tree
+    nu: Tree
+    memory: tuple[Any, ...]  # of the signs, by leaf
+    ranks: Array  # those that the memory belongs to
+
+
+class Transformation(NamedTuple):
+    """What optax calls a GradientTransformation."""
+
+    init: Any
+    update: Any
+
+
+@dataclass(frozen=True)
+class _Adam:
+    learning_rate: Any
+    b1: float
+    b2: float
+    eps: float
+    weight_decay: float
+    freeze_step: int
+    compressing: Compressing
+
+    def init(self, params: Tree) -> OneBitAdamState:
+        zeros = jax.tree_util.tree_map(jnp.zeros_like, params)
+        _, memory, ranks = self.compressing.init((), params)
+        return OneBitAdamState(jnp.int32(0), zeros, zeros, memory, ranks)
+
+    def update(
+        self, gradients: Tree, state: OneBitAdamState, params: Tree = None
+    ) -> tuple[Tree, OneBitAdamState]:
+        if self.weight_decay and params is None:
+            raise ValueError("weight_decay needs the parameters: update(gradients, state, params)")
+        is_frozen = state.count >= self.freeze_step
+
+        def adam(given: Any) -> Any:
+            return self._adam(given, params)
+
+        def signs(given: Any) -> Any:
+            return self._signs(given, params)
+
+        given = (gradients, *state[1:])
+        given = either(jnp.logical_not(is_frozen), adam, given)
+        _, mu, nu, memory, ranks = either(is_frozen, signs, given)
+        count = state.count + 1
+        rate = self.learning_rate
+        rate = rate(state.count) if callable(rate) else rate
+        # The second moment has seen no more steps than these.
+        seen = jnp.minimum(count, self.freeze_step)
+
+        def way(first: Array, second: Array) -> Array:
+            size = jnp.sqrt(second / (1 - self.b2**seen)) + self.eps
+            return (-rate / (1 - self.b1**count) * first / size).astype(first.dtype)
+
+        updates = jax.tree_util.tree_map(way, mu, nu)
+        return updates, OneBitAdamState(count, mu, nu, memory, ranks)
+
+    def _adam(self, given: Any, params: Tree) -> Any:
+        """A step of Adam with the gradients of all ranks."""
+        gradients, mu, nu, memory, ranks = given
+        leaves, structure = jax.tree_util.tree_flatten(gradients)
+        dense = Options(Average, 1.0, 1.0, NO_COMPRESSION,
+                        process_set=self.compressing.options.process_set,
+                        scope=self.compressing.options.scope)  # fmt: skip
+        averaged = jax.tree_util.tree_unflatten(structure, allreduce_gradients(leaves, dense))
+        averaged = self._decayed(averaged, params)
+        mu = jax.tree_util.tree_map(lambda m, g: self.b1 * m + (1 - self.b1) * g, mu, averaged)
+        nu = jax.tree_util.tree_map(lambda v, g: self.b2 * v + (1 - self.b2) * g * g, nu, averaged)
+        return gradients, mu, nu, memory, ranks
+
+    def _signs(self, given: Any, params: Tree) -> Any:
+        """Each rank moves its momentum by its own gradient; then it is averaged by signs."""
+        gradients, mu, nu, memory, ranks = given
+        own = self._decayed(gradients, params)
+        mu = jax.tree_util.tree_map(lambda m, g: self.b1 * m + (1 - self.b1) * g, mu, own)
+        mu = _where_gradients_were(mu, nu)
+        if self.compressing.options.takes_part():
+            mu, memory, ranks = self.compressing.reduced(mu, memory, ranks)
+        return gradients, _where_gradients_were(mu, nu), nu, memory, ranks
+
+    def _decayed(self, gradients: Tree, params: Tree) -> Tree:
+        if not self.weight_decay:
+            return gradients
+        return jax.tree_util.tree_map(lambda g, p: g + self.weight_decay * p, gradients, params)
+
+
+def _where_gradients_were(mu: Tree, nu: Tree) -> Tree:
+    """Where no gradient has ever been, a sign would make one."""
+    return jax.tree_util.tree_map(lambda m, v: jnp.where(v > 0, m, jnp.zeros_like(m)), mu, nu)
+
+
+def OneBitAdam(learning_rate: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8,
+               weight_decay: float = 0.0, freeze_step: int = 1000,
+               process_set: ProcessSet = global_process_set) -> Transformation:  # fmt: skip
+    """Tang et al. 2021, as an optax transformation. For `freeze_step` steps it is optax.adam over
+    the gradients of all ranks. Then the second moment stays as it is, and ranks average their first
+    moments by 1 bit per number, with error feedback.
+
+    It communicates by itself in update(), at once or inside jax.jit: it is not for
+    hvd.distributed(). `learning_rate` may be a schedule. `freeze_step` is usually 15 to 20 % of all
+    steps. Leaves of one dimension stay dense.
+    """
+    if freeze_step < 1:
+        raise ValueError(f"freeze_step={freeze_step} is not possible: Adam has to begin")
+    compression = Settled(sign(lambda: ALGEBRA))
+    options = Options(Average, 1.0, 1.0, compression, process_set=process_set,
+                      scope=f"{names.scope()}onebit.")  # fmt: skip
+    assert compression.method is not None
+    adam = _Adam(learning_rate, b1, b2, eps, weight_decay, freeze_step,
+                 Compressing(compression.method, options))  # fmt: skip
+    return Transformation(adam.init, adam.update)

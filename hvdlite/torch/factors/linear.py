@@ -1,0 +1,117 @@
+"""A linear layer whose weight gets no gradient by autograd: its factors go to a reducer."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch.nn import Linear
+from torch.nn.functional import linear
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from hvdlite.torch import traced
+from hvdlite.torch.gradients import GRADIENTS
+
+Take = Callable[[torch.Tensor, torch.Tensor], None]
+
+_DIFFERENTIATED_TWICE = (
+    "create_graph=True needs the gradient of each rank, and sufficient_factors sends its factors: "
+    "leave sufficient_factors out"
+)
+
+
+class Taker(Protocol):
+    """The reducer."""
+
+    def takes_factors(self, number: int) -> bool:
+        """Whether the factors of this weight travel, now."""
+
+    def take_factors(self, number: int, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
+        """A backward pass has computed them: `outputs` is the gradient of the layer's output."""
+
+
+# The reducer of each weight, and the weight's number there.
+_takers: Any = WeakTensorKeyDictionary()
+
+
+def lead(layer: Linear, taker: Taker, number: int) -> None:
+    """From now on the factors of the layer's weight go to this reducer, as long as it takes them
+    and no other reducer has the weight."""
+    _takers[layer.weight] = weakref.ref(taker), number
+    layer.__class__ = FactoredLinear
+
+
+class FactoredLinear(Linear):
+    """Computes the same. Copies and pickles are plain layers."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """As torch.nn.Linear."""
+        take = self._take()
+        if take is None:
+            return super().forward(input)
+        output: torch.Tensor = _Product.apply(input, self.weight, self.bias, take)  # type: ignore[no-untyped-call]
+        return output
+
+    def _take(self) -> Take | None:
+        """Where the factors go; None: the weight gets its gradient by autograd."""
+        weight = self.weight
+        recorded = torch.is_grad_enabled() and weight.requires_grad
+        if not recorded or traced.is_compiling() or torch._C._get_tracing_state():
+            return None
+        reference, number = _takers.get(weight, (None, 0))
+        taker: Taker | None = reference and reference()
+        if taker is None or GRADIENTS.owner(weight) is not taker:
+            return None
+        return partial(taker.take_factors, number) if taker.takes_factors(number) else None
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _plain, (), self.__dict__
+
+
+def _plain() -> Linear:
+    return Linear.__new__(Linear)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, take: Take
+    ) -> torch.Tensor:
+        output = linear(input, weight, bias)
+        # Autocast computes in a narrower type, and so does the backward pass.
+        ctx.save_for_backward(input.to(output.dtype), weight)
+        ctx.kinds = input.dtype, None if bias is None else bias.dtype
+        ctx.take = take
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError(_DIFFERENTIATED_TWICE)
+        input, weight = ctx.saved_tensors
+        input_kind, bias_kind = ctx.kinds
+        of_input = of_weight = of_bias = None
+        if ctx.needs_input_grad[0]:
+            of_input = gradient.matmul(weight.to(gradient.dtype)).to(input_kind)
+        inputs, outputs = input.reshape(-1, input.shape[-1]), gradient.reshape(-1, weight.shape[0])
+        if ctx.needs_input_grad[2]:
+            of_bias = outputs.sum(0).to(bias_kind)
+        where = _destination(ctx.next_functions[1][0])
+        if where == "caller":
+            of_weight = outputs.t().mm(inputs).to(weight.dtype)
+        elif where == "step":
+            # A copy, because a program may overwrite its batch before the step.
+            ctx.take(inputs.clone(), outputs)
+        return of_input, of_weight, of_bias, None
+
+
+def _destination(accumulates: Any) -> str:
+    """What becomes of the weight's gradient: it is for the step, or autograd.grad() returns it to
+    its caller, or this pass does not ask for it."""
+    try:
+        return "step" if torch._C._will_engine_execute_node(accumulates) else "nowhere"
+    except RuntimeError:  # torch says so of a leaf that is passed to autograd.grad()
+        return "caller"
