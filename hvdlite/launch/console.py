@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TextIO
 
 from hvdlite.launch import output
@@ -88,15 +89,8 @@ class _OfAModule(Console):
 
 
 @contextlib.contextmanager
-def of_a_module(
-    name: str,
-    stdout: TextIO | None = None,
-    stderr: TextIO | None = None,
-    timestamps: bool = False,
-) -> Iterator[Console]:
-    """Prints to these streams, or to the program's own, until the end of the block."""
-    out, errors = output.TextWriter(stdout or sys.stdout), output.TextWriter(stderr or sys.stderr)
-    console = _OfAModule(name, out, errors, timestamps)
+def until_closed(console: Console) -> Iterator[Console]:
+    """At the end of the block, the console is flushed and closed."""
     try:
         yield console
     finally:
@@ -104,6 +98,17 @@ def of_a_module(
             console.flush()
         finally:
             console.close()
+
+
+def of_a_module(
+    name: str,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+    timestamps: bool = False,
+) -> AbstractContextManager[Console]:
+    """Prints to these streams, or to the program's own, until the end of the block."""
+    out, errors = output.TextWriter(stdout or sys.stdout), output.TextWriter(stderr or sys.stderr)
+    return until_closed(_OfAModule(name, out, errors, timestamps))
 
 
 def _reason(error: Exception) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from hvdlite.base import knobs
 from hvdlite.launch import cli, delivery, direct, job, machine, output, plan
-from hvdlite.launch.console import Console
+from hvdlite.launch.console import Console, until_closed
 from hvdlite.launch.flags import build_parser, read_text
 from hvdlite.launch.verdict import Verdict, is_consequence
 from hvdlite.launch.watch import JobObserver
@@ -220,18 +220,9 @@ def _job(
     )
 
 
-@contextlib.contextmanager
-def _console(options: job.Options) -> Iterator[Console]:
-    console = Console(
-        output.TextWriter(sys.stdout), output.TextWriter(sys.stderr), options.timestamps
-    )
-    try:
-        yield console
-    finally:
-        try:
-            console.flush()
-        finally:
-            console.close()
+def _console(options: job.Options) -> AbstractContextManager[Console]:
+    out, errors = output.TextWriter(sys.stdout), output.TextWriter(sys.stderr)
+    return until_closed(Console(out, errors, options.timestamps))
 
 
 class _Results(delivery.Delivery):

@@ -51,14 +51,14 @@ keep = []
 if PHASE != "joined":
     host, address = os.environ["HVDLITE_HOST_ID"].encode(), b"127.0.0.1/8"
     release = hvd.__version__.encode()
-    member = struct.pack("<BiqHH", 5, RANK, os.getpid(), 0, len(host)) + host
+    member = struct.pack("<BiqHH", 6, RANK, os.getpid(), 0, len(host)) + host
     member += bytes([len(release)]) + release + struct.pack("<i", 0)
     member += bytes([1, len(address)]) + address
     values = knobs.resolve(os.environ)
     alike = [(k.environment[0], values[k.field]) for k in knobs.KNOBS if k.alike]
     texts = (f"{name}={int(value) if isinstance(value, bool) else value}" for name, value in alike)
     settings = ";".join(texts).encode()
-    member += struct.pack("<HHH", 0, 0, len(settings)) + settings
+    member += struct.pack("<HHH", 0, 0, len(settings)) + settings + struct.pack("<H", 0)
     store.set(f"init/0/member/{RANK}", member)
 if PHASE == "doors":
     unix = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -28,20 +28,23 @@ def _given(rank: int, step: int) -> tuple[Any, Any]:
     return draw[0], draw[1]
 
 
+def _step(compression: Any, mode: str) -> Any:
+    """A step of two weights whose gradients are what it is given."""
+    weights = [tf.Variable(tf.zeros((12, 9)), name="w"), tf.Variable(tf.zeros(9), name="b")]
+
+    def step(a: Any, b: Any) -> Any:
+        with hvd.DistributedGradientTape(tf.GradientTape(), compression=compression) as tape:
+            loss = tf.reduce_sum(weights[0] * a) + tf.reduce_sum(weights[1] * b)
+        return tape.gradient(loss, weights)
+
+    return tf.function(step) if mode == "graph" else step
+
+
 @check(method=tuple(METHODS), seconds=30)
 def sent_and_kept_is_the_average_of_all_gradients(here: Here, method: str) -> None:
     for mode in ("eager", "graph"):
         compression = METHODS[method]()
-        weights = [tf.Variable(tf.zeros((12, 9)), name="w"), tf.Variable(tf.zeros(9), name="b")]
-
-        def step(
-            a: Any, b: Any, weights: list[Any] = weights, compression: Any = compression
-        ) -> Any:
-            with hvd.DistributedGradientTape(tf.GradientTape(), compression=compression) as tape:
-                loss = tf.reduce_sum(weights[0] * a) + tf.reduce_sum(weights[1] * b)
-            return tape.gradient(loss, weights)
-
-        run = tf.function(step) if mode == "graph" else step
+        run = _step(compression, mode)
         sent = [np.zeros((12, 9)), np.zeros(9)]
         for number in range(STEPS):
             reduced = run(*map(tf.constant, _given(here.rank, number)))
@@ -74,16 +77,7 @@ def a_call_by_itself_needs_a_name(here: Here) -> None:
 def auto_compresses_where_measurements_say_so(here: Here) -> None:
     for mode in ("eager", "graph"):
         compression = on_a_slow_network(hvd.Compression.auto())
-        weights = [tf.Variable(tf.zeros((12, 9)), name="w"), tf.Variable(tf.zeros(9), name="b")]
-
-        def step(
-            a: Any, b: Any, weights: list[Any] = weights, compression: Any = compression
-        ) -> Any:
-            with hvd.DistributedGradientTape(tf.GradientTape(), compression=compression) as tape:
-                loss = tf.reduce_sum(weights[0] * a) + tf.reduce_sum(weights[1] * b)
-            return tape.gradient(loss, weights)
-
-        run = tf.function(step) if mode == "graph" else step
+        run = _step(compression, mode)
         before = hvd.metrics()["bytes_encoded"]
         for number in range(10):
             reduced = run(*map(tf.constant, _given(here.rank, number)))
