@@ -16,8 +16,7 @@ namespace {
 constexpr CodecSpec kSpecs[] = {
     {Codec::kInt8, 0},      {Codec::kFp8, 0},         {Codec::kSign, 0}, {Codec::kTernary, 2.5},
     {Codec::kTernary, 0.5}, {Codec::kThreshold, 0.5}, {Codec::kQsgd, 7}, {Codec::kQsgd, 127}};
-constexpr size_t kGuard = 48;  // bytes around what is written
-constexpr uint8_t kRubbish = 0x4b;
+constexpr size_t kAround = 48;  // bytes around what is written
 
 // Random numbers whose size differs from stretch to stretch: ordinary, tiny, huge, zeros, and some
 // with an element that is no number.
@@ -108,16 +107,16 @@ TEST_F(GpuCodecTest, EncodesToTheBytesOfTheProcessor) {
       Encoded what = made.what;
       what.input = UploadFloats(made.input, part.past);
       if (part.has_residual) what.residual = UploadFloats(made.residual, part.past + 1);
-      const Bytes there(2 * kGuard + made.encoded.size(), kRubbish);
-      work.push_back({what, part.elements, made.draws, Upload(there) + kGuard + part.past});
+      const Bytes there(2 * kAround + made.encoded.size(), kRubbish);
+      work.push_back({what, part.elements, made.draws, Upload(there) + kAround + part.past});
     }
     Check(EncodeAll(gpu_.get(), spec, work));
     for (size_t i = 0; i < parts.size(); ++i) {
       const auto past = static_cast<size_t>(parts[i].past);
-      Bytes want(kGuard + past, kRubbish);
+      Bytes want(kAround + past, kRubbish);
       want.insert(want.end(), cases[i].encoded.begin(), cases[i].encoded.end());
-      want.insert(want.end(), kGuard - past, kRubbish);
-      const uint8_t* const begin = static_cast<uint8_t*>(work[i].encoded) - kGuard - past;
+      want.insert(want.end(), kAround - past, kRubbish);
+      const uint8_t* const begin = static_cast<uint8_t*>(work[i].encoded) - kAround - past;
       ASSERT_EQ(Download(begin, want.size()), want)
           << ToString(spec) << ", " << parts[i].elements << " elements, case " << i;
     }

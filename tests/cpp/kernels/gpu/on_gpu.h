@@ -17,6 +17,8 @@ namespace hvdlite::kernels {
 
 using Bytes = std::vector<uint8_t>;
 
+constexpr uint8_t kRubbish = 0x4b;  // what memory has that a kernel has not written
+
 class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
