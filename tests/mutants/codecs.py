@@ -18,9 +18,8 @@ csrc/kernels/codec.cc
 C++ EncodedAllreduceOver.ABlockThatIsNotFiniteIsNanEverywhereAndDoesNotEnterAnyResidual
 
 CD3: what the code of the sum loses is lost
-csrc/comm/encoded_allreduce.cc
-- kernels::KeepLost(batch_.codec, {SumOf(s), nullptr, 1}, result, result, s.count(),
--                           residual);
+csrc/comm/encoded_part.cc
+- kernels::KeepLost(batch_.codec, {SumOf(s), nullptr, 1}, result, result, s.count(), residual);
 + std::fill_n(residual, s.count(), 0.0F);
 C++ EncodedAllreduce.WhatAnOwnerContributesToItsShareIsExact
 C++ EncodedAllreduceOver.AllMembersHaveTheSameBitsAndNothingIsLost
