@@ -130,15 +130,15 @@ def start_encoded(
 ) -> Pending:
     """Starts a round by a codec; the Pending's result is the answer. In place, if the call is.
     `scale`: the core multiplies by it, while the sum is in its cache, and the sum is Scaled."""
-    host = algebra.on_host(asked.array)
-    output = host if call.in_place else algebra.zeros_on_host(asked.array)
+    tensor = algebra.for_core(asked.array)
+    output = tensor if call.in_place else algebra.zeros_for_core(asked.array)
     residual = None if asked.residual is None else algebra.writable(asked.residual)
     number, _ = engine.codecs()[asked.codec]
     native = engine.submit_encoded(
         SUM,
         set_id_of(call.process_set),
         call.name,
-        host,
+        tensor,
         output,
         1.0,
         1.0 if scale is None else scale,
@@ -151,7 +151,7 @@ def start_encoded(
     )
 
     def answer(_: Any) -> tuple[Total, Array | None]:
-        total = algebra.from_host(output, asked.array)
+        total = algebra.from_core(output, asked.array)
         return total if scale is None else Scaled(total), residual
 
     return Pending([native], answer)
