@@ -90,17 +90,17 @@ class Encoding final : public Work {
       sent += part->sent_bytes();
       received += part->received_bytes();
       results += part->result_bytes();
-      sums += part->plan().summed();
+      sums += part->sums();
     }
     EncodedPart::Memory next = {GrowTo(sent, &scratch->sent), GrowTo(received, &scratch->received),
                                 GrowTo(results, &scratch->results), GrowTo(sums, &scratch->sums),
-                                GrowTo(2 * EncodedPart::kStretch, &scratch->values)};
+                                GrowTo(2 * EncodedPart::kCached, &scratch->values)};
     for (const auto& part : parts_) {
       part->Use(next);
       next.sent += part->sent_bytes();
       next.received += part->received_bytes();
       next.results += part->result_bytes();
-      next.sums += part->plan().summed();
+      next.sums += part->sums();
     }
   }
 

@@ -9,7 +9,7 @@ namespace hvdlite::comm {
 EncodedPart::EncodedPart(Batch batch, int me, int members)
     : batch_(std::move(batch)), me_(me), plan_(batch_, me, members) {
   for (size_t i = 0; i < batch_.pieces.size(); ++i) {
-    Cut(i, me, &mine_);
+    if (!plan_.gathers(i)) Cut(i, me, &mine_);
     for (int m = 0; m < members; ++m) {
       if (!plan_.gathers(i) || m == me) Cut(i, m, &all_);
     }
@@ -102,8 +102,8 @@ std::unique_ptr<Work> EncodedPart::SendContributions(Communicator* over) {
   return over->Start(contributions_);
 }
 
-void EncodedPart::SumOne(const Stretch& s) const {
-  float* const sum = SumOf(s);
+// The sum of all contributions, for their owner.
+void EncodedPart::Add(const Stretch& s, float* sum) const {
   std::fill_n(sum, s.count(), 0.0F);
   for (int m = 0; m < plan_.members(); ++m) {
     if (m == me_ && StaysHere(s)) {
@@ -112,7 +112,11 @@ void EncodedPart::SumOne(const Stretch& s) const {
       kernels::DecodeAdd(batch_.codec, Received(s, m), s.count(), sum);
     }
   }
-  if (plan_.gathers(s.piece)) return;
+}
+
+void EncodedPart::SumOne(const Stretch& s) const {
+  float* const sum = SumOf(s);
+  Add(s, sum);
   kernels::Encode(batch_.codec, {sum, nullptr, 1}, s.count(), Draw(s, /*of_sum=*/true), Result(s));
 }
 
@@ -127,17 +131,27 @@ std::unique_ptr<Work> EncodedPart::SpreadResults(Communicator* over) {
 }
 
 void EncodedPart::FinishOne(const Stretch& s) const {
+  Stretch few = s;
+  for (; few.begin < s.end; few.begin = few.end) {
+    few.end = std::min(s.end, few.begin + kCached);
+    FinishCached(few);
+  }
+}
+
+void EncodedPart::FinishCached(const Stretch& s) const {
   const Piece& piece = batch_.pieces[s.piece];
-  const bool gathered = plan_.gathers(s.piece);
-  float* const values = memory_.values;
-  const float* const result = gathered ? SumOf(s) : values;
-  if (!gathered) kernels::Decode(batch_.codec, Result(s), s.count(), values);
+  float* const result = memory_.values;
+  if (plan_.gathers(s.piece)) {
+    Add(s, result);  // not before: no other member waits for it, and here it stays in the cache
+  } else {
+    kernels::Decode(batch_.codec, Result(s), s.count(), result);
+  }
   if (piece.coding.residual != nullptr) {
     float* const residual = piece.coding.residual + s.begin;
     if (StaysHere(s)) {
       kernels::KeepLost(batch_.codec, {SumOf(s), nullptr, 1}, result, result, s.count(), residual);
     } else {
-      float* const decoded = values + kStretch;
+      float* const decoded = memory_.values + kCached;
       kernels::Decode(batch_.codec, Sent(s, s.owner), s.count(), decoded);
       kernels::KeepLost(batch_.codec, What(s), decoded, result, s.count(), residual);
     }

@@ -27,6 +27,9 @@ class EncodedPart {
  public:
   // Elements of a stretch: tens of microseconds. A multiple of every block.
   static constexpr int64_t kStretch = 16 << 10;
+  // Elements between two passes over a stretch, so that they stay in the first cache. A multiple of
+  // every block, too.
+  static constexpr int64_t kCached = 2 << 10;
 
   // Where it works: bytes and floats that nothing else uses before the allreduce is done, but for
   // `values`, which all parts share.
@@ -35,7 +38,7 @@ class EncodedPart {
     char* received = nullptr;
     char* results = nullptr;
     float* sums = nullptr;
-    float* values = nullptr;  // two stretches
+    float* values = nullptr;  // twice kCached
   };
 
   EncodedPart(Batch batch, int me, int members);
@@ -46,6 +49,7 @@ class EncodedPart {
   int64_t sent_bytes() const { return plan_.SentTo(me_) + plan_.Contribution(me_); }
   int64_t received_bytes() const { return plan_.ReceivedFrom(plan_.members()); }
   int64_t result_bytes() const { return plan_.ResultOf(plan_.members()); }
+  int64_t sums() const { return plan_.has_results() ? plan_.summed() : 0; }
   void Use(const Memory& memory) { memory_ = memory; }
 
   // Each call works on one stretch and returns whether the stage is over.
@@ -80,15 +84,17 @@ class EncodedPart {
   bool StaysHere(const Stretch& s) const;
 
   void EncodeOne(const Stretch& s) const;
+  void Add(const Stretch& s, float* sum) const;
   void SumOne(const Stretch& s) const;
   void FinishOne(const Stretch& s) const;
+  void FinishCached(const Stretch& s) const;
 
   const Batch batch_;
   const int me_;
   const EncodedPlan plan_;
   Memory memory_;
   std::vector<Stretch> all_;   // each element once; of a gathered piece I am one of the owners
-  std::vector<Stretch> mine_;  // what I own
+  std::vector<Stretch> mine_;  // what I own of pieces whose sums travel back
   size_t next_ = 0;            // stretch of the present stage
   Batch contributions_, spread_;
 };

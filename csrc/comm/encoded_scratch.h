@@ -10,8 +10,8 @@ struct EncodedScratch {
   std::vector<char> sent;      // my encoded contributions: the others' shares, then my own
   std::vector<char> received;  // theirs to my share, one member after the other
   std::vector<char> results;   // the encoded sums of all shares, one member after the other
-  std::vector<float> sums;     // of my share
-  std::vector<float> values;   // two stretches of decoded floats
+  std::vector<float> sums;     // of my share, where sums travel back
+  std::vector<float> values;   // a few decoded floats
 };
 
 }  // namespace hvdlite::comm
