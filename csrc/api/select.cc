@@ -16,8 +16,14 @@ namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
-std::atomic<uint64_t> selections{0};
-std::atomic<uint64_t> spreads{0};
+struct Counters {
+  std::atomic<uint64_t> selections{0};
+  std::atomic<uint64_t> spreads{0};
+};
+Counters& OfThisProcess() {
+  static Counters counters;
+  return counters;
+}
 
 }  // namespace
 
@@ -28,8 +34,7 @@ hvdlite_code hvdlite_select(const hvdlite_selection* selection) {
         " elements is too large for a sparse compression: a position has 32 bits"));
   if (selection->taken < 1 || selection->taken > selection->count)
     return Report(Status::InvalidArgument("cannot take " + std::to_string(selection->taken) +
-                                          " of " + std::to_string(selection->count) +
-                                          " elements"));
+                                          " of " + std::to_string(selection->count) + " elements"));
   kernels::Selection what;
   what.count = selection->count;
   what.gradient = selection->gradient;
@@ -44,7 +49,7 @@ hvdlite_code hvdlite_select(const hvdlite_selection* selection) {
   what.values = selection->values;
   what.positions = selection->positions;
   kernels::Select(what);
-  ++selections;
+  ++OfThisProcess().selections;
   return HVDLITE_OK;
 }
 
@@ -54,11 +59,11 @@ hvdlite_code hvdlite_spread(const float* values, const int32_t* positions, int64
     return Report(Status::InvalidArgument(
         "a rank has sent elements that this rank's tensor of " + std::to_string(count) +
         " elements does not have: give the tensor the same shape on all ranks"));
-  ++spreads;
+  ++OfThisProcess().spreads;
   return HVDLITE_OK;
 }
 
 void hvdlite_selections(uint64_t* selected, uint64_t* spread) {
-  *selected = selections;
-  *spread = spreads;
+  *selected = OfThisProcess().selections;
+  *spread = OfThisProcess().spreads;
 }

@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LISTS = (
-    "comm codecs engine meetings verdicts transport launch leaving rendezvous torch torch_backend "
-    "tensorflow keras jax package pool elastic tune report ray trainers"
+    "comm codecs selecting engine meetings verdicts transport launch leaving rendezvous torch "
+    "torch_backend tensorflow keras jax package pool elastic tune report ray trainers"
 ).split()
 CPP = "C++ "
 _FILES = {path.name: str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}

@@ -116,14 +116,12 @@ void Run(SelectArgs* args) {
   while (has_room() && !IsAligned(args->new_residual + args->at)) AdvanceOne<Momentum>(args);
   const bool aligned = !Momentum::kHas || IsAligned(args->new_velocity + args->at);
   if (args->stream && aligned && IsAligned(args->new_residual + args->at)) {
-    AdvanceStrides<Momentum>(args, [](float* to, VFloat value) __attribute__((always_inline)) {
-      Stream(to, value);
-    });
+    AdvanceStrides<Momentum>(
+        args, [](float* to, VFloat value) __attribute__((always_inline)) { Stream(to, value); });
     EndStreaming();
   } else {
-    AdvanceStrides<Momentum>(args, [](float* to, VFloat value) __attribute__((always_inline)) {
-      Store(to, value);
-    });
+    AdvanceStrides<Momentum>(
+        args, [](float* to, VFloat value) __attribute__((always_inline)) { Store(to, value); });
   }
   if (args->at + kStride > args->count) {
     while (has_room()) AdvanceOne<Momentum>(args);

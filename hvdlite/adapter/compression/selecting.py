@@ -1,8 +1,8 @@
 """Sparse gradients: each rank takes the largest elements of its tensor, and remembers the others.
 
-Where the core can read the tensor, it does all of it in one pass over memory (csrc/kernels/select.h).
-Elsewhere, and in compiled programs, it is done by the algebra's primitives: the same, except that
-the core takes the first of equal elements.
+Where the core can read the tensor, it selects in one pass over memory: see csrc/kernels/select.h.
+Elsewhere, and in compiled programs, the algebra's primitives do the same. Of equal elements the
+core takes the first, and the algebra any.
 """
 
 from __future__ import annotations

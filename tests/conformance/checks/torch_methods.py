@@ -15,6 +15,7 @@ from checks.choosing import on_a_slow_network
 from checks.here import Here, raises
 from checks.torch_training import batches, equal_everywhere, mean_square, model, run_steps
 from checks.torch_training import distributed as wrapped
+from hvdlite.core import engine
 
 METHODS = {
     "topk": lambda: hvd.Compression.topk(0.1),
@@ -126,6 +127,33 @@ def a_small_part_travels(here: Here, method: str) -> None:
     hvd.allreduce(torch.randn(300, 300), name="large", compression=compression)
     sent = hvd.metrics()["bytes"] - before
     assert 0 < sent <= 2400 * here.size, sent  # of 360,000
+
+
+@check(min_ranks=2, method=("topk", "dgc"))
+def the_core_selects_what_travels(here: Here, method: str) -> None:
+    net, optimizer = distributed(METHODS[method]())
+    matrices = sum(p.dim() > 1 for p in net.parameters())
+    for _ in range(2):
+        before = engine.selections()
+        run_steps(here, net, optimizer, 1)
+        after = engine.selections()
+        assert [late - early for late, early in zip(after, before, strict=True)] == [matrices] * 2
+
+
+@check(min_ranks=2, method=("topk", "sign", "powersgd"))
+def autograd_is_told_that_a_gradient_has_changed(here: Here, method: str) -> None:
+    net, optimizer = distributed(METHODS[method](), model(dtype=torch.float32))
+    x, y = batches(here, 1, torch.float32)[0]
+    mean_square(net, x, y).backward()
+    gradients = [p.grad for p in net.parameters() if p.dim() > 1]
+    before = [(gradient.data_ptr(), gradient._version) for gradient in gradients]
+    optimizer.synchronize()
+    gradients = [p.grad for p in net.parameters() if p.dim() > 1]
+    for gradient, (address, version) in zip(gradients, before, strict=True):
+        assert gradient.data_ptr() == address
+        assert gradient._version > version
+    with optimizer.skip_synchronize():
+        optimizer.step()
 
 
 @check(min_ranks=2)

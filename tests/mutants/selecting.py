@@ -1,0 +1,69 @@
+"""Faults of sparse gradients: csrc/kernels/select*, and what hvdlite/adapter/compression does with
+it."""
+
+from __future__ import annotations
+
+from mutants.mutant import faults
+
+MUTANTS = faults(r"""
+SL1: a candidate must be greater than the greatest one of those before
+csrc/kernels/select.cc
+- args->threshold = static_cast<int32_t>(*last >> 32);
++ args->threshold = static_cast<int32_t>(*std::max_element(list_.get(), last + 1) >> 32);
+C++ SelectTest.IsTheDefinitionOnEveryInstructionSetAtEveryLengthAndAddress
+
+SL2: what is taken loses its momentum although masking is off
+csrc/kernels/select.cc
+- if (selection.velocity != nullptr && selection.masking) selection
++ if (selection.velocity != nullptr) selection
+C++ SelectTest.IsTheDefinitionOnEveryInstructionSetAtEveryLengthAndAddress
+
+SL3: of equal elements the last are taken
+csrc/kernels/cpu/table.h
+- (~static_cast<uint64_t>(position) & kSelectMagnitude) << 1 | bits >> 31;
++ (static_cast<uint64_t>(position) ^ kSelectMagnitude ^ 1) << 1 | bits >> 31;
+C++ SelectTest.TakesTheFirstOfEqualElements
+
+SL4: a position that two ranks have sent is multiplied twice
+csrc/kernels/select.cc
+- for (size_t i = 0; i < sums.size(); ++i) output[pairs.positions[i]] = sums[i] * factor;
++ for (size_t i = 0; i < sums.size(); ++i) output[pairs.positions[i]] *= factor;
+C++ SpreadTest.AddsInTheOrderOfThePairsAndMultipliesOnce
+
+SL5: a rank can have others write before their tensors
+csrc/kernels/select.cc
+- return at < 0 || at >= count;
++ return at >= count;
+C++ SpreadTest.RefusesAPositionOutsideAndWritesNothing
+
+SL6: the core never selects
+hvdlite/torch/compression/algebra.py
+- return array.is_cpu and array.is_contiguous()
++ return False
+test_torch.py::shm-2::torch_methods.the_core_selects_what_travels
+
+SL7: a sparse step with NaN enters the memory
+hvdlite/adapter/compression/methods.py
+- sent = total.values if isinstance(total, Sparse) else total
++ sent = algebra.zeros((1,), flat) if isinstance(total, Sparse) else total
+test_compression_methods.py::
+  test_a_step_with_nan_is_seen_by_all_ranks_and_does_not_enter_the_memory
+
+SL8: autograd uses a saved gradient that has been overwritten
+hvdlite/torch/gradients.py
+-         else:
+-             older.have_changed((parameter.grad,))
+test_torch.py::shm-2::torch_methods.autograd_is_told_that_a_gradient_has_changed
+
+SL9: the core multiplies an encoded sum, and the adapter once more
+hvdlite/adapter/compression/journeys.py
+- return total if scale is None else Scaled(total), residual
++ return total, residual
+test_torch.py::shm-2::torch_methods.sent_and_kept_is_the_sum_of_all_gradients
+
+SL10: what a gathered tensor's own code has lost is taken from the sum
+csrc/comm/encoded_part.cc
+- float* const decoded = memory_.values + kCached;
++ float* const decoded = memory_.values;
+C++ EncodedAllreduceOver.AllMembersHaveTheSameBitsAndNothingIsLost
+""")
