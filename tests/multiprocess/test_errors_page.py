@@ -49,6 +49,8 @@ ROWS = _rows()
 
 # What no test can provoke here; that the words are in the code is checked for these as for all.
 NOT_PROVOKED = {
+    "a rank has sent elements that this rank's tensor of … elements does not have: give the tensor "
+    "the same shape on all ranks": "see test_a_position_that_the_tensor_does_not_have_is_an_error",
     "hvdlite's native core is missing: …": "see test_native_core",
     "… cannot give the ranks a secret, so hvdlite derives the job's secret from values that "
     "others can look up.": "see test_launchers",
