@@ -210,8 +210,8 @@ LATER = {
     ),
     "compression with memory": (
         "benchmarks/cpp/select_bench.cc",
-        "csrc/api/select.cc",
-        "csrc/bindings/select.cc",
+        "csrc/api/sparse",
+        "csrc/bindings/sparse.cc",
         "csrc/kernels/cpu/select",
         "csrc/kernels/select",
         "tests/cpp/kernels/select_test.cc",

@@ -359,31 +359,6 @@ HVDLITE_API void hvdlite_pool_stats(hvdlite_pool_counters* counters);
  * flipped bit. Needs no job. */
 HVDLITE_API uint64_t hvdlite_digest(const void* data, int64_t bytes);
 
-/* ---- Sparse gradients ------------------------------------------------------------------------ */
-
-/* The fields of csrc/kernels/select.h, which says what they mean. The functions need no job. */
-typedef struct {
-  int64_t count;
-  const float* gradient;
-  const float* residual;
-  const float* velocity; /* NULL: no momentum */
-  float momentum;
-  int32_t nesterov, masking;
-  float* new_residual;
-  float* new_velocity;
-  int64_t taken;
-  float* values;
-  int32_t* positions;
-} hvdlite_selection;
-/* HVDLITE_INVALID_ARGUMENT: `count` or `taken` is not possible. */
-HVDLITE_API hvdlite_code hvdlite_select(const hvdlite_selection* selection);
-/* Writes the sums of the elements at each position, times `factor`, and zeros elsewhere.
- * HVDLITE_INVALID_ARGUMENT: a position is not below `count`, and nothing has been written. */
-HVDLITE_API hvdlite_code hvdlite_spread(const float* values, const int32_t* positions,
-                                        int64_t pairs, float factor, int64_t count, float* output);
-/* How many times hvdlite_select and hvdlite_spread have succeeded in this process. */
-HVDLITE_API void hvdlite_selections(uint64_t* selected, uint64_t* spread);
-
 /* ---- Observation ---------------------------------------------------------------------------- */
 
 /* Starts this rank's timeline: on rank 0, or on all ranks if the knob timeline_ranks says so. */

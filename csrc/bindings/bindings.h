@@ -17,7 +17,7 @@ void BindObservation(pybind11::module_& module);    // timeline, metrics, ...
 void BindGpu(pybind11::module_& module);            // CUDA and NCCL of this machine
 void BindPool(pybind11::module_& module);           // gradients in shared memory
 void BindDigests(pybind11::module_& module);        // digests of tensors
-void BindSelect(pybind11::module_& module);         // sparse gradients
+void BindSparse(pybind11::module_& module);         // sparse gradients
 void BindErrors(pybind11::module_& module);
 
 // Throws the Python exception for `code` and the calling thread's last error, unless code is

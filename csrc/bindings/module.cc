@@ -14,5 +14,5 @@ PYBIND11_MODULE(_core, module) {
   hvdlite::bindings::BindObservation(module);
   hvdlite::bindings::BindPool(module);
   hvdlite::bindings::BindDigests(module);
-  hvdlite::bindings::BindSelect(module);
+  hvdlite::bindings::BindSparse(module);
 }

@@ -2,6 +2,7 @@
 #include <optional>
 #include <tuple>
 
+#include "api/sparse.h"
 #include "bindings/bindings.h"
 #include "bindings/tensors.h"
 #include "bindings/unlocked.h"
@@ -83,7 +84,7 @@ std::tuple<uint64_t, uint64_t> Selections() {
 
 }  // namespace
 
-void BindSelect(py::module_& module) {
+void BindSparse(py::module_& module) {
   module.def("select", &Select, py::arg("gradient"), py::arg("residual"), py::arg("new_residual"),
              py::arg("values"), py::arg("positions"), py::arg("velocity") = py::none(),
              py::arg("new_velocity") = py::none(), py::arg("momentum") = 0.0F,

@@ -1,12 +1,12 @@
-// The C functions of hvdlite.h about sparse gradients.
+// The C functions of sparse.h.
 #include "kernels/select.h"
 
 #include <atomic>
 #include <limits>
 #include <string>
 
-#include "api/hvdlite.h"
 #include "api/report.h"
+#include "api/sparse.h"
 
 using hvdlite::Status;
 using hvdlite::api::Report;
