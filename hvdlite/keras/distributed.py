@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hvdlite.adapter import compressing
+from hvdlite.adapter.compression import HasCompression
 from hvdlite.adapter.reduction import Gradients, reduced
 from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.base.ops import Sum
@@ -32,7 +33,7 @@ _INSIDE_LOSS_SCALING = (
 )
 
 
-class Distributed(HasLocal):
+class Distributed(HasLocal, HasCompression):
     """Its own data begin with _hvd. Nothing of them is saved: a file has the optimizer that was
     wrapped."""
 
