@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hvdlite.adapter import compressing
+from hvdlite.adapter.compression import HasCompression
 from hvdlite.adapter.reduction import Gradients, reduced
 from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.base.ops import Sum
@@ -34,7 +35,7 @@ _INSIDE_LOSS_SCALING = (
 )
 
 
-class Distributed(HasLocal):
+class Distributed(HasLocal, HasCompression):
     """Its own data begin with _hvd. Nothing of them is saved: a file has the optimizer that was
     wrapped."""
 

@@ -106,3 +106,8 @@ class TensorFlowAlgebra:
 
 
 ALGEBRA = TensorFlowAlgebra()
+
+
+def algebra() -> TensorFlowAlgebra:
+    """By name, so that a compressor can be pickled."""
+    return ALGEBRA
