@@ -11,9 +11,9 @@
 
 namespace hvdlite::kernels {
 
-//   without momentum    due = residual + gradient
-//   with momentum m     velocity = velocity * m + gradient, due = residual + velocity
-//   with Nesterov's     velocity = (velocity + gradient) * m, due = residual + velocity + gradient
+//   without momentum   due = residual + gradient
+//   with momentum m    velocity = velocity * m + gradient, due = residual + velocity
+//   with Nesterov's    velocity = (velocity + gradient) * m, due = residual + (velocity + gradient)
 //
 // The `taken` elements of `due` that are greatest in magnitude are sent. Of equal ones the first
 // are taken; NaN is greater than all numbers. What is taken leaves zeros in the new memory.

@@ -87,3 +87,8 @@ class JaxAlgebra(NotLent, Arrays):
 
 
 ALGEBRA = JaxAlgebra()
+
+
+def algebra() -> JaxAlgebra:
+    """By name, so that a compressor can be pickled."""
+    return ALGEBRA

@@ -108,3 +108,8 @@ class TensorFlowAlgebra(NotLent):
 
 
 ALGEBRA = TensorFlowAlgebra()
+
+
+def algebra() -> TensorFlowAlgebra:
+    """By name, so that a compressor can be pickled."""
+    return ALGEBRA

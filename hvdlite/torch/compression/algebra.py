@@ -111,3 +111,8 @@ def _likely(magnitudes: Array, count: int) -> Array | None:
 
 
 ALGEBRA = TorchAlgebra()
+
+
+def algebra() -> TorchAlgebra:
+    """By name, so that a compressor can be pickled."""
+    return ALGEBRA

@@ -1,0 +1,22 @@
+"""What all functions ask and do that wrap an optimizer of Keras."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hvdlite.keras.flavour import KERAS
+
+
+def refuse_twice(optimizer: Any) -> None:
+    for each in (optimizer, getattr(optimizer, "inner_optimizer", None)):
+        if hasattr(each, "_hvd") or hasattr(each, "_hvd_settings"):
+            raise ValueError("the optimizer is a DistributedOptimizer already")
+
+
+def with_loss_scaling(optimizer: Any) -> Any:
+    """As Model.compile() does it for mixed precision; but in Keras 3 the distributed optimizer has
+    to be the outer one."""
+    scaler = KERAS.optimizers.LossScaleOptimizer
+    if KERAS.config.dtype_policy().name != "mixed_float16" or isinstance(optimizer, scaler):
+        return optimizer
+    return scaler(optimizer)
