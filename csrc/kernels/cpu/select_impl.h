@@ -94,7 +94,7 @@ HVDLITE_INLINE void AdvanceStrides(SelectArgs* args, Put put) {
     uint64_t greater = 0;
 #pragma GCC unroll 4
     for (int r = 0; r < kVectors; ++r) {
-      due[r] = Advance<Momentum, VFloat>(*args, at + r * kFloats, put);
+      due[r] = Advance<Momentum, VFloat>(*args, at + int64_t{r} * kFloats, put);
       const VInt32 magnitude = Bits<VInt32>(due[r]) & static_cast<int32_t>(kSelectMagnitude);
       greater |= Greater(magnitude, threshold) << (r * kFloats);
     }

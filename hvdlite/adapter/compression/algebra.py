@@ -148,6 +148,10 @@ class Arrays:
         array[positions] += values
         return array
 
+    def cleared_at(self, array: Array, positions: Array) -> Array:
+        array[positions] = 0.0
+        return array
+
     def product(self, a: Array, b: Array) -> Array:
         return a @ b
 

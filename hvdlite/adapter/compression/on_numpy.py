@@ -71,10 +71,6 @@ class NumpyAlgebra(Arrays):
         chosen = np.argpartition(magnitudes[candidates], -count)[-count:]
         return candidates[chosen].astype(np.int32)
 
-    def cleared_at(self, array: Array, positions: Array) -> Array:
-        array[positions] = 0.0
-        return array
-
     def orthogonal(self, a: Array) -> Array:
         return np.linalg.qr(a)[0]
 

@@ -75,10 +75,6 @@ class TorchAlgebra(Arrays):
         chosen = magnitudes[candidates].topk(count, sorted=False).indices
         return candidates[chosen].int()
 
-    def cleared_at(self, array: Array, positions: Array) -> Array:
-        array[positions] = 0.0
-        return array
-
     def orthogonal(self, a: Array) -> Array:
         left: Array = torch.linalg.qr(a).Q
         return left
