@@ -23,7 +23,7 @@ from hvdlite.keras.accumulation import Accumulation
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.flavour import KERAS, backend_name
 from hvdlite.keras.host import prepared
-from hvdlite.keras.saving import without
+from hvdlite.keras.wrapping import without
 
 _INSIDE_LOSS_SCALING = (
     "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by "

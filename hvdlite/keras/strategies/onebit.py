@@ -16,8 +16,8 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.keras.backends import chosen as chosen_backend
 from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.host import prepared
-from hvdlite.keras.saving import without
 from hvdlite.keras.strategies.conditions import chosen, when
+from hvdlite.keras.wrapping import without
 
 ops: Any = getattr(KERAS, "ops", None)  # which tf_keras has not
 
@@ -46,12 +46,12 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
         self.epsilon = epsilon
         self.freeze_step = freeze_step
         backend = chosen_backend()
-        self._hvd_dense = Options(
+        self._hvd = Options(
             Average, 1.0, 1.0, process_set=process_set, scope=f"{names.scope()}onebit."
         )
         self._hvd_signs = Options(
             Average, 1.0, 1.0, Settled(sign(lambda: backend.algebra)), process_set=process_set,
-            scope=f"{self._hvd_dense.scope}signs.",
+            scope=f"{self._hvd.scope}signs.",
         )  # fmt: skip
         self._hvd_memory: list[Any] = []  # of the signs, where the optimizer has it
 
@@ -63,7 +63,7 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
         self.momentums, self.velocities = self.add_optimizer_variables(
             variables, ["momentum", "velocity"]
         )
-        if chosen_backend().keeps_memory_in_optimizer and self._hvd_dense.takes_part():
+        if chosen_backend().keeps_memory_in_optimizer and self._hvd.takes_part():
             self._hvd_memory = compressing.begin(self._hvd_signs, variables)
             for cell in self._hvd_memory:
                 self._track_variable(cell)
@@ -84,10 +84,10 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
         moved = [variables[i] for i in there]
         own = [backend.to_dense(grads[i]) for i in there]
         is_frozen = self._is_frozen()
-        if self._hvd_dense.takes_part():
+        if self._hvd.takes_part():
             own = chosen(
                 ops.logical_not(is_frozen),
-                lambda given: reduced(self._hvd_dense, backend, given, moved),
+                lambda given: reduced(self._hvd, backend, given, moved),
                 own,
             )
         places = [self._get_variable_index(variable) for variable in moved]
