@@ -12,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from hvdlite.adapter.gradients import Hook
 from hvdlite.core.process_sets import ProcessSet
-from hvdlite.torch import older, pool, sparse
+from hvdlite.torch import pool, sparse
 from hvdlite.torch.framework import sample
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.replicas import READER
@@ -41,10 +41,8 @@ class TorchGradients:
     def put(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
         if parameter.grad is None:
             parameter.grad = gradient
-        elif parameter.grad.data_ptr() != gradient.data_ptr():
-            parameter.grad.copy_(gradient)
         else:
-            older.have_changed((parameter.grad,))
+            OPS.framework.write_back(gradient, parameter.grad)
 
     def replace(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
         parameter.grad = gradient
