@@ -1,5 +1,5 @@
 /* START HERE: the C interface of libhvdlite.so, for bindings of any Python and for frameworks'
- * compilers. The library exports nothing else.
+ * compilers. The library exports this and api/sparse.h, and nothing else.
  *
  * Conventions. A function that can fail returns an hvdlite_code. hvdlite_last_error() and
  * hvdlite_last_error_peer() then give the calling thread the sentence and the rank that caused the
