@@ -309,6 +309,20 @@ def functionals() -> None:
     assert [each.sum().item() for each in totals] == [3 * SIZE, 2 * SIZE]
 
 
+def functionals_as_with_a_torch_that_forgets_works() -> None:
+    from hvdlite.torch.distributed import older
+
+    ended, found = [], older.FORGETS_WORKS
+    end = older.ended
+    older.ended = lambda work: ended.append(work) or end(work)
+    older.FORGETS_WORKS = True
+    functionals()
+    assert len(ended) == 6 and all(work.is_completed() for work in ended), ended
+    dist.all_reduce(rows(3), async_op=True).wait()
+    assert len(ended) == 6  # torch's Python has kept this one
+    older.ended, older.FORGETS_WORKS = end, found
+
+
 def groups_of_some_ranks() -> None:
     """Each rank calls new_group() for each group, and only the members take part."""
     alone = [dist.new_group([rank]) for rank in range(SIZE)]
@@ -451,7 +465,7 @@ def what_torch_asks() -> None:
 CHECKS = [
     equals_gloo, more_than_gloo, results_in_the_callers_memory, other_types,
     autograd_uses_what_it_has_saved, coalesced, objects, messages, functionals,
-    groups_of_some_ranks, futures, refusals, wrong_calls_are_told, mismatches_are_told,
+    functionals_as_with_a_torch_that_forgets_works, groups_of_some_ranks, futures, refusals, wrong_calls_are_told, mismatches_are_told,
     what_torch_asks,
 ]  # fmt: skip
 

@@ -20,6 +20,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
+if "hvdlite" not in dist.Backend.backend_list:  # torch before 2.5 looks for no backends
+    import hvdlite.torch.distributed  # noqa: F401
+
 dist.init_process_group("hvdlite")
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
 OURS = dist.group.WORLD
@@ -76,15 +79,27 @@ def ddp() -> None:
         {"static_graph": True},
         {"find_unused_parameters": True},
     ):
-        before = landed()
-        ours, theirs = (
-            losses(partial(DistributedDataParallel, process_group=group, **options))
-            for group in (OURS, GLOO)
-        )
-        assert ours == theirs, (options, ours, theirs)
-        # The thread of the backward pass has completed each bucket, but for those of the first
-        # step with a static graph.
-        assert landed() - before >= 7, (options, landed() - before)
+        ddp_with(options)
+
+
+def ddp_with(options: dict[str, Any]) -> None:
+    before = landed()
+    ours, theirs = (
+        losses(partial(DistributedDataParallel, process_group=group, **options))
+        for group in (OURS, GLOO)
+    )
+    assert ours == theirs, (options, ours, theirs)
+    # The thread of the backward pass has completed each bucket, but for those of the first
+    # step with a static graph.
+    assert landed() - before >= 7, (options, landed() - before)
+
+
+def ddp_as_with_a_torch_that_forgets_works() -> None:
+    from hvdlite.torch.distributed import older
+
+    older.FORGETS_WORKS = True
+    ddp_with({"find_unused_parameters": True})
+    assert len(OURS.by_backward.kept) == 2  # the gradients, and which of them were used
 
 
 def ddp_with_reentrant_checkpoints() -> None:
@@ -210,7 +225,11 @@ def fsdp2() -> None:
 
 def dtensor_and_checkpoint() -> None:
     import torch.distributed.checkpoint as dcp
-    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    try:
+        from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    except ImportError:  # before torch 2.5
+        from torch.distributed._tensor import Replicate, Shard, distribute_tensor
 
     mesh = init_device_mesh("cpu", (SIZE,))
     assert mesh.get_group().name() == "hvdlite"
