@@ -465,8 +465,8 @@ def what_torch_asks() -> None:
 CHECKS = [
     equals_gloo, more_than_gloo, results_in_the_callers_memory, other_types,
     autograd_uses_what_it_has_saved, coalesced, objects, messages, functionals,
-    functionals_as_with_a_torch_that_forgets_works, groups_of_some_ranks, futures, refusals, wrong_calls_are_told, mismatches_are_told,
-    what_torch_asks,
+    functionals_as_with_a_torch_that_forgets_works, groups_of_some_ranks, futures, refusals,
+    wrong_calls_are_told, mismatches_are_told, what_torch_asks,
 ]  # fmt: skip
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from torch._C import _distributed_c10d as _c10d
 
 #: Whether torch forgets the Python part of a work that a process group returns to C++, which then
 #: waits for ever.
-FORGETS_WORKS: bool = torch.torch_version.TorchVersion(torch.__version__) < (2, 7)
+FORGETS_WORKS: bool = torch.torch_version.TorchVersion(torch.__version__) < "2.7"
 
 _OURS = __name__.rpartition(".")[0]
 _KEEPS_WORKS = "torch.distributed.distributed_c10d"
