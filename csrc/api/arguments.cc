@@ -75,7 +75,7 @@ Status CheckOutput(const Request& request, const TensorView& output, int members
                    (output.device.kind == DeviceKind::kHost ? " on the CPU" : " on a GPU"));
 }
 
-Status CheckCodec(const Request& request, const TensorView& residual) {
+Status CheckCodec(const Request& request, const Device& device, const TensorView& residual) {
   if (!request.codec.encodes()) {
     if (residual.data == nullptr) return Status::Ok();
     return Wrong(request, "a residual needs a codec");
@@ -90,25 +90,21 @@ Status CheckCodec(const Request& request, const TensorView& residual) {
     return Wrong(request,
                  std::string(row.parameter) + " of codec " + std::string(row.name) + range);
   }
-  if (request.device != DeviceKind::kHost) {
-    return Status::Unsupported("allreduce: codec " + std::string(row.name) +
-                               " takes tensors in host memory only");
-  }
   if (!engine::CanEncode(request)) {
     return Wrong(request, "codec " + std::string(row.name) +
                               " needs an allreduce of float32 with op Average or Sum, not " +
                               std::string(Name(request.dtype)) + " with op " +
                               std::string(Name(request.op)));
   }
-  if (residual.data == nullptr ||
-      (residual.dtype == DType::kFloat32 && residual.device.kind == DeviceKind::kHost &&
-       NumElements(residual.shape) == NumElements(request.shape)))
+  if (residual.data == nullptr || (residual.dtype == DType::kFloat32 && residual.device == device &&
+                                   NumElements(residual.shape) == NumElements(request.shape)))
     return Status::Ok();
   return Wrong(request,
-               "the residual must have float32 elements in host memory, as many as the "
+               "the residual must have float32 elements on the tensor's device, as many as the "
                "tensor of shape " +
                    ToString(request.shape) + ", not shape " + ToString(residual.shape) +
-                   " and dtype " + std::string(Name(residual.dtype)));
+                   " and dtype " + std::string(Name(residual.dtype)) +
+                   (residual.device.kind == DeviceKind::kHost ? " on the CPU" : " on a GPU"));
 }
 
 Status CheckArguments(Request* request, int members) {

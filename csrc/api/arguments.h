@@ -10,8 +10,8 @@ namespace hvdlite::api {
 // process set. Fills in the splits of an alltoall that gave none.
 Status CheckArguments(engine::Request* request, int members);
 
-// Checks the codec of a request, and a residual; one without data is none.
-Status CheckCodec(const engine::Request& request, const TensorView& residual);
+// Checks the codec of a request, and a residual; one without data is none. `device`: the tensor's.
+Status CheckCodec(const engine::Request& request, const Device& device, const TensorView& residual);
 
 // Checks that a result allocated by the caller has the right size, dtype and device. `me` is this
 // rank's position among the members.

@@ -222,10 +222,10 @@ typedef struct {
   /* 1: the caller computes first and waits soon, so the operation may begin only then if no
    * processor is free. */
   int32_t patient;
-  /* For an allreduce that sums float32 in host memory: its codec on all ranks; 0: none. */
+  /* For an allreduce that sums float32: its codec on all ranks; 0: none. */
   int32_t codec;
   double codec_parameter;
-  /* Error feedback (data == NULL: none), float32 of the input's size: is added to the input, and if
+  /* Error feedback (data == NULL: none), like the input and on its device: is added to it, and if
    * the operation succeeds, has what the way has lost. Overlaps neither input nor output. */
   hvdlite_tensor residual;
   /* Codecs that round at random do so by these, by the name and the rank. */

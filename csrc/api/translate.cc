@@ -200,7 +200,8 @@ Status Describe(Engine* engine, const hvdlite_operation& operation, Submission* 
   const int count = static_cast<int>(members.size());
   HVDLITE_RETURN_IF_ERROR(CheckArguments(&request, count));
   if (request.codec.encodes() || operation.residual.data != nullptr)
-    HVDLITE_RETURN_IF_ERROR(CheckCodec(request, View(operation.residual)));
+    HVDLITE_RETURN_IF_ERROR(
+        CheckCodec(request, submission->input.device, View(operation.residual)));
   const auto me = std::find(members.begin(), members.end(), engine->rank());
   return CheckOutput(request, submission->output, count, static_cast<int>(me - members.begin()));
 }

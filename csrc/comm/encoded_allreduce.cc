@@ -68,18 +68,10 @@ class Encoding final : public Work {
     return finished_ == parts_.size() ? Progress::kDone : Progress::kSome;
   }
 
-  void CountIn(Carried* carried, OpKind kind) const {
-    bool has_results = false;
-    int64_t elements = 0;
-    int64_t bytes = 0;
-    for (const auto& part : parts_) {
-      has_results |= part->plan().has_results();
-      elements += part->plan().sent_elements();
-      bytes += part->plan().sent_bytes();
-    }
-    carried->Count(has_results ? Carrier::kEncodedOwners : Carrier::kEncodedGather, kind);
-    carried->CountEncoded(static_cast<uint64_t>(elements) * sizeof(float),
-                          static_cast<uint64_t>(bytes));
+  std::vector<const EncodedPlan*> plans() const {
+    std::vector<const EncodedPlan*> plans;
+    for (const auto& part : parts_) plans.push_back(&part->plan());
+    return plans;
   }
 
  private:
@@ -148,8 +140,22 @@ class Encoding final : public Work {
 std::unique_ptr<Work> EncodedAllreduce(Communicator* over, EncodedScratch* scratch,
                                        Carried* carried, const Batch& batch, int me, int members) {
   auto work = std::make_unique<Encoding>(over, scratch, batch, me, members);
-  if (carried != nullptr) work->CountIn(carried, batch.kind);
+  if (carried != nullptr) CountEncoded(work->plans(), batch.kind, carried);
   return work;
+}
+
+void CountEncoded(const std::vector<const EncodedPlan*>& plans, OpKind kind, Carried* carried) {
+  bool has_results = false;
+  int64_t elements = 0;
+  int64_t bytes = 0;
+  for (const EncodedPlan* plan : plans) {
+    has_results |= plan->has_results();
+    elements += plan->sent_elements();
+    bytes += plan->sent_bytes();
+  }
+  carried->Count(has_results ? Carrier::kEncodedOwners : Carrier::kEncodedGather, kind);
+  carried->CountEncoded(static_cast<uint64_t>(elements) * sizeof(float),
+                        static_cast<uint64_t>(bytes));
 }
 
 }  // namespace hvdlite::comm

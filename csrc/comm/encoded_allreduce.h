@@ -20,8 +20,10 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "comm/communicator.h"
+#include "comm/encoded_plan.h"
 #include "comm/encoded_scratch.h"
 
 namespace hvdlite::comm {
@@ -29,5 +31,8 @@ namespace hvdlite::comm {
 // `over` carries the bytes. `carried` may be null. Borrows everything.
 std::unique_ptr<Work> EncodedAllreduce(Communicator* over, EncodedScratch* scratch,
                                        Carried* carried, const Batch& batch, int me, int members);
+
+// Counts an allreduce of these parts.
+void CountEncoded(const std::vector<const EncodedPlan*>& plans, OpKind kind, Carried* carried);
 
 }  // namespace hvdlite::comm

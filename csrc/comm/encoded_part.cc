@@ -46,14 +46,6 @@ float* EncodedPart::SumOf(const Stretch& s) const {
   return memory_.sums + plan_.SumAt(s.piece) + (s.begin - plan_.share(s.piece, me_).begin);
 }
 
-// Random numbers of my contribution, or of a sum that I encode: the blocks count from the tensor's
-// begin.
-kernels::Draws EncodedPart::Draw(const Stretch& s, bool of_sum) const {
-  const auto who = static_cast<uint64_t>(me_) * 2 + (of_sum ? 1 : 0);
-  return {kernels::MixKey(batch_.pieces[s.piece].coding.draw, who),
-          s.begin / kernels::BlockOf(batch_.codec)};
-}
-
 kernels::Encoded EncodedPart::What(const Stretch& s) const {
   const Piece& piece = batch_.pieces[s.piece];
   kernels::Encoded what;

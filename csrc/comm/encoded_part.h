@@ -14,6 +14,15 @@
 
 namespace hvdlite::comm {
 
+// Random numbers of member `me`'s contribution, or of a sum that it encodes, from the block on that
+// has `element`: blocks count from the tensor's begin.
+inline kernels::Draws DrawsOf(const Batch& batch, size_t piece, int me, bool of_sum,
+                              int64_t element) {
+  const auto which = static_cast<uint64_t>(me) * 2 + (of_sum ? 1 : 0);
+  return {kernels::MixKey(batch.pieces[piece].coding.draw, which),
+          element / kernels::BlockOf(batch.codec)};
+}
+
 class EncodedPart {
  public:
   // Elements of a stretch: tens of microseconds. A multiple of every block.
@@ -64,7 +73,9 @@ class EncodedPart {
   const char* Received(const Stretch& s, int from) const;
   char* Result(const Stretch& s) const;
   float* SumOf(const Stretch& s) const;
-  kernels::Draws Draw(const Stretch& s, bool of_sum) const;
+  kernels::Draws Draw(const Stretch& s, bool of_sum) const {
+    return DrawsOf(batch_, s.piece, me_, of_sum, s.begin);
+  }
   kernels::Encoded What(const Stretch& s) const;
   bool StaysHere(const Stretch& s) const;
 

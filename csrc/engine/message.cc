@@ -40,7 +40,6 @@ bool FitsElements(const Shape& shape) {
 
 bool CanEncode(const Request& request) {
   return request.kind == OpKind::kAllreduce && request.dtype == DType::kFloat32 &&
-         request.device == DeviceKind::kHost &&
          (request.op == ReduceOp::kSum || request.op == ReduceOp::kAverage) &&
          IsValid(request.codec);
 }

@@ -51,8 +51,8 @@ struct Request {
   static bool Decode(Reader* in, Request* out);
 };
 
-// Whether the request's codec may be one: an allreduce that sums float32 in host memory, with a
-// parameter in the codec's range.
+// Whether the request's codec may be one: an allreduce that sums float32, with a parameter in the
+// codec's range.
 bool CanEncode(const Request& request);
 
 // The operation as messages show it: "allreduce 'conv1/weight'". On the wire a name begins with its

@@ -1,5 +1,5 @@
 // Kernels on a GPU: packing many tensors into one buffer and unpacking it, in one launch each;
-// scaling; Adasum.
+// scaling; Adasum. (Those of codecs: kernels/gpu_codec.h.)
 //
 // They follow the scaling rules of kernels/reduce.h, so that a tensor's result does not depend on
 // its device: one step; 16-bit and 32-bit floats in float32; integers in double, truncated and

@@ -90,6 +90,13 @@ def planned(every: int | str, start: int = 0, adaptive: bool = False, fragments:
     return plan
 
 
+def check_momentum(momentum: str, *possible: str) -> None:
+    """A ValueError unless what becomes of the optimizer's momentum is one of these."""
+    if momentum not in possible:
+        expected = " or ".join(map(repr, possible))
+        raise ValueError(f"momentum={momentum!r} is not possible: expected {expected}")
+
+
 def begin(plan: Plan, now: Number = 0.0) -> Count:
     """Before the first step."""
     return Count(0.0, 0.0, float(plan.every), 0.0, 0.0, 0.0, now)

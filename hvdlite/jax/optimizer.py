@@ -9,11 +9,13 @@ import jax
 
 from hvdlite.adapter import names
 from hvdlite.adapter.step import settle
+from hvdlite.adapter.strategy import Strategy
 from hvdlite.base.ops import Average, reduction_of
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax.compression import Compression
 from hvdlite.jax.compression.transformation import CompressedState, Compressing
 from hvdlite.jax.gradients import allreduce_gradients
+from hvdlite.jax.strategies.ways import WAYS
 
 Tree = Any
 
@@ -28,14 +30,20 @@ class Transformation(NamedTuple):
 
 def distributed(optimizer: Any, *, op: int = Average, compression: Any = Compression.none,
                 gradient_predivide_factor: float = 1.0,
-                process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
+                process_set: ProcessSet = global_process_set,
+                strategy: Strategy | None = None) -> Any:  # fmt: skip
     """`optimizer`, with gradients that are reduced before it sees them; its state and its `init`
     stay what they are, unless the compression has a memory, which becomes part of the state.
 
     It is anything with `init(params)` and `update(gradients, state, params)`. All gradients of an
     update travel together. Wrap what must see the same gradients on all ranks (clipping, for one)
     inside: hvd.distributed(optax.chain(clip, adam)).
+
+    `strategy` says a compression, or local steps, with which the result is that of hvd.LocalSGD()
+    or hvd.DiLoCo(): see docs/guides/strategy.md.
     """
+    if strategy is not None:
+        return WAYS.applied(distributed, locals())
     options = settle(op, gradient_predivide_factor, compression, process_set=process_set)
     options = replace(options, op=reduction_of(None, op), scope=names.scope())
     if options.compression.method is not None:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from hvdlite.adapter import compressing
+from hvdlite.adapter.compression import HasCompression
 from hvdlite.adapter.reduction import Gradients, reduced
 from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.base.ops import Sum
@@ -21,6 +23,7 @@ from hvdlite.keras.accumulation import Accumulation
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.flavour import KERAS, backend_name
 from hvdlite.keras.host import prepared
+from hvdlite.keras.wrapping import without
 
 _INSIDE_LOSS_SCALING = (
     "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by "
@@ -32,7 +35,7 @@ _INSIDE_LOSS_SCALING = (
 )
 
 
-class Distributed(HasLocal):
+class Distributed(HasLocal, HasCompression):
     """Its own data begin with _hvd. Nothing of them is saved: a file has the optimizer that was
     wrapped."""
 
@@ -208,20 +211,12 @@ class Distributed(HasLocal):
         finally:
             object.__setattr__(self, "_hvd_handing_on", False)
 
-    @contextlib.contextmanager
-    def _hvd_undressed(self) -> Iterator[None]:
+    def _hvd_undressed(self) -> AbstractContextManager[None]:
         """In this context the optimizer has the variables of the plain one."""
         added = {id(variable) for variable in self._hvd_memory}
         if self._agg_helper is not None:
             added |= self._agg_helper.own
-        everything = self.__dict__["_variables"]
-        plain = [variable for variable in everything if id(variable) not in added]
-        # on TensorFlow, Keras tracks what is set in the usual way
-        object.__setattr__(self, "_variables", plain)
-        try:
-            yield
-        finally:
-            object.__setattr__(self, "_variables", everything)
+        return without(self, added)
 
     def _hvd_with_state(self, values: Sequence[Any]) -> Any:
         mapping = list(zip(self.variables, values, strict=True))  # type: ignore[attr-defined]

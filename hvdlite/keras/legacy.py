@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from hvdlite.adapter.compression import HasCompression
 from hvdlite.adapter.reduction import reduced
 from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.keras.backends.tensorflow import BACKEND
@@ -21,7 +22,7 @@ from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
 Pairs = Sequence[tuple[Any, Any]]  # (gradient, variable)
 
 
-class _Distributed(HasLocal):
+class _Distributed(HasLocal, HasCompression):
     """Its own data begin with _hvd. None of them is saved."""
 
     _HAS_AGGREGATE_GRAD = True  # Horovod's promise to its callers

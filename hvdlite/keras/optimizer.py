@@ -10,6 +10,7 @@ from typing import Any
 
 from hvdlite.adapter import names
 from hvdlite.adapter.step import Options, layers_of, settle
+from hvdlite.adapter.strategy import Strategy
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job.basics import is_initialized, size
@@ -17,6 +18,8 @@ from hvdlite.keras.backends import chosen
 from hvdlite.keras.compression import Compression
 from hvdlite.keras.elastic import gate
 from hvdlite.keras.flavour import KERAS, LEGACY
+from hvdlite.keras.strategies.ways import WAYS
+from hvdlite.keras.wrapping import refuse_twice, with_loss_scaling
 
 
 def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "",
@@ -26,13 +29,17 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: 
                          backward_passes_per_step: int = 1,
                          average_aggregated_gradients: bool = False,
                          process_set: ProcessSet = global_process_set,
-                         scale_local_gradients: bool = True) -> Any:  # fmt: skip
+                         scale_local_gradients: bool = True,
+                         strategy: Strategy | None = None) -> Any:  # fmt: skip
     """The optimizer, with gradients averaged (or summed) over all ranks before each step.
 
     It is the same object: its class is a subclass of the one it had, under the same name. See
     docs/guides/keras.md. `name`, `device_dense` and `device_sparse` are accepted for Horovod's
-    sake.
+    sake. `strategy` says several arguments at once, and local steps and large batches: see
+    docs/guides/strategy.md.
     """
+    if strategy is not None:
+        return WAYS.applied(DistributedOptimizer, locals())
     del name, device_dense, device_sparse
     options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
                      groups, process_set, scale_local_gradients, backward_passes_per_step,
@@ -140,18 +147,3 @@ def _extend(optimizer: Any, mixin: type, options: Options, local_layers: Sequenc
         {**body, "_hvd": options, "_hvd_local_layers": local_layers},
     )
     optimizer.__class__ = kind  # and not a copy: it may have slots already
-
-
-def refuse_twice(optimizer: Any) -> None:
-    for each in (optimizer, getattr(optimizer, "inner_optimizer", None)):
-        if hasattr(each, "_hvd") or hasattr(each, "_hvd_settings"):
-            raise ValueError("the optimizer is a DistributedOptimizer already")
-
-
-def with_loss_scaling(optimizer: Any) -> Any:
-    """As Model.compile() does it for mixed precision; but in Keras 3 the distributed optimizer has
-    to be the outer one."""
-    scaler = KERAS.optimizers.LossScaleOptimizer
-    if KERAS.config.dtype_policy().name != "mixed_float16" or isinstance(optimizer, scaler):
-        return optimizer
-    return scaler(optimizer)

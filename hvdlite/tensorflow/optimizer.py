@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter.step import Options, settle
+from hvdlite.adapter.strategy import KERAS_HAS_IT, NO_LAYERS, Strategy, Ways
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
@@ -16,8 +17,11 @@ from hvdlite.tensorflow.compression import Compression
 from hvdlite.tensorflow.distribution import VARIABLES, Distribution
 from hvdlite.tensorflow.ops import do_not_convert
 
-__all__ = ["DistributedOptimizer", "_LegacyOptimizer", "_make_allreduce_grads_fn"]
+__all__ = ["DistributedOptimizer", "Strategy", "_LegacyOptimizer", "_make_allreduce_grads_fn"]
 
+_WAYS = Ways("an optimizer of TensorFlow 1", Compression, tells_epochs=False,
+             lacking={"sufficient_factors": NO_LAYERS, "local": KERAS_HAS_IT,
+                      "large_batch": KERAS_HAS_IT})  # fmt: skip
 
 # Horovod's name for the base of TensorFlow 1's optimizers.
 _LegacyOptimizer: Any = tf.compat.v1.train.Optimizer
@@ -114,9 +118,15 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, use_locking: b
                          gradient_predivide_factor: float = 1.0,
                          average_aggregated_gradients: bool = False, num_groups: int = 0,
                          groups: Any = None, process_set: ProcessSet = global_process_set,
-                         scale_local_gradients: bool = True) -> Any:  # fmt: skip
-    """The optimizer, with its gradients reduced among the ranks before they are applied."""
+                         scale_local_gradients: bool = True, *,
+                         strategy: Strategy | None = None) -> Any:  # fmt: skip
+    """The optimizer, with its gradients reduced among the ranks before they are applied.
+
+    `strategy` says several arguments at once: see docs/guides/strategy.md.
+    """
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        if strategy is not None:
+            return _WAYS.applied(DistributedOptimizer, locals())
         options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
                          groups, process_set, scale_local_gradients, backward_passes_per_step,
                          average_aggregated_gradients, members=VARIABLES)  # fmt: skip
@@ -128,4 +138,4 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, use_locking: b
     return distribute(optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
                       gradient_predivide_factor, op, backward_passes_per_step,
                       average_aggregated_gradients, num_groups, groups, process_set,
-                      scale_local_gradients)  # fmt: skip
+                      scale_local_gradients, strategy=strategy)  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from hvdlite.adapter.compression import HasCompression
 from hvdlite.adapter.shared import Shared
 from hvdlite.torch import optimizer_state, traced
 
@@ -33,7 +34,7 @@ CLOSURE = (
 _UNSCALING = frozenset({"_unscale_grads_", "unscale_"})
 
 
-class Distributed:
+class Distributed(HasCompression):
     """What DistributedOptimizer adds to an optimizer's class. Its own data are in `_hvd`."""
 
     _hvd: Shared
@@ -170,6 +171,11 @@ class Distributed:
             pairs = [(name, parameter) for parameter, name in self._parameter_names.items()]
         own = torch.optim.Optimizer.__getstate__(self)  # type: ignore[arg-type]
         return self._hvd.rebuild, (base, own, pairs, self._hvd.options.arguments())
+
+
+def refuse_twice(optimizer: Any) -> None:
+    if isinstance(optimizer, Distributed):
+        raise ValueError("the optimizer is a DistributedOptimizer already")
 
 
 def _is_scaler(caller: Any) -> bool:

@@ -45,7 +45,7 @@ class TorchFramework(Common):
         self.check(tensor)
         if tensor.requires_grad:
             tensor = tensor.detach()
-        if tensor.is_cpu or _stays_on_gpu(tensor):
+        if tensor.is_cpu or stays_on_gpu(tensor):
             return tensor.contiguous()
         # Ordered behind the work on the device's current stream, and waited for.
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
@@ -103,7 +103,8 @@ class TorchFramework(Common):
         return rule.forward(tensors)
 
 
-def _stays_on_gpu(tensor: torch.Tensor) -> bool:
+def stays_on_gpu(tensor: torch.Tensor) -> bool:
+    """Whether the core takes it where it is, on a GPU."""
     # ROCm's tensors call themselves CUDA's, too. Older versions of torch do not lend bool tensors.
     lends = (
         tensor.is_cuda

@@ -14,19 +14,16 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import elastic, memory, names
 from hvdlite.adapter.factors import Mode
-from hvdlite.adapter.grouping import Members, positions
-from hvdlite.adapter.shared import Shared
-from hvdlite.adapter.step import Options, settle
-from hvdlite.base.ops import Adasum, Average, Sum
+from hvdlite.adapter.step import settle
+from hvdlite.adapter.strategy import Strategy
+from hvdlite.base.ops import Adasum, Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.job.basics import is_initialized, size
-from hvdlite.torch import factors, optimizer_state
-from hvdlite.torch.adasum import DistributedAdasum
+from hvdlite.torch import factors
 from hvdlite.torch.compression import Compression
-from hvdlite.torch.distributed_optimizer import CLOSURE, Distributed
-from hvdlite.torch.gradients import GRADIENTS
+from hvdlite.torch.distributed_optimizer import Distributed
+from hvdlite.torch.distributing import PARAMETERS, distribute
+from hvdlite.torch.strategies.ways import WAYS
 
 # What type() makes itself, and what makes the object.
 _NOT_TAKEN_OVER = {
@@ -39,102 +36,28 @@ _NOT_TAKEN_OVER = {
 }
 
 
-PARAMETERS = Members("parameter", "parameters", zero=False, expected="a parameter",
-                     is_one=lambda member: isinstance(member, torch.Tensor))  # fmt: skip
-
-
-def _check(optimizer: Any, op: int) -> None:
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    if isinstance(optimizer, Distributed):
-        raise ValueError("the optimizer is a DistributedOptimizer already")
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError("torch.optim.LBFGS cannot be distributed: " + CLOSURE)
-    if op not in (Average, Sum, Adasum):
-        raise ValueError(f"op={op!r} is not possible here; use hvd.Average, hvd.Sum or hvd.Adasum")
-
-
-def _check_compression(optimizer: torch.optim.Optimizer, options: Options) -> None:
-    compression = options.compression
-    for group in optimizer.param_groups:
-        compression.check_momentum(
-            {key: group[key] for key in ("momentum", "betas") if group.get(key)}
-        )
-    if compression.communicate is None:
-        return
-    arguments = options.arguments()
-    for name, possible in (
-        ("groups", options.groups is None),
-        ("gradient_predivide_factor", options.postscale == 1.0),
-        ("op", options.op != Adasum),
-    ):
-        if not possible:
-            raise ValueError(
-                f"{name}={arguments[name]!r} is not possible with this compression: its "
-                "communicate() replaces the reduction that the option changes"
-            )
-
-
 def DistributedOptimizer(optimizer: torch.optim.Optimizer,
                          named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
                          compression: Any = Compression.none, backward_passes_per_step: int = 1,
                          op: int = Average, gradient_predivide_factor: float = 1.0,
                          num_groups: int = 0, groups: Any = None, sparse_as_dense: bool = False,
                          process_set: ProcessSet = global_process_set, *,
-                         sufficient_factors: Mode = None) -> Any:  # fmt: skip
+                         sufficient_factors: Mode = None,
+                         strategy: Strategy | None = None) -> Any:  # fmt: skip
     """The optimizer, of the same class, with gradients averaged (or summed, ...) over all ranks
     before each step.
 
     Gradients are submitted while the backward pass goes on, and waited for in step(). See
     docs/guides/pytorch.md. With sufficient_factors="auto" a linear layer sends the factors of its
     gradient where these are fewer bytes, with True always: see docs/guides/communicating-less.md.
+    `strategy` says several of these, and local steps or a large batch: see docs/guides/strategy.md.
     """
-    _check(optimizer, op)
+    if strategy is not None:
+        return WAYS.applied(DistributedOptimizer, locals())
     options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
                      groups, process_set, backward_passes_per_step=backward_passes_per_step,
                      members=PARAMETERS)  # fmt: skip
-    _check_compression(optimizer, options)
-    options = factors.added(sufficient_factors, options)
-    shared = Shared(options, names.check(named_parameters), _rebuild)
-    trained = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
-    adasum = op == Adasum and size() > 1
-    base = type(optimizer)
-    kind: Any = type(
-        base.__name__,
-        (DistributedAdasum if adasum else Distributed, base),
-        {"__module__": __name__},
-    )
-    wrapped = kind.__new__(kind)
-    # The same groups, state and hooks. Not its step: learning rate schedules put a function of
-    # theirs there.
-    optimizer_state.share(optimizer)
-    wrapped.__dict__.update(
-        {key: value for key, value in optimizer.__dict__.items() if key != "step"}
-    )
-    wrapped._hvd = shared
-    wrapped._parameter_names = {}
-    scope = names.scope()
-    several = size() > 1 or elastic.enabled() or options.compression.carries_momentum
-    if not adasum and several and process_set.included():
-        shared.start(scope, GRADIENTS, factors.reducer_for(options))
-    wrapped._hvd_adopt()
-    memory.keep(
-        parameter.device.type for group in wrapped.param_groups for parameter in group["params"]
-    )
-    if adasum:
-        wrapped._begin(scope)
-    if shared.reducer is not None:
-        numbers = {id(flight.parameter): n for n, flight in enumerate(shared.reducer.flights)}
-        for i, group in enumerate(positions(options.groups, trained)):
-            shared.reducer.group([numbers[id(trained[place])] for place in group], f"group.{i}")
-    return wrapped
-
-
-def _rebuild(base: Any, state: dict[str, Any], pairs: Any, options: dict[str, Any]) -> Any:
-    """From a pickle. In a process without a job: the plain optimizer."""
-    optimizer = base.__new__(base)
-    optimizer.__setstate__(state)
-    return DistributedOptimizer(optimizer, pairs, **options) if is_initialized() else optimizer
+    return distribute(optimizer, named_parameters, factors.added(sufficient_factors, options))
 
 
 class _DistributedOptimizer(Distributed):

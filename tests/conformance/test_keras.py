@@ -20,7 +20,9 @@ _GUARDED = {"HVDLITE_DRIFT": "error", "HVDLITE_DRIFT_STEPS": "2"}
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "XLA_FLAGS": _HASTY}
 
 
-_PER_BACKEND = ("keras_training", "keras_optimizer", "keras_drift", "keras_strategies")
+_PER_BACKEND = (
+    "keras_training", "keras_optimizer", "keras_drift", "keras_strategies", "keras_by_strategy",
+)  # fmt: skip
 
 
 def _on(backend: str, ranks: int, *modules: str) -> Configuration:

@@ -112,7 +112,7 @@ MISSING: set[str] = set()
 ADDED = {
     "init": ["rank", "size", "rendezvous", "secret"],
     "add_process_set": ["name"],
-    "DistributedOptimizer": ["sufficient_factors"],
+    "DistributedOptimizer": ["sufficient_factors", "strategy"],
 }
 
 

@@ -2,6 +2,7 @@
 // thread, which is a warp of its own.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 
 #define __device__
@@ -40,3 +41,8 @@ inline double __shfl_down_sync(unsigned, double, unsigned) {
   return 0.0;
 }
 inline void __syncthreads() {}
+inline void __syncwarp() {}
+
+inline float __fsqrt_rn(float value) {
+  return std::sqrt(value);
+}

@@ -92,6 +92,31 @@ def adasum(device: torch.device) -> None:
             same(got, want)
 
 
+def compression(device: torch.device) -> None:
+    """The same bits as on the processor, with the same error feedback."""
+    makers = {
+        "int8": hvd.Compression.int8,
+        "fp8": hvd.Compression.fp8,
+        "sign": hvd.Compression.sign,
+        "ternary": lambda: hvd.Compression.ternary(error_feedback=True),
+        "threshold": lambda: hvd.Compression.threshold(0.5),
+        "qsgd": hvd.Compression.qsgd,
+    }
+    for codec, make in makers.items():
+        here, there = make(), make()
+        for step in range(3):
+            mine = tensors_of(torch.float32, 100, 333, seed=step)[hvd.rank()]
+            name = f"compression.{codec}"
+            want = hvd.allreduce(mine, op=hvd.Sum, name=name, compression=here)
+            on_device = mine.to(device, copy=True)
+            got = hvd.allreduce(on_device, op=hvd.Sum, name=name, compression=there)
+            assert got.device.type == device.type and torch.equal(got.cpu(), want), codec
+        kept = [each.state_dict()["memory"][name]["residual"] for each in (here, there)]
+        assert torch.equal(*kept), codec
+    if device.type == "cuda":
+        assert "encoded on GPU" in hvd.metrics()["carried_by"]
+
+
 def allgather(device: torch.device) -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
         inputs = [tensors_of(dtype, rank + 1, 5, seed=7)[rank] for rank in range(hvd.size())]
@@ -194,6 +219,7 @@ CHECKS: tuple[Check, ...] = (
     allreduce,
     in_place_and_grouped,
     adasum,
+    compression,
     allgather,
     broadcast,
     alltoall,

@@ -17,7 +17,9 @@ def _build(target: Path, sources: list[Path], *more: str) -> None:
     compiler = shutil.which(os.environ.get("CXX", "c++"))
     if compiler is None:
         pytest.skip("there is no C++ compiler to build the fake driver with")
-    newest = max(p.stat().st_mtime for p in (ROOT / "tests" / "fake_gpu").rglob("*") if p.is_file())
+    folders = (ROOT / "tests" / "fake_gpu", ROOT / "csrc" / "kernels" / "cuda")
+    read = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    newest = max(path.stat().st_mtime for path in read)
     if target.exists() and target.stat().st_mtime > newest:
         return
     target.parent.mkdir(parents=True, exist_ok=True)

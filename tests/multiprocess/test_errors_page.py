@@ -197,6 +197,18 @@ NOT_PROVOKED = {
     ),
     **dict.fromkeys(
         [
+            "… is in the strategy, and …= was passed as well: leave one of them out",
+            "…=… is not possible with local=… of the strategy: …",
+            "large_batch=… of the strategy takes the place of …, and the optimizer is …: pass …, "
+            "or leave large_batch out",
+        ],
+        "see tests/conformance/checks/torch_by_strategy.py",
+    ),
+    "… of the strategy is not possible in …: …": "see tests/conformance/checks/jax_by_strategy.py",
+    "local=… is not possible with …: …": "see test_strategy",
+    "hvd.Strategy.from_yaml needs PyYAML: pip install pyyaml": "see test_strategy",
+    **dict.fromkeys(
+        [
             "the process group has rank … of …, but hvdlite's job has rank … of …",
             'the backend "…" is not possible: with the backend hvdlite, torch would use it for all '
             "devices.",

@@ -17,6 +17,8 @@ TORCH = {
     "torch_distributed.py": r"gloo +loss ([\d.]+) .*\n.*hvdlite +loss \1 ",
     "torch_compression.py": r"dgc: accuracy 0\.[89]\d*, [\d.]+ MB of gradients",
     "torch_communicating_less.py": r"(?s)each step .* MB .*DiLoCo in fragments .*accuracy 0\.9\d*",
+    "torch_strategy.py": r"Strategy\(\): [\d.]+ MB, test accuracy 0\.9\d*\n.*Strategy\(compression="
+    r"\{'name': 'dgc', .*\}\): [\d.]+ MB, test accuracy 0\.9\d*",
     "torch_digits_cnn.py": r"epoch 6  loss [\d.]+  test accuracy 0\.9\d*\n(.*\n)*.*2 ranks, \d+ "
     r"samples/s",
     "torch_process_sets.py": r"even +ranks \[0\] +width 16 +accuracy 0\.[89]\d*\n.*odd +ranks "

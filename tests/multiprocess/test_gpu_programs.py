@@ -94,6 +94,44 @@ def test_every_operation_gives_what_it_gives_on_the_host(job: Job, kind: str, wa
     run(job, helper + ALL_KINDS, kind, way, ranks=2, HVDLITE_GPU_CHUNK_BYTES="4096")
 
 
+ENCODED = """
+from hvdlite import _core
+number, _ = _core.codecs()["int8"]
+def encoded(x, residual, step, output=None):
+    handle = _core.submit_encoded(1, 0, "e", x, output, 1.0, 1.0, number, 0.0, residual, 7, step,
+                                  False)
+    return _core.wait(handle)[0]
+kept, there = np.zeros(5000, np.float32), kind(np.zeros(5000, np.float32))
+rng = np.random.default_rng(rank)
+for step in range(3):
+    x = rng.standard_normal(5000).astype(np.float32)
+    want = encoded(x, kept, step)
+    if step == 2:
+        mine = kind(x)
+        encoded(mine, there, step, mine)
+        same(mine, want)
+    else:
+        same(gpu_arrays.from_dlpack(encoded(kind(x), there, step)), want)
+    same(there, kept)
+assert "encoded on GPU" in hvd.metrics()["carried_by"]
+try:
+    encoded(kind(x), kept, 3)
+except ValueError as error:
+    assert "on the tensor's device" in str(error), error
+else:
+    raise AssertionError("a residual on the host was taken")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"), [("Array", "stage"), ("QuickArray", "stage"), ("QuickArray", "nccl")]
+)
+def test_an_encoded_allreduce_gives_what_it_gives_on_the_host(
+    job: Job, kind: str, way: str
+) -> None:
+    run(job, ENCODED, kind, way, HVDLITE_GPU_CHUNK_BYTES="4096")
+
+
 MANY = """
 rng = np.random.default_rng(rank)
 for step in range(3):

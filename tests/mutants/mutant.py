@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LISTS = (
-    "comm engine meetings verdicts transport launch leaving rendezvous torch torch_backend "
+    "comm codecs engine meetings verdicts transport launch leaving rendezvous torch torch_backend "
     "tensorflow keras jax package pool elastic tune report ray trainers"
 ).split()
 CPP = "C++ "

@@ -265,6 +265,24 @@ hvdlite/adapter/factors.py
 + return ranks > 1
 test_factors.py::test_factors_travel_where_they_are_fewer_bytes
 
+ST1: parts of a strategy that do not go together are taken
+hvdlite/adapter/strategy/combinations.py
+- if local and beside:
++ if local and beside and not compression:
+test_strategy.py::test_parts_that_do_not_go_together_are_refused_with_the_reason
+
+ST2: an optimizer is made without what its strategy asks for
+hvdlite/adapter/strategy/ways.py
+- result = distribute(optimizer, **{**given, **asked})
++ result = distribute(optimizer, **given)
+test_torch.py::shm-2::torch_by_strategy.a_strategy_takes_the_way_that_it_names
+
+ST3: all ranks say the strategy
+hvdlite/adapter/announcing.py
+- if engine.members_of(process_set)[:1] == [engine.rank()] and sys.stderr is not None:
++ if engine.rank() in engine.members_of(process_set) and sys.stderr is not None:
+test_torch.py::shm-2::torch_by_strategy.rank_0_says_the_strategy_once
+
 DL1: sync() behind an average of DiLoCo makes one more outer step
 hvdlite/adapter/outer.py
 - moved = ops.any(ops.not_equal(gradient, 0))

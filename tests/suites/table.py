@@ -47,6 +47,7 @@ SUITES = (
     Suite("tensorflow", EVERYWHERE, 95, ("conformance/test_tensorflow.py",), cores=1.3),
     Suite("jax", EVERYWHERE, 45, ("conformance/test_jax.py",), cores=1.3),
     Suite("keras", EVERYWHERE, 230, ("conformance/test_keras.py",), cores=1.3),
+    Suite("less", (ALL,), 900, ("conformance/test_less.py",), cores=1.3),
     Suite("mpi", FROM_COMMIT, 220, ("conformance/test_mpi.py",), cores=1.2, cleans_shm=True),
     # Namespaces of the network and ssh servers belong to the machine: one suite at a time.
     Suite(

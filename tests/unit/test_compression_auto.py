@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("hvdlite._core")
 
+from hvdlite.adapter import announcing  # noqa: E402
 from hvdlite.adapter.compression import auto as module  # noqa: E402
 from hvdlite.adapter.compression import choosing, probing, quantised  # noqa: E402
 from hvdlite.adapter.compression.auto import Auto  # noqa: E402
@@ -153,8 +154,8 @@ class Job:
                  measured: Measured | None = None,
                  seconds: Sequence[float] = ()) -> None:  # fmt: skip
         monkeypatch.setattr(probing, "agreed", lambda found, process_set: list(found))
-        monkeypatch.setattr(module.engine, "rank", lambda: 0)
-        monkeypatch.setattr(module.engine, "members_of", lambda process_set: [0, 1])
+        monkeypatch.setattr(announcing.engine, "rank", lambda: 0)
+        monkeypatch.setattr(announcing.engine, "members_of", lambda process_set: [0, 1])
         self.asked = 0
         self.compression = compression
         times = accumulate(seconds, initial=0.0)

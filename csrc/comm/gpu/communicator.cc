@@ -22,7 +22,8 @@ constexpr size_t kReasonBytes = 256;
 // One batch, from the first exchange to the work on the stream.
 class Communicator::GpuWork final : public Work {
  public:
-  GpuWork(Communicator* owner, const Batch& batch) : all_(*owner), batch_(batch) {}
+  GpuWork(Communicator* owner, const Batch& batch, bool encodes)
+      : all_(*owner), batch_(batch), encodes_(encodes) {}
 
   Progress Advance() override {
     switch (stage_) {
@@ -88,11 +89,9 @@ class Communicator::GpuWork final : public Work {
   // All members say whether they can take part, if that is in question.
   Progress AskFirst() {
     if (!all_.refused_.ok()) return FailAlone(all_.refused_);
-    if (!all_.AsksFirst(batch_)) return StartMoving();
-    Status can = batch_.obstacle;
-    if (can.ok() && !all_.ByNccl(batch_) && all_.staging_->Grows(batch_))
-      can = all_.staging_->Reserve(batch_);
-    std::string reason = can.message().substr(0, kReasonBytes - 1);
+    if (encodes_) encoding_ = all_.EncodingOf(batch_);
+    if (!encodes_ && !all_.AsksFirst(batch_)) return StartMoving();
+    std::string reason = Reserve().message().substr(0, kReasonBytes - 1);
     reason.resize(kReasonBytes, '\0');
     exchange_ = std::make_unique<Exchange>(all_.host_, members(), std::move(reason));
     stage_ = Stage::kAsk;
@@ -112,23 +111,33 @@ class Communicator::GpuWork final : public Work {
                                   " cannot take part: " + reason +
                                   ". The operation has failed on all ranks; nothing else has"));
     }
-    if (!all_.ByNccl(batch_)) all_.staging_->Agreed(batch_);
+    for (const Batch* batch : Travelling()) all_.Agreed(*batch);
     return StartMoving();
   }
 
   Progress StartMoving() {
     exchange_.reset();
-    if (all_.ByNccl(batch_)) {
-      move_ = all_.nccl_->Start(batch_);
-    } else {
+    if (encodes_ || !all_.ByNccl(batch_)) {
       for (const device::EventPtr& event : batch_.ready) {
         const Status held = event->MakeWait(all_.gpu_->stream());
         if (!held.ok()) return Fail(held);
       }
-      move_ = all_.staging_->Start(batch_);
     }
+    move_ = encodes_ ? std::move(encoding_) : all_.StartAgreed(batch_);
     stage_ = Stage::kMove;
     return Progress::kSome;
+  }
+
+  // The batches that NCCL or staging carries.
+  std::vector<const Batch*> Travelling() const {
+    return encodes_ ? encoding_->journeys() : std::vector<const Batch*>{&batch_};
+  }
+  // Takes what this member needs for taking part.
+  Status Reserve() {
+    HVDLITE_RETURN_IF_ERROR(batch_.obstacle);
+    if (encodes_) HVDLITE_RETURN_IF_ERROR(encoding_->Reserve());
+    for (const Batch* batch : Travelling()) HVDLITE_RETURN_IF_ERROR(all_.Reserve(*batch));
+    return Status::Ok();
   }
 
   Progress Move() {
@@ -145,8 +154,10 @@ class Communicator::GpuWork final : public Work {
 
   Communicator& all_;
   const Batch& batch_;
+  const bool encodes_;
   Stage stage_ = Stage::kBegin;
   std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<Encoding> encoding_;  // until it moves
   std::unique_ptr<Work> move_;
   bool failed_alone_ = false;
 };
@@ -168,7 +179,21 @@ std::string Communicator::Explain(const Batch& batch) const {
 }
 
 std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
-  return std::make_unique<GpuWork>(this, batch);
+  return std::make_unique<GpuWork>(this, batch, /*encodes=*/false);
+}
+
+std::unique_ptr<Work> Communicator::StartEncoded(const Batch& batch, int, int) {
+  return std::make_unique<GpuWork>(this, batch, /*encodes=*/true);
+}
+
+// The members decide alike: the kernels are in the records of all.
+std::unique_ptr<Encoding> Communicator::EncodingOf(const Batch& batch) {
+  const int members = static_cast<int>(options_.ranks.size());
+  if (!kernels_ || host_->encodes_between_hosts())
+    return EncodeOnHost(gpu_, host_, batch, options_.me, members);
+  return EncodeOnDevice(
+      gpu_, [this](const Batch& journey) { return StartAgreed(journey); }, carried(), batch,
+      options_.me, members);
 }
 
 Status Communicator::FindGpu() {
@@ -232,10 +257,9 @@ Status Communicator::Judge(const std::vector<Record>& records) {
   staging_ = std::make_unique<StagingCommunicator>(
       host_, gpu_, options_.me, static_cast<int>(options_.ranks.size()), options_.room);
   staging_->CountIn(carried());
-  if (choice_.route != Route::kNccl) return Status::Ok();
   kernels_ = true;
   for (const Record& record : records) kernels_ &= record.kernels;
-  return Meet(records);
+  return choice_.route == Route::kNccl ? Meet(records) : Status::Ok();
 }
 
 // The first member of each communicator makes its id.
@@ -268,6 +292,18 @@ bool Communicator::AsksFirst(const Batch& batch) const {
   const Result result = ResultOf(batch.kind);
   if (result == Result::kGathered || result == Result::kExchanged) return true;
   return !ByNccl(batch) && staging_->Grows(batch);
+}
+
+Status Communicator::Reserve(const Batch& batch) {
+  return ByNccl(batch) || !staging_->Grows(batch) ? Status::Ok() : staging_->Reserve(batch);
+}
+
+void Communicator::Agreed(const Batch& batch) {
+  if (!ByNccl(batch)) staging_->Agreed(batch);
+}
+
+std::unique_ptr<Work> Communicator::StartAgreed(const Batch& batch) {
+  return ByNccl(batch) ? nccl_->Start(batch) : staging_->Start(batch);
 }
 
 Status Communicator::Look() {

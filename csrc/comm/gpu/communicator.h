@@ -25,6 +25,7 @@
 #include "comm/communicator.h"
 #include "comm/gpu/card.h"
 #include "comm/gpu/choice.h"
+#include "comm/gpu/encoding.h"
 #include "comm/gpu/staging_communicator.h"
 #include "comm/nccl/communicator.h"
 
@@ -48,6 +49,7 @@ class Communicator final : public comm::Communicator {
   const char* name() const override;
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
+  std::unique_ptr<Work> StartEncoded(const Batch& batch, int me, int members) override;
   void AddPollFds(std::vector<pollfd>* fds) const override { host_->AddPollFds(fds); }
   bool slow() const override { return host_->slow(); }
   bool must_be_asked() const override { return true; }
@@ -84,6 +86,12 @@ class Communicator final : public comm::Communicator {
   bool ByNccl(const Batch& batch) const;
   // Whether the members must agree first that all can take part.
   bool AsksFirst(const Batch& batch) const;
+  // Takes the memory that staging needs for a batch; once all members have it, Agreed().
+  Status Reserve(const Batch& batch);
+  void Agreed(const Batch& batch);
+  // Starts a batch that all members can take part in.
+  std::unique_ptr<Work> StartAgreed(const Batch& batch);
+  std::unique_ptr<Encoding> EncodingOf(const Batch& batch);
 
   comm::Communicator* const host_;
   Card* const card_;

@@ -53,6 +53,7 @@ class Communicator final : public comm::Communicator {
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
   std::unique_ptr<Work> StartEncoded(const Batch& batch, int me, int members) override;
+  bool encodes_between_hosts() const override { return true; }
   void AddPollFds(std::vector<pollfd>* fds) const override;
   bool slow() const override { return (rail_ != nullptr && rail_->slow()) || flat_->slow(); }
   bool must_be_asked() const override {

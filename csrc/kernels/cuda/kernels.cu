@@ -1,5 +1,6 @@
 // All kernels, as one image. csrc/kernels/gpu.cc launches them; compile.py compiles them.
 #include "kernels/cuda/adasum.cuh"
+#include "kernels/cuda/codecs.cuh"
 #include "kernels/cuda/move.cuh"
 
 #define HVDLITE_KERNEL(name, Parameters, ...)                                    \

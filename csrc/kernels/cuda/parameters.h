@@ -45,4 +45,72 @@ struct PairList {
 };
 static_assert(sizeof(PairList) <= 4096, "more than a launch can carry");
 
+// For codecs (kernels/codec.h, kernels/gpu_codec.h).
+constexpr int kCodecEntries = 48;
+
+// scale * input[i] + residual[i]
+struct Summands {
+  const float* input;
+  const float* residual;  // may be null
+  float scale;
+};
+
+struct EncodeList {
+  struct Entry {
+    Summands what;
+    long long elements;
+    unsigned long long key;
+    long long block;  // of the tensor, with which the entry begins
+    unsigned char* encoded;
+  };
+  Entry entries[kCodecEntries];
+  unsigned first_piece[kCodecEntries];
+  int count;
+  double parameter;
+};
+static_assert(sizeof(EncodeList) <= 4096, "more than a launch can carry");
+
+struct DecodeList {
+  struct Entry {
+    const unsigned char* encoded;
+    float* values;
+    long long elements;
+  };
+  Entry entries[kEntries];
+  unsigned first_piece[kEntries];
+  int count;
+  int add;  // whether values are added to
+  double parameter;
+};
+static_assert(sizeof(DecodeList) <= 4096, "more than a launch can carry");
+
+struct AddList {
+  struct Entry {
+    Summands what;
+    float* values;
+    long long elements;
+  };
+  Entry entries[kCodecEntries];
+  unsigned first_piece[kCodecEntries];
+  int count;
+};
+static_assert(sizeof(AddList) <= 4096, "more than a launch can carry");
+
+struct SettleList {
+  struct Entry {
+    Summands what;
+    const unsigned char* sent;
+    const unsigned char* result;
+    const float* sum;
+    float* residual;
+    float* output;
+    long long elements;
+  };
+  Entry entries[kCodecEntries];
+  unsigned first_piece[kCodecEntries];
+  int count;
+  double parameter;
+};
+static_assert(sizeof(SettleList) <= 4096, "more than a launch can carry");
+
 }  // namespace hvdlite::kernels::cuda

@@ -11,9 +11,9 @@ from hvdlite.adapter.compression.casts import Cast, Compressor, Nothing, as_clas
 from hvdlite.adapter.compression.choices import choices
 from hvdlite.adapter.compression.journeys import travelled
 from hvdlite.adapter.compression.methods import Method
-from hvdlite.adapter.compression.settled import Settled, compressed
+from hvdlite.adapter.compression.settled import HasCompression, Settled, compressed
 
 __all__ = [
-    "Cast", "Compressor", "Method", "Nothing", "Settled", "as_class", "choices", "compressed",
-    "travelled",
+    "Cast", "Compressor", "HasCompression", "Method", "Nothing", "Settled", "as_class", "choices",
+    "compressed", "travelled",
 ]  # fmt: skip

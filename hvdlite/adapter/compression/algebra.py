@@ -24,16 +24,17 @@ class Algebra(Protocol):
 
     def zeros(self, shape: Sequence[int], like: Array) -> Array: ...
 
-    def zeros_on_host(self, like: Array) -> Array:
-        """As many, in host memory."""
+    def zeros_for_core(self, like: Array) -> Array:
+        """As many, where for_core() of it would be."""
 
-    def on_host(self, array: Array) -> Array:
-        """The array itself, or its copy in host memory: contiguous."""
+    def for_core(self, array: Array) -> Array:
+        """The array itself, if the core can encode it where it is, or its copy in host memory:
+        contiguous."""
 
     def writable(self, residual: Array) -> Array:
-        """A residual that the core may write to: the array itself, or a copy in host memory."""
+        """A residual that the core may write to: the array itself, or a copy."""
 
-    def from_host(self, array: Array, like: Array) -> Array:
+    def from_core(self, array: Array, like: Array) -> Array:
         """The array, or its copy, on the device of `like`."""
 
     def constant(self, values: Any, like: Array) -> Array:

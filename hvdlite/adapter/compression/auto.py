@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hvdlite.adapter import elastic
+from hvdlite.adapter.announcing import announce
 from hvdlite.adapter.compression import probing
 from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.casts import Cast
@@ -16,7 +16,6 @@ from hvdlite.adapter.compression.choosing import Measured, Trial, best, choice, 
 from hvdlite.adapter.compression.methods import DENSE, Method, Part, State
 from hvdlite.adapter.compression.narrow import Narrow
 from hvdlite.adapter.compression.quantised import int8
-from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet
 
 
@@ -108,8 +107,7 @@ class Auto(Method):
     def _decide(self, process_set: ProcessSet, chosen: str, why: str) -> None:
         self._trial = None
         self.said = f"hvd.Compression.auto: {chosen}; {why}"
-        if engine.members_of(process_set)[:1] == [engine.rank()] and sys.stderr is not None:
-            print(self.said, file=sys.stderr, flush=True)
+        announce(self.said, process_set)
 
     def _renew(self) -> None:
         """Another job, or another generation of an elastic one, has another network."""

@@ -119,15 +119,15 @@ def begin_round(ops: Collectives, algebra: Algebra, call: Call, name: str, asked
 
 def start_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
     """Starts a round by a codec; the Pending's result is the answer. In place, if the call is."""
-    host = algebra.on_host(asked.array)
-    output = host if call.in_place else algebra.zeros_on_host(asked.array)
+    tensor = algebra.for_core(asked.array)
+    output = tensor if call.in_place else algebra.zeros_for_core(asked.array)
     residual = None if asked.residual is None else algebra.writable(asked.residual)
     number, _ = engine.codecs()[asked.codec]
     native = engine.submit_encoded(
         SUM,
         set_id_of(call.process_set),
         call.name,
-        host,
+        tensor,
         output,
         1.0,
         1.0,
@@ -138,7 +138,7 @@ def start_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
         int(asked.step),
         call.patient,
     )
-    return Pending([native], lambda _: (algebra.from_host(output, asked.array), residual))
+    return Pending([native], lambda _: (algebra.from_core(output, asked.array), residual))
 
 
 def factor(call: Call, ranks: int) -> float:

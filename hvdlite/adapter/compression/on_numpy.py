@@ -27,16 +27,16 @@ class NumpyAlgebra(Arrays):
     def zeros(self, shape: Sequence[int], like: Array) -> Array:
         return np.zeros(shape, np.float32)
 
-    def zeros_on_host(self, like: Array) -> Array:
+    def zeros_for_core(self, like: Array) -> Array:
         return np.zeros(like.shape, np.float32)
 
-    def on_host(self, array: Array) -> Array:
+    def for_core(self, array: Array) -> Array:
         return np.ascontiguousarray(array)
 
     def writable(self, residual: Array) -> Array:
         return residual
 
-    def from_host(self, array: Array, like: Array) -> Array:
+    def from_core(self, array: Array, like: Array) -> Array:
         return array
 
     def constant(self, values: Any, like: Array) -> Array:

@@ -49,7 +49,7 @@ class _ByCodec:
 
     def begin(self, algebra: Algebra, flat: Array) -> State:
         state = {"step": algebra.zeros((), flat)}
-        return {**state, "residual": algebra.zeros_on_host(flat)} if self._feedback else state
+        return {**state, "residual": algebra.zeros_for_core(flat)} if self._feedback else state
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
         residual, step = state.get("residual"), state["step"]

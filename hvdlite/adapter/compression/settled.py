@@ -90,6 +90,17 @@ class Settled:
             recall(state)
 
 
+class HasCompression:
+    """An optimizer whose options have a compression."""
+
+    _hvd: Any
+
+    @property
+    def compression(self) -> Any:
+        """The compression of the gradients: its on_epoch() says which epoch begins."""
+        return self._hvd.compression.given
+
+
 def compressed(
     compression: Any,
     tensors: Sequence[Tensor],

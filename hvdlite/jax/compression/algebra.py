@@ -30,16 +30,16 @@ class JaxAlgebra(Arrays):
     def zeros(self, shape: Sequence[int], like: Array) -> Array:
         return jnp.zeros(shape, jnp.float32)
 
-    def zeros_on_host(self, like: Array) -> Array:
+    def zeros_for_core(self, like: Array) -> Array:
         return np.zeros(like.shape, np.float32)
 
-    def on_host(self, array: Array) -> Array:
+    def for_core(self, array: Array) -> Array:
         return np.array(array)
 
     def writable(self, residual: Array) -> Array:
         return np.array(residual)
 
-    def from_host(self, array: Array, like: Array) -> Array:
+    def from_core(self, array: Array, like: Array) -> Array:
         return jnp.asarray(array)
 
     def constant(self, values: Any, like: Array) -> Array:
@@ -87,3 +87,8 @@ class JaxAlgebra(Arrays):
 
 
 ALGEBRA = JaxAlgebra()
+
+
+def algebra() -> JaxAlgebra:
+    """By name, so that a compressor can be pickled."""
+    return ALGEBRA

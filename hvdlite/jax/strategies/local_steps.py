@@ -31,8 +31,6 @@ Tree = Any
 Array = Any
 Leaves = list[Array]
 
-_MOMENTUM = ("local", "average")
-
 
 class LocalState(NamedTuple):
     """A pytree: part of a checkpoint, of donated arguments, of a JaxState."""
@@ -198,8 +196,7 @@ def LocalSGD(optimizer: Any, every: int | str, start: int = 0, momentum: str = "
     `adaptive` the interval shrinks from `every` with the root of the loss (AdaComm). See
     docs/guides/communicating-less.md.
     """
-    if momentum not in _MOMENTUM:
-        raise ValueError(f"momentum={momentum!r} is not possible: expected 'local' or 'average'")
+    local_steps.check_momentum(momentum, "local", "average")
     plan = local_steps.planned(every, start, adaptive)
     return LocalSteps(optimizer, plan, None, momentum == "average", process_set)
 

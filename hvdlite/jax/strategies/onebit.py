@@ -15,7 +15,7 @@ from hvdlite.adapter.compression.quantised import sign
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.jax.compression.algebra import ALGEBRA
+from hvdlite.jax.compression.algebra import algebra
 from hvdlite.jax.compression.transformation import Compressing
 from hvdlite.jax.gradients import allreduce_gradients
 from hvdlite.jax.strategies.either import either
@@ -132,7 +132,7 @@ def OneBitAdam(learning_rate: Any, b1: float = 0.9, b2: float = 0.999, eps: floa
     """
     if freeze_step < 1:
         raise ValueError(f"freeze_step={freeze_step} is not possible: Adam has to begin")
-    compression = Settled(sign(lambda: ALGEBRA))
+    compression = Settled(sign(algebra))
     options = Options(Average, 1.0, 1.0, compression, process_set=process_set,
                       scope=f"{names.scope()}onebit.")  # fmt: skip
     assert compression.method is not None

@@ -25,10 +25,9 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.keras import backends
 from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.host import prepared, to_numpy
-from hvdlite.keras.optimizer import refuse_twice, with_loss_scaling
 from hvdlite.keras.strategies.conditions import chosen, seconds, when
+from hvdlite.keras.wrapping import refuse_twice, with_loss_scaling
 
-_MOMENTUM = ("local", "average")
 _NUMBERS = len(Count._fields)
 _SHARES = -1  # the number of the tensor with the ranks' shares and losses
 
@@ -279,8 +278,7 @@ def LocalSGD(optimizer: Any, every: int | str, start: int = 0, momentum: str = "
     hvd.callbacks.LocalStepsCallback, the interval shrinks from `every` with the root of the loss
     (AdaComm). See docs/guides/communicating-less.md.
     """
-    if momentum not in _MOMENTUM:
-        raise ValueError(f"momentum={momentum!r} is not possible: expected 'local' or 'average'")
+    local_steps.check_momentum(momentum, "local", "average")
     plan = local_steps.planned(every, start, adaptive)
     return _with_local_steps(optimizer, plan, None, momentum == "average", process_set)
 

@@ -6,6 +6,7 @@ import sys as _sys
 from typing import Any
 
 from hvdlite import keras as _keras
+from hvdlite.adapter.strategy import Strategy
 from hvdlite.keras import *  # noqa: F403
 from hvdlite.keras import Average, Compression, ProcessSet, callbacks, elastic, global_process_set
 
@@ -23,14 +24,15 @@ def DistributedOptimizer(  # type: ignore[no-redef]
                          op: int = Average, backward_passes_per_step: int = 1,
                          average_aggregated_gradients: bool = False, num_groups: int = 0,
                          groups: Any = None, process_set: ProcessSet = global_process_set,
-                         scale_local_gradients: bool = True) -> Any:  # fmt: skip
+                         scale_local_gradients: bool = True, *,
+                         strategy: Strategy | None = None) -> Any:  # fmt: skip
     """hvdlite.keras.DistributedOptimizer()."""
     return _keras.DistributedOptimizer(
         optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
         gradient_predivide_factor, op, num_groups, groups,
         backward_passes_per_step=backward_passes_per_step,
         average_aggregated_gradients=average_aggregated_gradients, process_set=process_set,
-        scale_local_gradients=scale_local_gradients)  # fmt: skip
+        scale_local_gradients=scale_local_gradients, strategy=strategy)  # fmt: skip
 
 
 def allreduce(  # type: ignore[no-redef]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from hvdlite.adapter.compression import Compressor, Nothing, as_class, choices
-from hvdlite.torch.compression.algebra import ALGEBRA
+from hvdlite.torch.compression.algebra import algebra
 from hvdlite.torch.framework import FRAMEWORK
 
 __all__ = ["Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
 
-Compression = choices(FRAMEWORK, torch.float16, torch.bfloat16, lambda: ALGEBRA)
+Compression = choices(FRAMEWORK, torch.float16, torch.bfloat16, algebra)
 
 # Horovod's classes, which programs import: their functions are called without an object.
 NoneCompressor = Nothing

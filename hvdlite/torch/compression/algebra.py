@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from hvdlite.adapter.compression.algebra import Arrays
+from hvdlite.torch.framework import stays_on_gpu
 
 Array = torch.Tensor
 
@@ -25,18 +26,21 @@ class TorchAlgebra(Arrays):
         return array.reshape(tensor.shape).to(tensor.dtype)
 
     def zeros(self, shape: Sequence[int], like: Array) -> Array:
-        return torch.zeros(tuple(shape), dtype=torch.float32, device=like.device)
+        # To read a number of a GPU would wait for the GPU.
+        device = like.device if shape else "cpu"
+        return torch.zeros(tuple(shape), dtype=torch.float32, device=device)
 
-    def zeros_on_host(self, like: Array) -> Array:
-        return torch.zeros(like.shape, dtype=torch.float32)
+    def zeros_for_core(self, like: Array) -> Array:
+        device = like.device if stays_on_gpu(like) else "cpu"
+        return torch.zeros(like.shape, dtype=torch.float32, device=device)
 
-    def on_host(self, array: Array) -> Array:
-        return array.cpu().contiguous()
+    def for_core(self, array: Array) -> Array:
+        return (array if stays_on_gpu(array) else array.cpu()).contiguous()
 
     def writable(self, residual: Array) -> Array:
         return residual
 
-    def from_host(self, array: Array, like: Array) -> Array:
+    def from_core(self, array: Array, like: Array) -> Array:
         return array.to(like.device)
 
     def constant(self, values: Any, like: Array) -> Array:
@@ -101,3 +105,8 @@ def _likely(magnitudes: Array, count: int) -> Array | None:
 
 
 ALGEBRA = TorchAlgebra()
+
+
+def algebra() -> TorchAlgebra:
+    """By name, so that a compressor can be pickled."""
+    return ALGEBRA

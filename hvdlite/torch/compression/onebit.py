@@ -15,7 +15,7 @@ from hvdlite.base.ops import Average
 from hvdlite.core.engine import run_all
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.torch.compression.algebra import ALGEBRA
+from hvdlite.torch.compression.algebra import algebra
 from hvdlite.torch.ops import OPS
 
 __all__ = ["OneBitAdam"]
@@ -48,7 +48,7 @@ class OneBitAdam(torch.optim.Optimizer):
         self.freeze_step = freeze_step
         self._process_set = process_set
         self._scope = f"{names.scope()}onebit."
-        self._signs: Quantised = sign(lambda: ALGEBRA)
+        self._signs: Quantised = sign(algebra)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]

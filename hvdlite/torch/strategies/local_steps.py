@@ -15,8 +15,10 @@ import torch
 from hvdlite.adapter import local_steps
 from hvdlite.adapter.local_steps import Plan
 from hvdlite.adapter.outer import Outer, OuterSGD, settled
+from hvdlite.adapter.step import Options
+from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.torch.optimizer import DistributedOptimizer
+from hvdlite.torch.distributing import distribute
 from hvdlite.torch.strategies.averaging import Averaging
 
 
@@ -85,9 +87,10 @@ def LocalSGD(optimizer: torch.optim.Optimizer, every: int | str, start: int = 0,
     interval shrinks from `every` with the root of the loss (AdaComm). See
     docs/guides/communicating-less.md.
     """
-    _check_momentum(momentum, "average")
+    local_steps.check_momentum(momentum, "local", "average")
     plan = local_steps.planned(every, start, adaptive)
-    wrapped = DistributedOptimizer(optimizer, named_parameters, process_set=process_set)
+    options = Options(Average, 1.0, 1.0, process_set=process_set)
+    wrapped = distribute(optimizer, named_parameters, options)
     return _with_local_steps(wrapped, plan, None, momentum)
 
 
@@ -103,15 +106,11 @@ def DiLoCo(inner: torch.optim.Optimizer, outer: Outer = OuterSGD(), every: int |
     `momentum`: what the inner optimizer remembers of gradients stays "local", or begins anew behind
     each average ("reset").
     """
-    _check_momentum(momentum, "reset")
+    local_steps.check_momentum(momentum, "local", "reset")
     plan = local_steps.planned(every, fragments=fragments, overlap=overlap, weights_only=True)
-    wrapped = DistributedOptimizer(inner, named_parameters, process_set=process_set)
+    options = Options(Average, 1.0, 1.0, process_set=process_set)
+    wrapped = distribute(inner, named_parameters, options)
     return _with_local_steps(wrapped, plan, settled(outer), momentum)
-
-
-def _check_momentum(momentum: str, other: str) -> None:
-    if momentum not in ("local", other):
-        raise ValueError(f"momentum={momentum!r} is not possible: expected 'local' or {other!r}")
 
 
 def _with_local_steps(wrapped: Any, plan: Plan, outer: Outer | None, momentum: str) -> Any:

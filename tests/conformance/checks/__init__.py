@@ -28,13 +28,15 @@ _SUITES = """
 torch: collectives torch_tensors torch_outputs gradients torch_gradients names_and_handles
   arguments mismatch join objects torch_functions torch_equivalence torch_compression torch_methods
   torch_amp torch_absent torch_drift torch_misuse torch_life torch_strategies torch_factors
-  torch_batch_norm torch_compiled torch_ways
+  torch_by_strategy torch_batch_norm torch_compiled torch_ways
 tensorflow: collectives tensorflow_tensors gradients arguments programs tensorflow_compiled objects
-  tensorflow_training tensorflow_methods tensorflow_drift tensorflow_batch_norm tensorflow_ways
+  tensorflow_training tensorflow_methods tensorflow_by_strategy tensorflow_drift
+  tensorflow_batch_norm tensorflow_ways
 keras: keras_data keras_training keras_methods keras_optimizer keras_files keras_callbacks
-  keras_drift keras_strategies keras_ways
+  keras_drift keras_strategies keras_by_strategy keras_ways
 jax: collectives jax_trees gradients jax_gradients arguments jax_arguments programs jax_compiled
-  objects jax_functions jax_training jax_methods jax_strategies jax_drift jax_ways
+  objects jax_functions jax_training jax_methods jax_strategies jax_by_strategy jax_drift
+  jax_ways
 tf_keras: keras_data keras_training keras_optimizer keras_files keras_callbacks keras_drift
   keras_legacy tensorflow_batch_norm keras_ways
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 
 import hvdlite
@@ -9,15 +11,17 @@ from checks import check
 from checks.choosing import on_a_slow_network
 from checks.here import Here, raises
 from checks.keras_here import (
+    EACH,
     contents,
     equal_everywhere,
     fit,
     hvd,
     jit_modes,
+    jit_modes_for_conditions,
     keras,
     model,
     own,
-)  # fmt: skip
+)
 
 METHODS = {
     "topk": lambda: hvd.Compression.topk(0.2),
@@ -89,3 +93,53 @@ def auto_leaves_one_host_alone(here: Here) -> None:
         fit(net, optimizer, *own(here))
         assert "no compression; all ranks are on one host" in compression.said
         assert hvdlite.metrics()["bytes_encoded"] == before
+
+
+@check(min_ranks=2, seconds=60)
+def onebit_adam_is_adam_until_it_freezes(here: Here) -> None:
+    for jit in jit_modes_for_conditions():
+        nets = []
+        for optimizer in (
+            hvd.OneBitAdam(0.01, weight_decay=0.1, freeze_step=100),
+            hvd.DistributedOptimizer(keras.optimizers.Adam(0.01, weight_decay=0.1)),
+        ):
+            net = model()
+            fit(net, optimizer, *own(here), jit_compile=jit)
+            nets.append(contents(net.weights))
+        for a, b in zip(*nets, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+@check(min_ranks=2, seconds=60)
+def onebit_adam_sends_signs_after_it_has_frozen(here: Here) -> None:
+    for jit in jit_modes_for_conditions():
+        optimizer, net = hvd.OneBitAdam(0.01, freeze_step=4), model()
+        before = hvdlite.metrics()["bytes_encoded"]
+        fit(net, optimizer, *own(here), epochs=1, jit_compile=jit)  # 4 steps
+        assert hvdlite.metrics()["bytes_encoded"] == before
+        weights, velocities = contents(net.weights), contents(optimizer.velocities)
+        net.fit(*own(here), batch_size=EACH, shuffle=False, verbose=0)
+        assert hvdlite.metrics()["bytes_encoded"] > before
+        equal_everywhere(here, contents(net.weights))
+        for a, b in zip(contents(optimizer.velocities), velocities, strict=True):
+            np.testing.assert_array_equal(a, b)
+        moved = [abs(a - b).max() for a, b in zip(contents(net.weights), weights, strict=True)]
+        assert min(moved) > 0
+
+
+@check(min_ranks=2, seconds=30)
+def a_file_has_onebit_adam_without_its_memory(here: Here) -> None:
+    optimizer, net = hvd.OneBitAdam(0.01, freeze_step=2), model()
+    fit(net, optimizer, *own(here), jit_compile=False)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/net.keras"
+        net.save(path)
+        loaded = keras.models.load_model(path)
+    assert type(loaded.optimizer) is type(optimizer)
+    assert loaded.optimizer.get_config() == optimizer.get_config()
+    for a, b in zip(loaded.optimizer.momentums, optimizer.momentums, strict=True):
+        np.testing.assert_array_equal(contents([a])[0], contents([b])[0])
+    loaded.fit(*own(here), batch_size=EACH, shuffle=False, verbose=0)
+    equal_everywhere(here, contents(loaded.weights))
+    with raises(ValueError, "freeze_step=0"):
+        hvd.OneBitAdam(freeze_step=0)

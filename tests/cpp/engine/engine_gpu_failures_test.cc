@@ -43,6 +43,7 @@ std::vector<Work> OneOfEach(GpuRank* mine, int rank) {
     add(OpKind::kAllreduce, "sum" + std::to_string(elements), elements,
         std::vector<float>(elements, 3));
   }
+  add(OpKind::kAllreduce, "encoded", 3000, std::vector<float>(3000, 3))->codec = {Codec::kSign, 0};
   add(OpKind::kBroadcast, "told", 500, std::vector<float>(500, 2))->root = 1;
   add(OpKind::kReducescatter, "scattered", 100, std::vector<float>(50, 3));
   std::vector<float> both(300, 1);

@@ -14,7 +14,6 @@ constexpr DType kTypes[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32, 
 
 using reference::Random;
 
-constexpr uint8_t kRubbish = 0x4b;
 constexpr size_t kRubbishBytes = 16;
 
 struct Vectors {

@@ -17,6 +17,8 @@ namespace hvdlite::kernels {
 
 using Bytes = std::vector<uint8_t>;
 
+constexpr uint8_t kRubbish = 0x4b;  // what memory has that a kernel has not written
+
 class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -46,6 +48,11 @@ class OnGpu : public ::testing::Test {
     Check(gpu_->CopyOut(bytes.data(), address, count));
     Synchronize();
     return bytes;
+  }
+  // Frees what has been uploaded.
+  void Forget() {
+    Synchronize();
+    buffers_.clear();
   }
   void Synchronize() {
     const device::Gpu::Current current(*gpu_);

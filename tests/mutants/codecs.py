@@ -1,0 +1,48 @@
+"""Faults of encoded allreduces: csrc/kernels' codecs and csrc/comm/encoded_*."""
+
+from __future__ import annotations
+
+from mutants.mutant import faults
+
+MUTANTS = faults(r"""
+CD1: a codec that rounds at random rounds to nearest
+csrc/kernels/cpu/codecs/qsgd.h
+- const VFloat steps = Bits<VFloat>(bits & kMagnitude) * factor + draws.At(i);
++ const VFloat steps = Bits<VFloat>(bits & kMagnitude) * factor + 0.5F + 0 * draws.At(i);
+C++ QsgdCodec.TheMeanOfManyDrawsIsTheElement
+
+CD2: a step with an infinite number enters the residual
+csrc/kernels/codec.cc
+- if (result[at] == result[at]) visit(at, std::min(count, at + block));
++ visit(at, std::min(count, at + block));
+C++ EncodedAllreduceOver.ABlockThatIsNotFiniteIsNanEverywhereAndDoesNotEnterAnyResidual
+
+CD3: what the code of the sum loses is lost
+csrc/comm/encoded_part.cc
+- kernels::KeepLost(batch_.codec, {SumOf(s), nullptr, 1}, result, result, s.count(), residual);
++ std::fill_n(residual, s.count(), 0.0F);
+C++ EncodedAllreduce.WhatAnOwnerContributesToItsShareIsExact
+C++ EncodedAllreduceOver.AllMembersHaveTheSameBitsAndNothingIsLost
+
+CD4: between hosts a member's part of a residual is the first one's
+csrc/comm/hierarchical/communicator.cc
+- if (part.residual != nullptr) part.residual += begin;
+C++ EncodedAllreduceOver.AllMembersHaveTheSameBitsAndNothingIsLost
+
+CD5: the same random numbers are drawn in every step
+csrc/engine/execute/prepare.cc
+- for (const uint64_t part : {coding.tensor, feedback.step, static_cast<uint64_t>(rank)})
++ for (const uint64_t part : {coding.tensor, static_cast<uint64_t>(rank)})
+C++ EngineEncoded.random_numbers_depend_on_seed_step_and_name_and_on_nothing_else
+
+CD6: a GPU adds the numbers of a block in another order
+csrc/kernels/cuda/codec_blocks.cuh
+- constexpr int kParts = 32;
++ constexpr int kParts = 16;
+C++ GpuCodecTest.EncodesToTheBytesOfTheProcessor
+
+CD7: the lanes of a warp do not wait for one another
+csrc/kernels/cuda/codec_blocks.cuh
+-     __syncwarp();
+C++ GpuCodecLanes.GiveTheBytesAndValuesOfTheProcessor
+""")
