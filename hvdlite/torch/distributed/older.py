@@ -14,6 +14,9 @@ from torch._C import _distributed_c10d as _c10d
 #: waits for ever.
 FORGETS_WORKS: bool = torch.torch_version.TorchVersion(torch.__version__) < "2.7"
 
+#: For TCPStore: its newer server takes no socket that listens already, in 2.4 and 2.5.
+STORE_OPTIONS: dict[str, Any] = {"use_libuv": False} if FORGETS_WORKS else {}
+
 _OURS = __name__.rpartition(".")[0]
 _KEEPS_WORKS = "torch.distributed.distributed_c10d"
 _new_work: Any = getattr(_c10d, "_create_work_from_future")  # noqa: B009 - torch declares it nowhere
