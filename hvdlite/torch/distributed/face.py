@@ -52,6 +52,12 @@ class Face:
     def getGroupDesc(self) -> str:  # noqa: N802
         return self._described
 
+    # Before torch 2.5 these ask C++ backends, not the methods above.
+    _set_group_name = setGroupName
+    _set_group_desc = setGroupDesc
+    group_name = property(getGroupName)
+    group_desc = property(getGroupDesc)
+
     def get_group_store(self) -> Any:
         return self._group_store
 

@@ -40,6 +40,7 @@ from hvdlite.torch.distributed.carried import (
 )
 from hvdlite.torch.distributed.face import Face
 from hvdlite.torch.distributed.landing import ByBackward, ByThread, called_by_autograd
+from hvdlite.torch.distributed.older import for_the_caller
 from hvdlite.torch.distributed.p2p import Lent
 from hvdlite.torch.distributed.reductions import blocks, reduction_of
 from hvdlite.torch.distributed.work import DONE, Deliver, Work
@@ -82,7 +83,8 @@ class ProcessGroup(Face, _Base):
         )
         landing = self.by_backward if by_backward else self._by_thread
         pending = _OPS.start(call, [plain(tensor) for tensor in given])
-        return Work(pending, given, landing, device=_device_of(given))
+        work = Work(pending, given, landing, device=_device_of(given))
+        return for_the_caller(work, by_backward)
 
     allreduce_coalesced = allreduce
 
@@ -111,7 +113,8 @@ class ProcessGroup(Face, _Base):
             return DONE
         how += (False,)
         native = engine.submit(*how)
-        return Work(engine.Pending([native], lambda results: None), [], self._by_thread)
+        pending = engine.Pending([native], lambda results: None)
+        return for_the_caller(Work(pending, [], self._by_thread))
 
     # ---- gathering
 
@@ -275,7 +278,8 @@ class ProcessGroup(Face, _Base):
                 deliver(results)
             return DONE
         pending = _OPS.start(call, tensors)
-        return Work(pending, value, self._by_thread, deliver, _device_of(tensors))
+        device = _device_of(tensors)
+        return for_the_caller(Work(pending, value, self._by_thread, deliver, device))
 
     def shutdown(self) -> None:
         leaves, self._leaves = self._leaves, None

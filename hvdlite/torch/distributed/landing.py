@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 import torch
 
+from hvdlite.torch.distributed import older
+
 # torch's function in Python that enters autograd's C++.
 _ENTRANCE = "_engine_run_backward"
 _current_task: Any = torch._C._current_graph_task_id
@@ -91,6 +93,7 @@ class ByBackward:
         self._works: list[Lands] = []
         self._task = -1  # the backward pass that has our callback
         self.landed = 0  # how many works it has completed
+        self.kept: list[Lands] = []  # for the reducer, until another backward pass
 
     def take(self, work: Lands) -> None:
         task = _current_task()
@@ -107,6 +110,8 @@ class ByBackward:
         works, self._works, self._task = self._works, [], -1
         errors = [work.land() for work in works]
         self.landed += len(works)
+        if older.FORGETS_WORKS:  # with unused parameters the reducer waits for one, behind us
+            self.kept = works
         # backward() raises it as it is. DDP would raise a RuntimeError with its text.
         for error in errors:
             if error is not None:

@@ -12,6 +12,7 @@ from torch import distributed as dist
 
 from hvdlite.arrays.objects import broadcast_object
 from hvdlite.job import basics, torch_environment
+from hvdlite.torch.distributed import older
 from hvdlite.torch.distributed.face import NAME
 
 _THIRTY_MINUTES = timedelta(minutes=30)  # torch's own for backends without one
@@ -56,7 +57,7 @@ def _store(rank: int, size: int, timeout: timedelta) -> tuple[Any, str, int]:
     if all ranks are on one host."""
     host = torch_environment.address(basics.local_size() < size)
     kind: Any = dist.TCPStore  # type: ignore[attr-defined]
-    how = {"timeout": timeout, "wait_for_workers": False}
+    how = {"timeout": timeout, "wait_for_workers": False, **older.STORE_OPTIONS}
     served = None
     if rank == 0:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
