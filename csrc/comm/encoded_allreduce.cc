@@ -41,10 +41,14 @@ class Encoding final : public Work {
       : over_(over), parts_(CutIntoParts(batch, me, members)) {
     PlaceIn(scratch);
     if (members == 1) arrived_ = parts_.size();
+    needed_.resize(parts_.size());
+    const auto exchange = [this](size_t part, bool spreads) {
+      exchanges_.push_back({part, spreads});
+      needed_[part] = exchanges_.size();
+    };
     for (size_t i = 0; members > 1 && i <= parts_.size(); ++i) {
-      if (i < parts_.size()) exchanges_.push_back({i, /*spreads=*/false});
-      if (i > 0 && parts_[i - 1]->plan().has_results())
-        exchanges_.push_back({i - 1, /*spreads=*/true});
+      if (i < parts_.size()) exchange(i, /*spreads=*/false);
+      if (i > 0 && parts_[i - 1]->plan().has_results()) exchange(i - 1, /*spreads=*/true);
     }
   }
 
@@ -117,8 +121,7 @@ class Encoding final : public Work {
       if (parts_[summed_]->Sum()) ++summed_;
     } else if (encoded_ < parts_.size()) {
       if (parts_[encoded_]->Encode()) ++encoded_;
-    } else if (exchanged_ == exchanges_.size() && summed_ == parts_.size() &&
-               finished_ < parts_.size()) {
+    } else if (finished_ < summed_ && exchanged_ >= needed_[finished_]) {
       if (parts_[finished_]->Finish()) ++finished_;
     } else {
       return false;
@@ -129,6 +132,7 @@ class Encoding final : public Work {
   Communicator* const over_;
   const std::vector<std::unique_ptr<EncodedPart>> parts_;
   std::vector<Exchange> exchanges_;  // in the order of all members
+  std::vector<size_t> needed_;       // by part: so many must be done before it is finished
   std::unique_ptr<Work> exchange_;   // the one under way
   size_t exchanged_ = 0;             // exchanges that are done
   // So many parts have been encoded, their contributions have arrived, ...

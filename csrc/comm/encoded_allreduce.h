@@ -9,14 +9,15 @@
 //            residual = p - decoded(p), and the owner adds sum - decoded(sum)
 //
 // A large batch goes in parts of consecutive tensors. While the bytes of one part are under way,
-// the member encodes and sums others, which costs no time on a slow network. The exchanges follow
-// one another, in the same order on all members.
+// the member encodes, sums and finishes others, which costs no time on a slow network. Exchanges
+// follow one another, in the same order on all members.
 //
 //   exchanges  contributions 0 | contributions 1 | results 0 | contributions 2 | results 1 | ...
 //
 // All members, the owner too, decode the same bytes, so all have the same bits. A residual changes
-// in the last step only, after all exchanges: an operation that fails before leaves it as it was.
-// So does a block whose result is not finite, on all members.
+// after all exchanges of its part: if the operation fails, residuals of finished parts are new, and
+// all others are as they were. A block whose result is not finite leaves its residual as it was, on
+// all members.
 #pragma once
 
 #include <memory>

@@ -209,6 +209,7 @@ NOT_PROVOKED = {
     "… of the strategy is not possible in …: …": "see tests/conformance/checks/jax_by_strategy.py",
     "local=… is not possible with …: …": "see test_strategy",
     "hvd.Strategy.from_yaml needs PyYAML: pip install pyyaml": "see test_strategy",
+    "compression=… is no compression: pass one, such as …": "see test_adapter",
     **dict.fromkeys(
         [
             "the process group has rank … of …, but hvdlite's job has rank … of …",

@@ -3,6 +3,7 @@ difference is called."""
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -226,3 +227,16 @@ def test_local_layers_are_none_one_or_several(given: Any, count: int) -> None:
     assert len(layers_of(given, lambda layer: isinstance(layer, int))) == count
     with pytest.raises(ValueError, match="local_layers must be a keras.layers.Layer .* not str"):
         layers_of([1, "dense"], lambda layer: isinstance(layer, int))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("int8", "hvd.Compression.int8 or hvd.Strategy(compression='int8')"),
+        (8, "hvd.Compression.int8()"),
+        (None, "compression=None is no compression"),
+    ],
+)
+def test_what_is_no_compression_is_refused_with_one_that_is(given: object, told: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(told)):
+        Settled(given)

@@ -20,6 +20,7 @@ class Settled:
     """Any compressor, in the one form that the rest of the adapter uses."""
 
     def __init__(self, compression: Any) -> None:
+        _check(compression)
         self.given = compression
         self.is_none = _does_nothing(compression)
         self.decompress: Callable[[Any, Any], Tensor] = compression.decompress
@@ -117,6 +118,15 @@ def compressed(
         settled.decompress(tensor, context)
         for tensor, (_, context) in zip(received, packed, strict=True)
     ]
+
+
+def _check(compression: Any) -> None:
+    if callable(getattr(compression, "compress", None)):
+        return
+    known = "hvd.Compression.int8()"
+    if isinstance(compression, str):
+        known = f"hvd.Compression.{compression} or hvd.Strategy(compression={compression!r})"
+    raise TypeError(f"compression={compression!r} is no compression: pass one, such as {known}")
 
 
 def _does_nothing(compression: Any) -> bool:
