@@ -5,7 +5,7 @@
 namespace hvdlite::testing {
 namespace {
 
-using Values = std::vector<float>;
+using Floats = std::vector<float>;
 
 class EngineGpuOutput : public ::testing::TestWithParam<const char*> {
  protected:
@@ -28,12 +28,12 @@ TEST_P(EngineGpuOutput, is_written_and_the_engine_allocates_nothing) {
       const std::string n = "." + std::to_string(rows);
       HandlePtr handle;
       // One row more from each rank than from the one before it.
-      Values expected;
+      Floats expected;
       for (int from = 0; from < 3; ++from) {
-        const Values theirs = Count(rows + from, static_cast<float>(from));
+        const Floats theirs = Count(rows + from, static_cast<float>(from));
         expected.insert(expected.end(), theirs.begin(), theirs.end());
       }
-      TensorView out = mine.Put(Values(expected.size(), -1));
+      TensorView out = mine.Put(Floats(expected.size(), -1));
       ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllgather, "gathered" + n,
                                    mine.Put(Count(rows + me.rank, r)), out),
                           &handle)
@@ -42,7 +42,7 @@ TEST_P(EngineGpuOutput, is_written_and_the_engine_allocates_nothing) {
       EXPECT_EQ(handle->memory(), nullptr);
 
       // In place: the input is this rank's rows of the output.
-      Values whole(static_cast<size_t>(3 * rows), -1);
+      Floats whole(static_cast<size_t>(3 * rows), -1);
       std::fill_n(whole.begin() + me.rank * rows, rows, r);
       out = mine.Put(whole);
       TensorView in = out;
@@ -53,20 +53,20 @@ TEST_P(EngineGpuOutput, is_written_and_the_engine_allocates_nothing) {
         std::fill_n(whole.begin() + from * rows, rows, static_cast<float>(from));
       EXPECT_EQ(mine.Get<float>(out), whole);
 
-      out = mine.Put(Values(static_cast<size_t>(3 * rows), -1));
+      out = mine.Put(Floats(static_cast<size_t>(3 * rows), -1));
       Submission parts = mine.Ask(OpKind::kAlltoall, "parts" + n,
-                                  mine.Put(Values(static_cast<size_t>(3 * rows), r)), out);
+                                  mine.Put(Floats(static_cast<size_t>(3 * rows), r)), out);
       parts.request.splits = {rows, rows, rows};
       ASSERT_TRUE(mine.Do(std::move(parts), &handle).ok());
       EXPECT_EQ(mine.Get<float>(out), whole);
       EXPECT_EQ(handle->memory(), nullptr);
 
-      out = mine.Put(Values(static_cast<size_t>(rows), -1));
+      out = mine.Put(Floats(static_cast<size_t>(rows), -1));
       ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kReducescatter, "scattered" + n,
-                                   mine.Put(Values(static_cast<size_t>(3 * rows), r)), out),
+                                   mine.Put(Floats(static_cast<size_t>(3 * rows), r)), out),
                           &handle)
                       .ok());
-      EXPECT_EQ(mine.Get<float>(out), Values(static_cast<size_t>(rows), 3));
+      EXPECT_EQ(mine.Get<float>(out), Floats(static_cast<size_t>(rows), 3));
       EXPECT_EQ(handle->memory(), nullptr);
     }
   });
@@ -75,14 +75,14 @@ TEST_P(EngineGpuOutput, is_written_and_the_engine_allocates_nothing) {
 TEST_P(EngineGpuOutput, of_another_size_fails_on_its_rank_only) {
   RunRanks(Options(), [&](Rank& me) {
     GpuRank mine(&me, &cuda, me.rank);
-    const Values untouched(static_cast<size_t>(me.rank == 1 ? 7 : 6), -1);
+    const Floats untouched(static_cast<size_t>(me.rank == 1 ? 7 : 6), -1);
     const TensorView out = mine.Put(untouched);
     HandlePtr handle = me.Submit(
         mine.Ask(OpKind::kAllgather, "x", mine.Put(Count(2, static_cast<float>(me.rank))), out));
     const Status status = me.Wait(handle);
     ASSERT_TRUE(mine.Follow(handle).ok());
     EXPECT_EQ(status.code(), me.rank == 1 ? StatusCode::kInvalidArgument : StatusCode::kOk);
-    EXPECT_EQ(mine.Get<float>(out), me.rank == 1 ? untouched : (Values{0, 1, 1, 2, 2, 3}));
+    EXPECT_EQ(mine.Get<float>(out), me.rank == 1 ? untouched : (Floats{0, 1, 1, 2, 2, 3}));
     ASSERT_TRUE(me.Do(Barrier("after")).ok());
   });
 }

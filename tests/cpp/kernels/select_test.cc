@@ -36,7 +36,7 @@ struct Outcome {
   Floats values;                   // in the order of the positions
 };
 
-struct Case {
+struct Asked {
   Floats gradient, residual;
   Floats velocity = {};  // empty: no momentum
   bool nesterov = false;
@@ -44,7 +44,7 @@ struct Case {
   size_t taken = 1;
 };
 
-Outcome Selected(const cpu::KernelTable& table, const Case& given, size_t offset = 0) {
+Outcome Selected(const cpu::KernelTable& table, const Asked& given, size_t offset = 0) {
   const size_t count = given.gradient.size();
   // A few floats before each array, so that results are not aligned as they would be.
   Floats residual(count + offset, -7), velocity(count + offset, -7), values(given.taken);
@@ -83,7 +83,7 @@ Outcome Selected(const cpu::KernelTable& table, const Case& given, size_t offset
 }
 
 // The definition, one element after the other.
-Outcome Plain(const Case& given) {
+Outcome Plain(const Asked& given) {
   Outcome outcome;
   for (size_t i = 0; i < given.gradient.size(); ++i) {
     float step = given.gradient[i];
@@ -136,7 +136,7 @@ void ExpectSame(const Outcome& found, const Outcome& expected, const std::string
   EXPECT_EQ(BitsOf(found.velocity), BitsOf(expected.velocity)) << what;
 }
 
-void ExpectAsDefined(const Case& given, size_t offset = 0) {
+void ExpectAsDefined(const Asked& given, size_t offset = 0) {
   const Outcome expected = Plain(given);
   for (const cpu::KernelTable* table : cpu::SupportedTables()) {
     const std::string what = std::string(table->name) + ", " + std::to_string(given.taken) +
@@ -146,9 +146,9 @@ void ExpectAsDefined(const Case& given, size_t offset = 0) {
   }
 }
 
-Case Drawn(size_t count, size_t taken, bool momentum, bool nesterov, bool masking) {
+Asked Drawn(size_t count, size_t taken, bool momentum, bool nesterov, bool masking) {
   const auto seed = static_cast<unsigned>(count + taken);
-  Case drawn{Normal(count, seed), Normal(count, seed + 1)};
+  Asked drawn{Normal(count, seed), Normal(count, seed + 1)};
   if (momentum) drawn.velocity = Normal(count, seed + 2);
   drawn.nesterov = nesterov;
   drawn.masking = masking;
@@ -182,7 +182,7 @@ TEST(SelectTest, IsTheDefinitionForLargeTensors) {
 // In ascending order each element is a candidate, in descending order few are.
 TEST(SelectTest, TheOrderOfTheElementsDoesNotMatter) {
   for (const bool ascends : {true, false}) {
-    Case given = Drawn(20000, 20, false, false, false);
+    Asked given = Drawn(20000, 20, false, false, false);
     std::fill(given.residual.begin(), given.residual.end(), 0.0F);
     std::sort(given.gradient.begin(), given.gradient.end(), [&](float a, float b) {
       return ascends ? std::fabs(a) < std::fabs(b) : std::fabs(a) > std::fabs(b);
@@ -193,7 +193,7 @@ TEST(SelectTest, TheOrderOfTheElementsDoesNotMatter) {
 
 TEST(SelectTest, TakesTheFirstOfEqualElements) {
   for (const float value : {0.0F, 2.5F}) {
-    Case given{Floats(5000, value), Floats(5000, 0.0F)};
+    Asked given{Floats(5000, value), Floats(5000, 0.0F)};
     given.gradient[2] = -value;
     given.taken = 30;
     ExpectAsDefined(given);
@@ -202,7 +202,7 @@ TEST(SelectTest, TakesTheFirstOfEqualElements) {
 }
 
 TEST(SelectTest, TakesNanBeforeInfinityBeforeAllNumbers) {
-  Case given = Drawn(3000, 3, true, false, true);
+  Asked given = Drawn(3000, 3, true, false, true);
   given.gradient[5] = std::numeric_limits<float>::max() / 2;
   given.gradient[100] = kInfinity;
   given.gradient[2900] = kNan;
@@ -213,8 +213,8 @@ TEST(SelectTest, TakesNanBeforeInfinityBeforeAllNumbers) {
 }
 
 TEST(SelectTest, LeavesItsSourcesAlone) {
-  const Case given = Drawn(1000, 10, true, true, true);
-  const Case before = given;
+  const Asked given = Drawn(1000, 10, true, true, true);
+  const Asked before = given;
   Selected(cpu::ActiveTable(), given);
   EXPECT_EQ(given.gradient, before.gradient);
   EXPECT_EQ(given.residual, before.residual);
