@@ -104,17 +104,17 @@ def test_the_core_writes_a_sum_to_the_memory_of_the_tensor() -> None:
     algebra, tensor = NumpyAlgebra(), drawn(12, 1).reshape(3, 4)
     pairs = np.array([[2.0], [4.0]], np.float32), np.array([[5], [5]], np.int32)
     flat = algebra.flat(tensor)
-    result = landed(algebra, Sparse(*pairs, flat), 0.5, tensor, in_place=True)
+    result = landed(algebra, Sparse(*pairs, flat, len(pairs[0])), 0.5, tensor, in_place=True)
     assert np.shares_memory(result, tensor)
     assert result.shape == (3, 4) and result[1, 1] == 3.0 and np.count_nonzero(result) == 1
-    landed(algebra, Sparse(*pairs, flat), 1.0, tensor)
+    landed(algebra, Sparse(*pairs, flat, len(pairs[0])), 1.0, tensor)
     assert tensor[1, 1] == 3.0
 
 
 def test_a_position_that_the_tensor_does_not_have_is_an_error() -> None:
     algebra, flat = NumpyAlgebra(), drawn(12, 1)
     for position in (12, -1):
-        total = Sparse(np.ones((1, 1), np.float32), np.full((1, 1), position, np.int32), flat)
+        total = Sparse(np.ones((1, 1), np.float32), np.full((1, 1), position, np.int32), flat, 1)
         with pytest.raises(ValueError, match="12 elements does not have: give the tensor the same"):
             landed(algebra, total, 1.0, flat)
 

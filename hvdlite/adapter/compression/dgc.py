@@ -106,7 +106,7 @@ class _Corrected:
         gradient = self._velocity.clipped(algebra, flat, ranks)
         momentum = self._velocity.momentum
         taken = take(algebra, gradient, state, self._density, momentum, self._masking)
-        total = yield from sum_of(taken, flat)
+        total = yield from sum_of(taken, flat, ranks)
         return total, taken.state
 
 

@@ -27,6 +27,6 @@ def landed(
 def _dense(algebra: Algebra, total: Sparse) -> Array:
     """In the order of the ranks, so that all have the same bits."""
     dense = algebra.zeros(total.flat.shape, total.flat)
-    for rank in range(int(total.values.shape[0])):
+    for rank in range(total.ranks):
         dense = algebra.added_at(dense, total.positions[rank], total.values[rank])
     return dense

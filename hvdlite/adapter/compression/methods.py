@@ -53,6 +53,7 @@ class Sparse(NamedTuple):
     values: Array  # the first dimension is that of the ranks
     positions: Array
     flat: Array  # this rank's tensor
+    ranks: int  # a compiled program may not know it from the shapes
 
 
 class Scaled(NamedTuple):

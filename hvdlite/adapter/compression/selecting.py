@@ -83,7 +83,7 @@ def _by_algebra(
     return Taken(values, positions, after)
 
 
-def sum_of(taken: Taken, flat: Array) -> Generator[Gather, Any, Sparse]:
+def sum_of(taken: Taken, flat: Array, ranks: int) -> Generator[Gather, Any, Sparse]:
     """A round: the sum of what all ranks have taken."""
     values, positions = yield Gather([taken.values, taken.positions])
-    return Sparse(values, positions, flat)
+    return Sparse(values, positions, flat, ranks)

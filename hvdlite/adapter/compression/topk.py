@@ -38,5 +38,5 @@ class _Largest:
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
         taken = take(algebra, flat, state, self._density)
-        total = yield from sum_of(taken, flat)
+        total = yield from sum_of(taken, flat, ranks)
         return total, taken.state

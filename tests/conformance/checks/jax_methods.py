@@ -61,6 +61,25 @@ def sent_and_kept_is_the_average_of_all_gradients(here: Here, method: str) -> No
         here.settle()
 
 
+@check(masking=(False, True))
+def dgc_of_everything_is_sgd(here: Here, masking: bool) -> None:
+    """With momentum, unless masking ends that of all elements in each step."""
+    compression = hvd.Compression.dgc(1.0, momentum=0.9, masking=masking)
+    results = []
+    for sgd, options in (
+        (optax.sgd(0.05), {"compression": compression}),
+        (optax.sgd(0.05, momentum=None if masking else 0.9), {}),
+    ):
+        params, optimizer = _params(), hvd.distributed(sgd, **options)
+        state, update = optimizer.init(params), jax.jit(optimizer.update)
+        for step in range(10):
+            updates, state = update(_gradients(here.rank, step), state, params)
+            params = optax.apply_updates(params, updates)
+        results.append(np.asarray(params["w"]))
+    np.testing.assert_allclose(*results, atol=1e-5)
+    here.saw(results[0])
+
+
 @check(min_ranks=2)
 def its_memory_is_saved_with_the_state_and_begins_anew_with_other_ranks(here: Here) -> None:
     optimizer = hvd.distributed(optax.identity(), compression=hvd.Compression.topk(0.1))

@@ -12,6 +12,7 @@ from checks.choosing import on_a_slow_network
 from checks.here import Here, raises
 from checks.keras_here import (
     EACH,
+    FEATURES,
     contents,
     equal_everywhere,
     fit,
@@ -60,6 +61,22 @@ def dense_training_is_what_density_1_gives(here: Here) -> None:
         nets.append(contents(net.weights))
     for a, b in zip(*nets, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@check(masking=(False, True), seconds=60)
+def dgc_of_everything_is_sgd(here: Here, masking: bool) -> None:
+    """With momentum, unless masking ends that of all elements in each step."""
+    compression = hvd.Compression.dgc(1.0, momentum=0.9, masking=masking)
+    nets = []
+    for momentum, options in ((0.0, {"compression": compression}), (0.0 if masking else 0.9, {})):
+        net = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(2, use_bias=False)])
+        net.set_weights([np.linspace(-1, 1, 2 * FEATURES, dtype="float32").reshape(FEATURES, 2)])
+        optimizer = keras.optimizers.SGD(0.05, momentum=momentum)
+        fit(net, hvd.DistributedOptimizer(optimizer, **options), *own(here))
+        nets.append(contents(net.weights))
+    for a, b in zip(*nets, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    equal_everywhere(here, nets[0])
 
 
 @check()

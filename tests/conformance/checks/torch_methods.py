@@ -63,6 +63,23 @@ def _sent_and_kept_is_the_sum(here: Here, method: str, op: int) -> None:
     assert all(torch.equal(each, total) for each in everyones)
 
 
+@check(masking=(False, True))
+def dgc_of_everything_is_sgd(here: Here, masking: bool) -> None:
+    """With momentum, unless masking ends that of all elements in each step."""
+    compression = hvd.Compression.dgc(1.0, momentum=0.9, masking=masking)
+    nets = []
+    for momentum, options in ((0.0, {"compression": compression}), (0.0 if masking else 0.9, {})):
+        torch.manual_seed(2)
+        net = torch.nn.Sequential(torch.nn.Linear(6, 5, bias=False), torch.nn.Tanh(),
+                                  torch.nn.Linear(5, 3, bias=False))  # fmt: skip
+        sgd = torch.optim.SGD(net.parameters(), lr=0.05, momentum=momentum)
+        run_steps(here, net, hvd.DistributedOptimizer(sgd, net.named_parameters(), **options), 20)
+        nets.append(net)
+    for mine, other in zip(*(net.parameters() for net in nets), strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
+    equal_everywhere(nets[0])
+
+
 @check(min_ranks=2, method=tuple(METHODS))
 def training_leaves_all_ranks_with_the_same_weights(here: Here, method: str) -> None:
     for passes in (1, 2):
