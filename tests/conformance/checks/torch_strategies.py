@@ -309,7 +309,7 @@ def an_interval_by_time_ends_by_itself(here: Here) -> None:
 @check()
 def a_loss_that_falls_shrinks_the_interval_on_all_ranks(here: Here) -> None:
     net, own = local(every=4, adaptive=True)
-    for number, loss in enumerate([4.0] * 4 + [1.0] * 4 + [1.0 + here.rank] * 2):
+    for number, loss in enumerate([4.0] * 4 + [1.0] * 4 + [1.0 + here.rank / here.size] * 2):
         if number < 8:
             own.note(loss=torch.tensor(loss))
             run_steps(here, net, own, 1)
