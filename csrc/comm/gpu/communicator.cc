@@ -291,11 +291,15 @@ bool Communicator::ByNccl(const Batch& batch) const {
 bool Communicator::AsksFirst(const Batch& batch) const {
   const Result result = ResultOf(batch.kind);
   if (result == Result::kGathered || result == Result::kExchanged) return true;
+  return StagingGrows(batch);
+}
+
+bool Communicator::StagingGrows(const Batch& batch) const {
   return !ByNccl(batch) && staging_->Grows(batch);
 }
 
 Status Communicator::Reserve(const Batch& batch) {
-  return ByNccl(batch) || !staging_->Grows(batch) ? Status::Ok() : staging_->Reserve(batch);
+  return StagingGrows(batch) ? staging_->Reserve(batch) : Status::Ok();
 }
 
 void Communicator::Agreed(const Batch& batch) {

@@ -86,6 +86,8 @@ class Communicator final : public comm::Communicator {
   bool ByNccl(const Batch& batch) const;
   // Whether the members must agree first that all can take part.
   bool AsksFirst(const Batch& batch) const;
+  // Whether staging carries it, and needs more memory for it.
+  bool StagingGrows(const Batch& batch) const;
   // Takes the memory that staging needs for a batch; once all members have it, Agreed().
   Status Reserve(const Batch& batch);
   void Agreed(const Batch& batch);

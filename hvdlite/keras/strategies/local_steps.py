@@ -25,7 +25,8 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.keras import backends
 from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.host import prepared, to_numpy
-from hvdlite.keras.strategies.conditions import chosen, seconds, when
+from hvdlite.keras.strategies.conditional import reduced_if
+from hvdlite.keras.strategies.conditions import seconds, when
 from hvdlite.keras.wrapping import refuse_twice, with_loss_scaling
 
 _NUMBERS = len(Count._fields)
@@ -116,21 +117,10 @@ class LocalSteps:
             when(KERAS.ops.logical_not(begun), self._hvd_anchor, self._hvd_variables())
         if plan.never_synchronous or not self._hvd_takes_part():
             return list(gradients)
-        backend = backends.chosen()
-
-        def of_all(given: list[Any]) -> list[Any]:
-            return reduced(settings.gradients, backend, given, variables)
-
         if plan.always_synchronous:
-            return of_all(list(gradients))
-        there = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        variables = [variables[i] for i in there]
-        dense = [backend.to_dense(gradients[i]) for i in there]
+            return reduced(settings.gradients, backends.chosen(), gradients, variables)
         condition = local_steps.is_synchronous(plan, self._hvd_numbers())
-        results = list(gradients)
-        for i, gradient in zip(there, chosen(condition, of_all, dense), strict=True):
-            results[i] = gradient
-        return results
+        return reduced_if(condition, settings.gradients, gradients, variables)
 
     def _hvd_after(self) -> None:
         """Counts, and averages what is due."""

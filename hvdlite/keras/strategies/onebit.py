@@ -16,7 +16,8 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.keras.backends import chosen as chosen_backend
 from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.host import prepared
-from hvdlite.keras.strategies.conditions import chosen, when
+from hvdlite.keras.strategies.conditional import reduced_if
+from hvdlite.keras.strategies.conditions import when
 from hvdlite.keras.wrapping import without
 
 ops: Any = getattr(KERAS, "ops", None)  # which tf_keras has not
@@ -78,34 +79,24 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
 
     def _exchanged(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """Averages the gradients until Adam freezes, and from then on the momentum."""
-        results = list(grads)
-        there = [i for i, gradient in enumerate(grads) if gradient is not None]
-        backend = chosen_backend()
-        moved = [variables[i] for i in there]
-        own = [backend.to_dense(grads[i]) for i in there]
         is_frozen = self._is_frozen()
-        if self._hvd.takes_part():
-            own = chosen(
-                ops.logical_not(is_frozen),
-                lambda given: reduced(self._hvd, backend, given, moved),
-                own,
-            )
-        places = [self._get_variable_index(variable) for variable in moved]
-        when(is_frozen, lambda: self._average_momentum(own, moved, places), self.variables)
-        for i, gradient in zip(there, own, strict=True):
-            results[i] = gradient
-        return results
+        grads = reduced_if(ops.logical_not(is_frozen), self._hvd, grads, variables)
+        moved = [i for i, gradient in enumerate(grads) if gradient is not None]
 
-    def _average_momentum(
-        self, gradients: Sequence[Any], variables: Sequence[Any], places: Sequence[int]
-    ) -> None:
+        def average() -> None:
+            self._average_momentum([grads[i] for i in moved], [variables[i] for i in moved])
+
+        when(is_frozen, average, self.variables)
+        return grads
+
+    def _average_momentum(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         """Each rank moves its momentum by its own gradient; then it is averaged by signs."""
+        places = [self._get_variable_index(variable) for variable in variables]
         means = [
             self._where_gradients_were(self._moved(self.momentums[place], gradient), place)
             for gradient, place in zip(gradients, places, strict=True)
         ]
-        if self._hvd_signs.takes_part():
-            means = reduced(self._hvd_signs, chosen_backend(), means, variables)
+        means = reduced(self._hvd_signs, chosen_backend(), means, variables)
         for mean, place in zip(means, places, strict=True):
             self.momentums[place].assign(self._where_gradients_were(mean, place))
 

@@ -1,9 +1,9 @@
 // Encoded allreduces of tensors on (fake) GPUs: the bits of the processor, on the device where that
 // can be, and on the host elsewhere.
 #include <limits>
-#include <random>
 
 #include "testing/gpu_rank.h"
+#include "testing/normal.h"
 #include "testing/says.h"
 
 namespace hvdlite::testing {
@@ -28,14 +28,6 @@ constexpr Way kWays[] = {
     {"a_rank_a_host", "nccl", 3, 3, 90, true}, {"ranks_on_hosts", "nccl", 4, 2, 90, false},
     {"no_kernels", "stage", 3, 1, 70, false},
 };
-
-Floats Normal(size_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  Floats values(count);
-  for (float& value : values) value = normal(random);
-  return values;
-}
 
 Submission Encoded(Submission submission, const CodecSpec& spec, float* residual, uint64_t step) {
   submission.request.codec = spec;

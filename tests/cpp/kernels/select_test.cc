@@ -7,27 +7,20 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/select.h"
+#include "testing/normal.h"
 
 namespace hvdlite::kernels {
 namespace {
 
 using Floats = std::vector<float>;
+using testing::Normal;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-Floats Normal(size_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  Floats values(count);
-  for (float& value : values) value = normal(random);
-  return values;
-}
 
 // What a selection leaves behind.
 struct Outcome {

@@ -6,24 +6,17 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "kernels/cpu/codec.h"
 #include "kernels/cpu/dispatch.h"
+#include "testing/normal.h"
 
 namespace hvdlite::kernels {
 
 using Floats = std::vector<float>;
 using Coded = std::vector<uint8_t>;
-
-inline Floats Normal(size_t count, unsigned seed, float sigma = 1) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, sigma);
-  Floats values(count);
-  for (float& value : values) value = normal(random);
-  return values;
-}
+using testing::Normal;
 
 inline Coded EncodeOn(const cpu::KernelTable& table, const CodecSpec& spec, const Encoded& what,
                       size_t count, const Draws& draws = {}) {

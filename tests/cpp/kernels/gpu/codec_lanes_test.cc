@@ -5,16 +5,14 @@
 
 #include <array>
 #include <barrier>
-#include <cmath>
-#include <cstring>
 #include <random>
 #include <vector>
 
+#include "fake_gpu/cuda_bits.h"
 #include "kernels/codec.h"
 #include "testing/in_threads.h"
 
 // What the kernels need of CUDA's language.
-#define __device__
 #define __shared__ static
 struct Dimension {
   unsigned x;
@@ -22,24 +20,6 @@ struct Dimension {
 constexpr Dimension blockDim{64};
 thread_local Dimension threadIdx{0};
 thread_local Dimension blockIdx{0};
-
-struct uint4 {
-  unsigned x, y, z, w;
-};
-
-inline float __uint_as_float(unsigned bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-inline unsigned __float_as_uint(float value) {
-  unsigned bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-inline float __fsqrt_rn(float value) {
-  return std::sqrt(value);
-}
 
 constexpr unsigned kLanes = 32;
 inline void __syncwarp() {

@@ -1,0 +1,30 @@
+"""The gradients of a step: those of all ranks, or this rank's own, as a compiled step decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hvdlite.adapter.reduction import reduced
+from hvdlite.adapter.step import Options
+from hvdlite.keras import backends
+from hvdlite.keras.strategies.conditions import chosen
+
+
+def reduced_if(
+    condition: Any, options: Options, gradients: Sequence[Any], variables: Sequence[Any]
+) -> list[Any]:
+    """reduced() if the condition is true, else the gradients themselves: dense, with None where
+    there is none."""
+    backend = backends.chosen()
+    results = list(gradients)
+    there = [i for i, gradient in enumerate(gradients) if gradient is not None]
+    variables = [variables[i] for i in there]
+    own = [backend.to_dense(gradients[i]) for i in there]
+
+    def of_all(given: list[Any]) -> list[Any]:
+        return reduced(options, backend, given, variables)
+
+    for i, gradient in zip(there, chosen(condition, of_all, own), strict=True):
+        results[i] = gradient
+    return results
