@@ -22,9 +22,16 @@ MARK = "HVDLITE_TEST_MARK"
 # because it is slow.
 PATIENT = "600"
 
-# What scripts of ranks are made of. Until somebody ends it, while handlers of signals do their
-# work:
-WAIT = "import signal\nwhile True: signal.pause()\n"
+# What scripts of ranks are made of. Handlers of signals run while it waits to be ended. (A signal
+# that comes just before signal.pause() would be handled after the next one only. It leaves a byte
+# in this pipe.)
+WAIT = (
+    "import os, signal\n"
+    "signals, wakes = os.pipe()\n"
+    "os.set_blocking(wakes, False)\n"
+    "signal.set_wakeup_fd(wakes)\n"
+    "while True: os.read(signals, 1)\n"
+)
 # "I am here" for wait_for_files(), and then WAIT.
 READY = 'import os\nopen("ready." + os.environ["HVDLITE_RANK"], "w").close()\n' + WAIT
 

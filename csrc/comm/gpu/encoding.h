@@ -31,8 +31,9 @@ class Encoding : public Work {
 //
 // `start` starts a journey. `carried` may be null.
 using StartJourney = std::function<std::unique_ptr<Work>(const Batch&)>;
-std::unique_ptr<Encoding> EncodeOnDevice(std::shared_ptr<device::Gpu> gpu, StartJourney start,
-                                         Carried* carried, const Batch& batch, int me, int members);
+std::unique_ptr<Encoding> EncodeOnDevice(std::shared_ptr<device::Gpu> gpu,
+                                         const StartJourney& start, Carried* carried,
+                                         const Batch& batch, int me, int members);
 // `gpu` is null for a member without one.
 std::unique_ptr<Encoding> EncodeOnHost(std::shared_ptr<device::Gpu> gpu, comm::Communicator* host,
                                        const Batch& batch, int me, int members);

@@ -258,9 +258,9 @@ class OnDevice final : public Encoding {
 
 }  // namespace
 
-std::unique_ptr<Encoding> EncodeOnDevice(std::shared_ptr<device::Gpu> gpu, StartJourney start,
-                                         Carried* carried, const Batch& batch, int me,
-                                         int members) {
+std::unique_ptr<Encoding> EncodeOnDevice(std::shared_ptr<device::Gpu> gpu,
+                                         const StartJourney& start, Carried* carried,
+                                         const Batch& batch, int me, int members) {
   auto work = std::make_unique<OnDevice>(std::move(gpu), start, batch, me, members);
   if (carried != nullptr) carried->Count(Carrier::kEncodedOnGpu, batch.kind);
   if (carried != nullptr) CountEncoded({&work->plan()}, batch.kind, carried);

@@ -89,8 +89,8 @@ HVDLITE_INLINE float Reciprocal(float scale) {
 template <int kBlock>
 HVDLITE_INLINE float Greatest(const float* block) {
   VInt32 greatest[4] = {};
-  for (int i = 0; i < kBlock; i += 4 * kFloats) {
-    for (int r = 0; r < 4; ++r) {
+  for (std::ptrdiff_t i = 0; i < kBlock; i += std::ptrdiff_t{4} * kFloats) {
+    for (std::ptrdiff_t r = 0; r < 4; ++r) {
       const VInt32 bits = Bits<VInt32>(MagnitudeBits(Load<VFloat>(block + i + r * kFloats)));
       greatest[r] = greatest[r] > bits ? greatest[r] : bits;
     }
@@ -112,9 +112,10 @@ template <int kBlock, class Term>
 HVDLITE_INLINE float SumOf(const float* block, Term term) {
   constexpr int kVectors = kSums / kFloats;
   VFloat sums[kVectors] = {};
-  for (int i = 0; i < kBlock; i += kSums) {
+  for (std::ptrdiff_t i = 0; i < kBlock; i += kSums) {
 #pragma GCC unroll 8
-    for (int r = 0; r < kVectors; ++r) sums[r] += term(Load<VFloat>(block + i + r * kFloats));
+    for (std::ptrdiff_t r = 0; r < kVectors; ++r)
+      sums[r] += term(Load<VFloat>(block + i + r * kFloats));
   }
   float parts[kSums];
   __builtin_memcpy(parts, sums, sizeof(parts));
