@@ -82,6 +82,23 @@ def submit_group(
 ) -> list[int]: ...
 def codecs() -> dict[str, tuple[int, str]]: ...
 def encoded_bytes(codec: int, parameter: float, count: int) -> int: ...
+def submit_sparse(
+    op: int,
+    process_set: int,
+    name: str | None,
+    input: Any,
+    output: Any,
+    postscale: float,
+    taken: int,
+    residual: Any,
+    new_residual: Any,
+    velocity: Any = None,
+    new_velocity: Any = None,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    masking: bool = False,
+    patient: bool = False,
+) -> int: ...
 def submit_encoded(
     op: int,
     process_set: int,
@@ -146,20 +163,6 @@ class PoolBlock:
 
 def pool_allocate(bytes: int) -> PoolBlock | None: ...
 def digests(tensors: list[Any]) -> list[int]: ...
-def select(
-    gradient: Any,
-    residual: Any,
-    new_residual: Any,
-    values: Any,
-    positions: Any,
-    velocity: Any = None,
-    new_velocity: Any = None,
-    momentum: float = 0.0,
-    nesterov: bool = False,
-    masking: bool = False,
-) -> None: ...
-def spread(values: Any, positions: Any, factor: float, output: Any) -> None: ...
-def selections() -> tuple[int, int]: ...
 def start_timeline(path: str, mark_cycles: bool) -> None: ...
 def stop_timeline() -> None: ...
 def describe(what: str) -> str: ...

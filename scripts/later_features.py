@@ -210,7 +210,8 @@ LATER = {
     ),
     "compression with memory": (
         "benchmarks/cpp/select_bench.cc",
-        "csrc/api/sparse",
+        "csrc/comm/sparse_allreduce",
+        "tests/cpp/comm/sparse_allreduce_test.cc",
         "csrc/bindings/sparse.cc",
         "csrc/kernels/cpu/select",
         "csrc/kernels/select",

@@ -83,14 +83,17 @@ int main() {
       for (const cpu::KernelTable* table : cpu::SupportedTables()) {
         selection.velocity = nullptr;
         Line("topk", table->name, count, density,
-             BestSeconds([&] { cpu::Select(*table, selection); }), 3);
+             BestSeconds([&] { cpu::Select(*table, selection, count); }), 3);
         selection.velocity = velocity.data();
         Line("dgc", table->name, count, density,
-             BestSeconds([&] { cpu::Select(*table, selection); }), 5);
+             BestSeconds([&] { cpu::Select(*table, selection, count); }), 5);
       }
       const kernels::Pairs pairs = {values.data(), positions.data(), selection.taken};
-      Line("spread", "", count, density,
-           BestSeconds([&] { kernels::Spread(pairs, 0.5F, count, after.data()); }), 1);
+      Line("spread", "", count, density, BestSeconds([&] {
+             std::fill(after.begin(), after.end(), 0.0F);
+             kernels::AddPairs({pairs}, 0.5F, after.data());
+           }),
+           1);
     }
   }
   return 0;

@@ -107,6 +107,24 @@ Status CheckCodec(const Request& request, const Device& device, const TensorView
                    (residual.device.kind == DeviceKind::kHost ? " on the CPU" : " on a GPU"));
 }
 
+Status CheckSelection(const Request& request, const kernels::Selection& memory) {
+  const int64_t count = NumElements(request.shape);
+  if (request.taken < 1 || request.taken > count)
+    return Wrong(request, "cannot take " + std::to_string(request.taken) + " of " +
+                              std::to_string(count) + " elements");
+  if (!engine::CanBeSparse(request)) {
+    return Wrong(request,
+                 "a sparse allreduce needs fewer than 2^31 elements of float32 in host memory, op "
+                 "Average or Sum, and no codec; this is a tensor of shape " +
+                     ToString(request.shape) + " and dtype " + std::string(Name(request.dtype)) +
+                     " with op " + std::string(Name(request.op)));
+  }
+  if (memory.count == count && memory.residual != nullptr && memory.new_residual != nullptr &&
+      (memory.velocity == nullptr) == (memory.new_velocity == nullptr))
+    return Status::Ok();
+  return Wrong(request, "the memory must have as many elements as the tensor, before and after");
+}
+
 Status CheckArguments(Request* request, int members) {
   if (!engine::FitsElements(request->shape)) {
     return Wrong(*request, "a tensor of shape " + ToString(request->shape) +

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/message.h"
+#include "kernels/select.h"
 
 namespace hvdlite::api {
 
@@ -12,6 +13,8 @@ Status CheckArguments(engine::Request* request, int members);
 
 // Checks the codec of a request, and a residual; one without data is none. `device`: the tensor's.
 Status CheckCodec(const engine::Request& request, const Device& device, const TensorView& residual);
+// Checks a sparse request, and its memory.
+Status CheckSelection(const engine::Request& request, const kernels::Selection& memory);
 
 // Checks that a result allocated by the caller has the right size, dtype and device. `me` is this
 // rank's position among the members.

@@ -1,5 +1,5 @@
 /* START HERE: the C interface of libhvdlite.so, for bindings of any Python and for frameworks'
- * compilers. The library exports this and api/sparse.h, and nothing else.
+ * compilers. The library exports this and nothing else.
  *
  * Conventions. A function that can fail returns an hvdlite_code. hvdlite_last_error() and
  * hvdlite_last_error_peer() then give the calling thread the sentence and the rank that caused the
@@ -195,6 +195,21 @@ typedef struct {
   int32_t device_index;
 } hvdlite_tensor;
 
+/* Of an allreduce that sums float32 in host memory, without a codec: each rank sends the `taken`
+ * greatest elements, the same number on all ranks, and remembers the others. Memory has as many
+ * elements as the tensor (`count`), and the new memory, which is complete when the operation is done,
+ * overlaps nothing. csrc/kernels/select.h says what the fields mean. */
+typedef struct {
+  int64_t taken;
+  int64_t count;
+  const float* residual;
+  float* new_residual;
+  const float* velocity; /* NULL: no momentum */
+  float* new_velocity;
+  float momentum;
+  int32_t nesterov, masking;
+} hvdlite_sparse;
+
 typedef struct {
   int32_t kind;
   int32_t op; /* reduction */
@@ -231,6 +246,7 @@ typedef struct {
   /* Codecs that round at random do so by these, by the name and the rank. */
   uint64_t codec_seed;
   uint64_t codec_step;
+  const hvdlite_sparse* sparse; /* NULL: all elements are sent */
 } hvdlite_operation;
 
 HVDLITE_API hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle);

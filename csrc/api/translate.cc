@@ -158,6 +158,20 @@ hvdlite_result ToResult(const engine::Handle& handle) {
   return result;
 }
 
+kernels::Selection ToSelection(const hvdlite_sparse& given) {
+  kernels::Selection selection;
+  selection.count = given.count;
+  selection.taken = given.taken;
+  selection.residual = given.residual;
+  selection.new_residual = given.new_residual;
+  selection.velocity = given.velocity;
+  selection.new_velocity = given.new_velocity;
+  selection.momentum = given.momentum;
+  selection.nesterov = given.nesterov != 0;
+  selection.masking = given.masking != 0;
+  return selection;
+}
+
 Status Describe(Engine* engine, const hvdlite_operation& operation, Submission* submission) {
   if (operation.kind < 0 || operation.kind >= kOpKindCount || operation.op < 0 ||
       operation.op >= kReduceOpCount ||
@@ -202,6 +216,11 @@ Status Describe(Engine* engine, const hvdlite_operation& operation, Submission* 
   if (request.codec.encodes() || operation.residual.data != nullptr)
     HVDLITE_RETURN_IF_ERROR(
         CheckCodec(request, submission->input.device, View(operation.residual)));
+  if (operation.sparse != nullptr) {
+    submission->memory = ToSelection(*operation.sparse);
+    request.taken = submission->memory.taken;
+    HVDLITE_RETURN_IF_ERROR(CheckSelection(request, submission->memory));
+  }
   const auto me = std::find(members.begin(), members.end(), engine->rank());
   return CheckOutput(request, submission->output, count, static_cast<int>(me - members.begin()));
 }

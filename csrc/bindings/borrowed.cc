@@ -39,7 +39,7 @@ const hvdlite_tensor& Output(BorrowedTensor* tensor, const py::handle& object) {
 }
 
 struct KeptAlive {
-  py::object input, output, input_owner, output_owner, residual, residual_owner;
+  py::object input, output, input_owner, output_owner, residual, residual_owner, memory;
   const dlpack::Exchange* exchange;  // on a GPU: reports the framework's current stream
   int device;
 };
@@ -78,8 +78,8 @@ void KeepAlive(int64_t handle, const py::handle& input, const py::handle& output
       handle, KeptAlive{py::reinterpret_borrow<py::object>(input),
                         py::reinterpret_borrow<py::object>(output), std::move(call->input.owner),
                         std::move(call->output.owner), std::move(call->residual_object),
-                        std::move(call->residual.owner), call->input.exchange,
-                        call->input.tensor.device_index});
+                        std::move(call->residual.owner), std::move(call->memory),
+                        call->input.exchange, call->input.tensor.device_index});
 }
 
 hvdlite_code Follow(int64_t handle) {

@@ -24,6 +24,7 @@ struct Call {
   BorrowedTensor output;
   BorrowedTensor residual;
   pybind11::object residual_object;  // keeps it alive, as `residual.owner` does
+  pybind11::object memory;           // of a sparse operation: keeps it alive
 };
 
 // Keeps what the call has borrowed until the operation with this handle is released.

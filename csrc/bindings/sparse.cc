@@ -1,98 +1,91 @@
-// Sparse gradients in host memory, for hvdlite/adapter/compression/selecting.py.
-#include <optional>
-#include <tuple>
+// Sparse allreduces: what hvdlite/adapter calls when a rank sends some elements of a tensor.
+#include <pybind11/stl.h>
 
-#include "api/sparse.h"
+#include <optional>
+#include <string>
+#include <utility>
+
 #include "bindings/bindings.h"
+#include "bindings/borrowed.h"
 #include "bindings/tensors.h"
-#include "bindings/unlocked.h"
 
 namespace hvdlite::bindings {
 namespace py = pybind11;
 
 namespace {
 
-// A tensor in host memory, of the one type that it must have.
-template <typename Element, int32_t kDType>
-class Lent {
+// The memory of an operation: arrays of equal length, and what keeps them alive.
+class Memory {
  public:
-  Lent(const py::handle& object, bool written) {
-    tensor_.Borrow(object);
-    if (tensor_.tensor.dtype != kDType || !tensor_.contiguous || tensor_.on_gpu() ||
-        (written && !tensor_.writable))
-      throw py::type_error("selecting is for contiguous float32 in host memory");
-  }
-  Element* at() const { return static_cast<Element*>(tensor_.tensor.data); }
-  int64_t count() const {
+  // None: null.
+  float* Lend(const py::object& array, bool written) {
+    if (array.is_none()) return nullptr;
+    BorrowedTensor lent;
+    lent.Borrow(array);
+    const hvdlite_tensor& tensor = lent.tensor;
+    if (tensor.dtype != HVDLITE_FLOAT32 || !lent.contiguous || lent.on_gpu() ||
+        (written && !lent.writable))
+      throw py::type_error("the memory of a sparse allreduce is contiguous float32 on the CPU");
     int64_t count = 1;
-    for (int32_t i = 0; i < tensor_.tensor.ndim; ++i) count *= tensor_.tensor.shape[i];
-    return count;
+    for (int32_t i = 0; i < tensor.ndim; ++i) count *= tensor.shape[i];
+    if (count_ >= 0 && count != count_) throw py::value_error("the arrays differ in length");
+    count_ = count;
+    kept_.append(array);
+    if (lent.owner) kept_.append(lent.owner);
+    return static_cast<float*>(tensor.data);
   }
-  // ValueError unless there are so many elements.
-  Element* Of(int64_t count) const {
-    if (this->count() != count) throw py::value_error("the arrays differ in length");
-    return at();
-  }
+  int64_t count() const { return count_; }
+  py::list Keep() && { return std::move(kept_); }
 
  private:
-  BorrowedTensor tensor_;
+  int64_t count_ = -1;
+  py::list kept_;
 };
-using Floats = Lent<float, HVDLITE_FLOAT32>;
-using Positions = Lent<int32_t, HVDLITE_INT32>;
 
-// Without velocities (None) there is no momentum.
-void Select(const py::object& gradient, const py::object& residual, const py::object& new_residual,
-            const py::object& values, const py::object& positions, const py::object& velocity,
-            const py::object& new_velocity, float momentum, bool nesterov, bool masking) {
-  const Floats from(gradient, false), kept(residual, false), next(new_residual, true);
-  const Floats taken(values, true);
-  const Positions places(positions, true);
-  std::optional<Floats> speed, next_speed;
-  hvdlite_selection selection{};
-  selection.count = from.count();
-  selection.gradient = from.at();
-  selection.residual = kept.Of(from.count());
-  selection.new_residual = next.Of(from.count());
-  if (!velocity.is_none()) {
-    selection.velocity = speed.emplace(velocity, false).Of(from.count());
-    selection.new_velocity = next_speed.emplace(new_velocity, true).Of(from.count());
-  }
-  selection.momentum = momentum;
-  selection.nesterov = nesterov ? 1 : 0;
-  selection.masking = masking ? 1 : 0;
-  selection.taken = taken.count();
-  selection.values = taken.at();
-  selection.positions = places.Of(taken.count());
-  ThrowIfError(WithoutLock([&] { return hvdlite_select(&selection); }));
-}
-
-void Spread(const py::object& values, const py::object& positions, float factor,
-            const py::object& output) {
-  const Floats given(values, false), sums(output, true);
-  const Positions places(positions, false);
-  const int32_t* const at = places.Of(given.count());
-  ThrowIfError(WithoutLock([&] {
-    return hvdlite_spread(given.at(), at, given.count(), factor, sums.count(), sums.at());
-  }));
-}
-
-std::tuple<uint64_t, uint64_t> Selections() {
-  uint64_t selected = 0, spread = 0;
-  hvdlite_selections(&selected, &spread);
-  return {selected, spread};
+int64_t SubmitSparse(int op, int set, const std::optional<std::string>& name,
+                     const py::object& input, const py::object& output, double postscale,
+                     int64_t taken, const py::object& residual, const py::object& new_residual,
+                     const py::object& velocity, const py::object& new_velocity, float momentum,
+                     bool nesterov, bool masking, bool patient) {
+  Memory memory;
+  hvdlite_sparse sparse{};
+  sparse.taken = taken;
+  sparse.residual = memory.Lend(residual, /*written=*/false);
+  sparse.new_residual = memory.Lend(new_residual, /*written=*/true);
+  sparse.velocity = memory.Lend(velocity, /*written=*/false);
+  sparse.new_velocity = memory.Lend(new_velocity, /*written=*/true);
+  sparse.count = memory.count();
+  sparse.momentum = momentum;
+  sparse.nesterov = nesterov ? 1 : 0;
+  sparse.masking = masking ? 1 : 0;
+  Call call;
+  hvdlite_operation& operation = call.operation;
+  operation.kind = HVDLITE_ALLREDUCE;
+  operation.op = op;
+  operation.process_set = set;
+  operation.name = name ? name->c_str() : nullptr;
+  operation.prescale = 1;
+  operation.postscale = postscale;
+  operation.sparse = &sparse;
+  operation.patient = patient ? 1 : 0;
+  call.Borrow(input, output);
+  call.memory = std::move(memory).Keep();
+  int64_t handle = -1;
+  ThrowIfError(hvdlite_submit(&operation, &handle));
+  KeepAlive(handle, input, output, &call);
+  return handle;
 }
 
 }  // namespace
 
 void BindSparse(py::module_& module) {
-  module.def("select", &Select, py::arg("gradient"), py::arg("residual"), py::arg("new_residual"),
-             py::arg("values"), py::arg("positions"), py::arg("velocity") = py::none(),
+  module.def("submit_sparse", &SubmitSparse, py::arg("op"), py::arg("process_set"), py::arg("name"),
+             py::arg("input"), py::arg("output"), py::arg("postscale"), py::arg("taken"),
+             py::arg("residual"), py::arg("new_residual"), py::arg("velocity") = py::none(),
              py::arg("new_velocity") = py::none(), py::arg("momentum") = 0.0F,
-             py::arg("nesterov") = false, py::arg("masking") = false,
-             "Advances a memory and takes the largest elements: see csrc/kernels/select.h.");
-  module.def("spread", &Spread, py::arg("values"), py::arg("positions"), py::arg("factor"),
-             py::arg("output"), "The sum of elements at their positions, and zeros elsewhere.");
-  module.def("selections", &Selections, "How many times each of the two has run.");
+             py::arg("nesterov") = false, py::arg("masking") = false, py::arg("patient") = false,
+             "An allreduce to which each rank contributes its largest elements, and remembers the "
+             "others. Returns a handle for wait().");
 }
 
 }  // namespace hvdlite::bindings

@@ -15,6 +15,7 @@
 #include "base/tensor_codec.h"
 #include "device/gpu.h"
 #include "kernels/reduce.h"
+#include "kernels/select.h"
 
 namespace hvdlite::comm {
 
@@ -43,6 +44,10 @@ struct Piece {
   // Allgather, Reducescatter: per member. Alltoall: [from * size + to].
   std::vector<int64_t> counts;
   Coding coding = {};  // if the batch has a codec
+  // If the batch is sparse: elements that each member sends, from 1 to `count`, and the memory of
+  // this one; its gradient, values and positions are unused. Null: it sends zeros.
+  int64_t taken = 0;
+  const kernels::Selection* memory = nullptr;
 };
 
 struct Batch {
@@ -54,6 +59,9 @@ struct Batch {
   // Allreduce: how tensors travel (encoded_allreduce.h). The dtype is float32 then, and the
   // reduction a sum.
   CodecSpec codec;
+  // Allreduce: members send some elements of each tensor (sparse_allreduce.h). The dtype is float32
+  // then, the reduction a sum, and there is no codec.
+  bool sparse = false;
   std::vector<Piece> pieces;
   // where the pieces are; the same kind on all members, except on a joined member without a GPU
   Device device;

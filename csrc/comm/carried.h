@@ -43,8 +43,9 @@ enum class Carrier : uint8_t {
   kEncodedOwners,
   kEncodedGather,
   kEncodedOnGpu,
+  kSparse,
 };
-constexpr int kCarrierCount = 28;
+constexpr int kCarrierCount = 29;
 
 constexpr std::string_view Name(Carrier carrier) {
   constexpr std::string_view names[kCarrierCount] = {
@@ -53,7 +54,7 @@ constexpr std::string_view Name(Carrier carrier) {
       "net ring",       "net pairwise",   "net tree",      "net chain",  "net dissemination",
       "net adasum",     "hierarchical",   "mpi one-shot",  "mpi direct", "mpi pairwise",
       "mpi gather",     "mpi library",    "mpi pipes",     "stage",      "nccl",
-      "encoded owners", "encoded gather", "encoded on GPU"};
+      "encoded owners", "encoded gather", "encoded on GPU", "sparse"};
   return names[static_cast<int>(carrier)];
 }
 

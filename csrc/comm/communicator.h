@@ -67,7 +67,9 @@ class Communicator {
   // The same of an allreduce with a codec, which Start() does not obey: by owners, with encoded
   // shares as bytes of this communicator's alltoall and allgather. `me`: of `members`.
   virtual std::unique_ptr<Work> StartEncoded(const Batch& batch, int me, int members);
-  // Whether that is dense among some members, and encoded among the others.
+  // The same of a sparse allreduce: elements with their positions as bytes of an allgather.
+  std::unique_ptr<Work> StartSparse(const Batch& batch, int me, int members);
+  // Whether an encoded allreduce is dense among some members, and encoded among the others.
   virtual bool encodes_between_hosts() const { return false; }
   // Adds the descriptors to sleep on while a Work returns kNone, with the events that it waits for
   // (POLLIN and/or POLLOUT).

@@ -176,10 +176,15 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   if (!HasTensor(kind)) return CompleteRunning(set);
   comm::Communicator* const over = set->running->communicator;
   const comm::Batch& batch = set->running->batch;
-  set->running->work =
-      batch.codec.encodes()
-          ? over->StartEncoded(batch, set->group->me, static_cast<int>(set->ranks.size()))
-          : over->Start(batch);
+  const int me = set->group->me;
+  const int members = static_cast<int>(set->ranks.size());
+  if (batch.codec.encodes()) {
+    set->running->work = over->StartEncoded(batch, me, members);
+  } else if (batch.sparse) {
+    set->running->work = over->StartSparse(batch, me, members);
+  } else {
+    set->running->work = over->Start(batch);
+  }
 }
 
 bool Engine::Progress(ProcessSet* set) {

@@ -10,6 +10,7 @@
 #include "engine/complete/completion.h"
 #include "engine/complete/handle.h"
 #include "engine/message.h"
+#include "kernels/select.h"
 
 namespace hvdlite::engine {
 
@@ -33,6 +34,7 @@ struct Submission {
   bool patient = false;
   device::Stream producer = nullptr;  // on a GPU: the stream that produces the tensors
   Feedback feedback;                  // if the request has a codec
+  kernels::Selection memory;          // if the request is sparse: see comm::Piece
 };
 
 struct Entry {
@@ -42,6 +44,7 @@ struct Entry {
   HandlePtr handle;
   std::vector<device::EventPtr> ready;  // on a GPU: the events that must fire first
   Feedback feedback;
+  kernels::Selection memory;
   Nanos submitted = 0;
   bool undecided = false;  // announced, and not yet decided
   // The output does not fit the result. The other ranks get theirs; the operation fails here.

@@ -16,7 +16,8 @@ bool IsSame(const Request& before, const Familiar& asked) {
   return before.kind == OpKind::kAllreduce && before.op == asked.op &&
          asked.op != ReduceOp::kAdasum && before.dtype == asked.dtype &&
          before.device == DeviceKind::kHost && before.group == 0 && !before.codec.encodes() &&
-         before.prescale == asked.prescale && before.postscale == asked.postscale &&
+         before.taken == 0 && before.prescale == asked.prescale &&
+         before.postscale == asked.postscale &&
          before.shape.size() == static_cast<size_t>(asked.dimensions) &&
          std::equal(before.shape.begin(), before.shape.end(), asked.shape);
 }

@@ -1,6 +1,7 @@
 #include "engine/message.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace hvdlite::engine {
@@ -15,7 +16,8 @@ enum : uint8_t {
   kCacheable = 8,
   kOnDevice = 16,
   kHasRoot = 32,
-  kEncoded = 64
+  kEncoded = 64,
+  kSparse = 128
 };
 
 constexpr size_t kMaxDimensions = 64;
@@ -44,10 +46,19 @@ bool CanEncode(const Request& request) {
          IsValid(request.codec);
 }
 
+bool CanBeSparse(const Request& request) {
+  const int64_t count = NumElements(request.shape);
+  return request.kind == OpKind::kAllreduce && request.dtype == DType::kFloat32 &&
+         request.device == DeviceKind::kHost &&
+         (request.op == ReduceOp::kSum || request.op == ReduceOp::kAverage) &&
+         !request.codec.encodes() && count <= std::numeric_limits<int32_t>::max() &&
+         request.taken >= 1 && request.taken <= count;
+}
+
 bool Request::SameExceptName(const Request& o) const {
   return kind == o.kind && dtype == o.dtype && op == o.op && device == o.device &&
          cacheable == o.cacheable && root == o.root && prescale == o.prescale &&
-         postscale == o.postscale && codec == o.codec && group == o.group &&
+         postscale == o.postscale && codec == o.codec && taken == o.taken && group == o.group &&
          group_size == o.group_size && shape == o.shape && splits == o.splits;
 }
 
@@ -69,6 +80,7 @@ void Request::Encode(Writer* out) const {
   if (device != DeviceKind::kHost) flags |= kOnDevice;
   if (root != 0) flags |= kHasRoot;
   if (codec.encodes()) flags |= kEncoded;
+  if (taken != 0) flags |= kSparse;
   out->U8(static_cast<uint8_t>(kind));
   out->U8(static_cast<uint8_t>(dtype));
   out->U8(static_cast<uint8_t>(op));
@@ -88,6 +100,7 @@ void Request::Encode(Writer* out) const {
   }
   out->List(shape);
   if (flags & kHasSplits) out->List(splits);
+  if (flags & kSparse) out->Varint(static_cast<uint64_t>(taken));
   out->Text(name);
 }
 
@@ -125,9 +138,10 @@ bool Request::Decode(Reader* in, Request* out) {
   out->shape = in->List();
   out->splits.clear();
   if (flags & kHasSplits) out->splits = in->List();
+  out->taken = (flags & kSparse) != 0 ? static_cast<int64_t>(in->Below(uint64_t{1} << 31)) : 0;
   out->name = in->Text();
   return in->ok() && out->shape.size() <= kMaxDimensions && FitsElements(out->shape) &&
-         AllBetween(out->splits, kMaxElements);
+         AllBetween(out->splits, kMaxElements) && ((flags & kSparse) == 0 || CanBeSparse(*out));
 }
 
 void Encode(const Response& response, Writer* out) {

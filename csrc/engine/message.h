@@ -38,6 +38,7 @@ struct Request {
   double prescale = 1.0;
   double postscale = 1.0;
   CodecSpec codec;     // Allreduce
+  int64_t taken = 0;   // Allreduce: each rank sends so many elements; 0: all
   uint64_t group = 0;  // hash of the group's name; 0: not grouped
   uint32_t group_size = 0;
   Shape shape;
@@ -54,6 +55,9 @@ struct Request {
 // Whether the request's codec may be one: an allreduce that sums float32, with a parameter in the
 // codec's range.
 bool CanEncode(const Request& request);
+// Whether some elements of the tensor may be sent instead of all: an allreduce that sums float32,
+// without a codec, whose positions have 32 bits.
+bool CanBeSparse(const Request& request);
 
 // The operation as messages show it: "allreduce 'conv1/weight'". On the wire a name begins with its
 // operation ("allreduce.conv1/weight"), so that different operations on one name stay apart.

@@ -14,6 +14,8 @@ namespace {
 
 // Results from this size on are written past the caches, which other tensors use.
 constexpr int64_t kStreamFrom = int64_t{1} << 18;  // elements
+// What a Selector does at a time. A multiple of every stride, so that stretches stay aligned.
+constexpr int64_t kStretch = int64_t{1} << 16;  // elements
 
 // The candidates of a Selection. Where there are more than twice as many as are taken, the
 // smaller half is dropped, and what is not greater than the rest is noted no more.
@@ -58,48 +60,86 @@ class Candidates {
 
 }  // namespace
 
-void cpu::Select(const KernelTable& table, const Selection& selection) {
-  SelectArgs args = {};
-  args.gradient = selection.gradient;
-  args.residual = selection.residual;
-  args.velocity = selection.velocity;
-  args.momentum = selection.momentum;
-  args.nesterov = selection.nesterov;
-  args.new_residual = selection.new_residual;
-  args.new_velocity = selection.new_velocity;
-  args.count = selection.count;
-  args.stream = selection.count >= kStreamFrom;
-  Candidates candidates(selection.taken, selection.count);
-  candidates.NoteIn(&args);
-  while (args.at < args.count) {
-    table.select(&args);
-    candidates.Drop(&args);
+class Selector::State {
+ public:
+  State(const cpu::KernelTable& table, const Selection& selection)
+      : table_(table), selection_(selection), candidates_(selection.taken, selection.count) {
+    args_.gradient = selection.gradient;
+    args_.residual = selection.residual;
+    args_.velocity = selection.velocity;
+    args_.momentum = selection.momentum;
+    args_.nesterov = selection.nesterov;
+    args_.new_residual = selection.new_residual;
+    args_.new_velocity = selection.new_velocity;
+    args_.stream = selection.count >= kStreamFrom;
+    candidates_.NoteIn(&args_);
   }
-  for (int64_t i = 0; i < selection.taken; ++i) {
-    const int32_t position = candidates.PositionOf(i);
-    selection.positions[i] = position;
-    selection.values[i] = candidates.ValueOf(i);
-    selection.new_residual[position] = 0;
-    if (selection.velocity != nullptr && selection.masking) selection.new_velocity[position] = 0;
+
+  bool Step(int64_t stretch) {
+    args_.count = std::min(selection_.count, args_.at + stretch);
+    table_.select(&args_);
+    const bool done = args_.at == selection_.count;
+    if (done || args_.found + cpu::kSelectStride > args_.room) candidates_.Drop(&args_);
+    if (done) Write();
+    return done;
+  }
+
+ private:
+  void Write() const {
+    for (int64_t i = 0; i < selection_.taken; ++i) {
+      const int32_t position = candidates_.PositionOf(i);
+      selection_.positions[i] = position;
+      selection_.values[i] = candidates_.ValueOf(i);
+      selection_.new_residual[position] = 0;
+      if (selection_.velocity != nullptr && selection_.masking)
+        selection_.new_velocity[position] = 0;
+    }
+  }
+
+  const cpu::KernelTable& table_;
+  const Selection selection_;
+  Candidates candidates_;
+  cpu::SelectArgs args_ = {};
+};
+
+Selector::Selector(const Selection& selection)
+    : state_(std::make_unique<State>(cpu::ActiveTable(), selection)) {}
+Selector::~Selector() = default;
+
+bool Selector::Step() {
+  return state_->Step(kStretch);
+}
+
+void cpu::Select(const KernelTable& table, const Selection& selection, int64_t stretch) {
+  Selector::State state(table, selection);
+  while (!state.Step(stretch)) {
   }
 }
 
 void Select(const Selection& selection) {
-  cpu::Select(cpu::ActiveTable(), selection);
+  cpu::Select(cpu::ActiveTable(), selection, selection.count);
 }
 
-bool Spread(const Pairs& pairs, float factor, int64_t count, float* output) {
-  const auto is_outside = [count](int32_t at) { return at < 0 || at >= count; };
-  const int32_t* const end = pairs.positions + pairs.count;
-  if (std::any_of(pairs.positions, end, is_outside)) return false;
-  std::memset(output, 0, static_cast<size_t>(count) * sizeof(float));
-  for (int64_t i = 0; i < pairs.count; ++i) output[pairs.positions[i]] += pairs.values[i];
-  if (factor == 1) return true;
+bool AreInside(const Pairs& pairs, int64_t count) {
+  return std::all_of(pairs.positions, pairs.positions + pairs.count,
+                     [count](int32_t at) { return at >= 0 && at < count; });
+}
+
+void AddPairs(const std::vector<Pairs>& lists, float factor, float* zeros) {
+  int64_t count = 0;
+  for (const Pairs& pairs : lists) {
+    count += pairs.count;
+    for (int64_t i = 0; i < pairs.count; ++i) zeros[pairs.positions[i]] += pairs.values[i];
+  }
+  if (factor == 1) return;
   // In two passes, because a position that occurs twice is multiplied once.
-  std::vector<float> sums(static_cast<size_t>(pairs.count));
-  for (size_t i = 0; i < sums.size(); ++i) sums[i] = output[pairs.positions[i]];
-  for (size_t i = 0; i < sums.size(); ++i) output[pairs.positions[i]] = sums[i] * factor;
-  return true;
+  std::vector<float> sums;
+  sums.reserve(static_cast<size_t>(count));
+  for (const Pairs& pairs : lists)
+    for (int64_t i = 0; i < pairs.count; ++i) sums.push_back(zeros[pairs.positions[i]]);
+  size_t next = 0;
+  for (const Pairs& pairs : lists)
+    for (int64_t i = 0; i < pairs.count; ++i) zeros[pairs.positions[i]] = sums[next++] * factor;
 }
 
 }  // namespace hvdlite::kernels

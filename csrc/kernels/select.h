@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 namespace hvdlite::kernels {
 
@@ -37,6 +39,20 @@ struct Selection {
 
 void Select(const Selection& selection);
 
+// The same in stretches of tens of microseconds.
+class Selector {
+ public:
+  class State;
+
+  explicit Selector(const Selection& selection);
+  ~Selector();
+  // Selects from one more stretch. True: the selection is done.
+  bool Step();
+
+ private:
+  const std::unique_ptr<State> state_;
+};
+
 // Elements with their positions. A position may occur several times.
 struct Pairs {
   const float* values = nullptr;
@@ -44,8 +60,11 @@ struct Pairs {
   int64_t count = 0;
 };
 
-// Writes to each of `count` elements the sum of its pairs, added in their order, times `factor`;
-// zeros elsewhere. False: a position is not below `count`, and nothing has been written.
-bool Spread(const Pairs& pairs, float factor, int64_t count, float* output);
+// Whether all positions are those of a tensor of `count` elements.
+bool AreInside(const Pairs& pairs, int64_t count);
+
+// Adds the pairs of one list after the other to zeros, and multiplies the sums by `factor`. All
+// positions are inside.
+void AddPairs(const std::vector<Pairs>& lists, float factor, float* zeros);
 
 }  // namespace hvdlite::kernels

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hvdlite.adapter.compression import selecting
 from hvdlite.adapter.compression.journeys import start_encoded
-from hvdlite.adapter.compression.methods import Encoded
+from hvdlite.adapter.compression.methods import Encoded, Largest
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Sum as SUM
@@ -43,6 +44,19 @@ class Backend:
         pending = [
             start_encoded(
                 method.algebra, call._replace(name=f"{options.scope}encoded.{number}"), each
+            )
+            for number, each in group.items()
+        ]
+        return dict(zip(group, run_all(pending), strict=True))
+
+    def largest(self, group: dict[int, Largest], options: Options) -> dict[int, Any]:
+        """The answers to rounds of tensors that the core is lent: sum and memory of each."""
+        method = options.compression.method
+        assert method is not None
+        call = Call(ALLREDUCE, None, options.process_set, SUM, patient=True)
+        pending = [
+            selecting.start(
+                method.algebra, call._replace(name=f"{options.scope}largest.{number}"), each, 1.0
             )
             for number, each in group.items()
         ]

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from hvdlite.adapter.backend import Backend, Group
+from hvdlite.adapter.compression import selecting
 from hvdlite.adapter.compression.journeys import factor_of, together
 from hvdlite.adapter.compression.landing import landed
-from hvdlite.adapter.compression.methods import Encoded, Gather, Round, Sum, rounds
+from hvdlite.adapter.compression.methods import Encoded, Gather, Largest, Round, Sum, rounds
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.ops import Sum as SUM
 
@@ -68,9 +69,26 @@ class Carrier:
     def send(self, asked: dict[int, Round]) -> dict[int, Any]:
         self._count += 1
         options = replace(self._options, scope=f"{self._options.scope}round{self._count}.")
-        answers = self._encoded(asked, options)
+        answers = self._encoded(asked, options) | self._selected(asked, options)
         options = replace(options, compression=NO_COMPRESSION)
         return answers | self._gathered(asked, options) | self._added(asked, options)
+
+    def _selected(self, asked: dict[int, Round], options: Options) -> dict[int, Any]:
+        assert options.compression.method is not None
+        algebra = options.compression.method.algebra
+        largest = {n: each for n, each in asked.items() if isinstance(each, Largest)}
+        lent = {n: each for n, each in largest.items() if algebra.is_lent(each.flat)}
+        answers = self._backend.largest(lent, options) if lent else {}
+        taken = {n: selecting.take(algebra, largest[n]) for n in largest.keys() - lent.keys()}
+        gathers: dict[int, Round] = {n: Gather([t.values, t.positions]) for n, t in taken.items()}
+        scope = f"{options.scope}largest."
+        everyones = self._gathered(
+            gathers, replace(options, compression=NO_COMPRESSION, scope=scope)
+        )
+        ranks = options.process_set.size() or 1
+        return answers | {
+            n: selecting.summed(algebra, largest[n], taken[n], everyones[n], ranks) for n in taken
+        }
 
     def _encoded(self, asked: dict[int, Round], options: Options) -> dict[int, Any]:
         """Rounds by one codec travel together."""

@@ -15,9 +15,8 @@ __all__ = [
     "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "codecs", "digests",
     "end_generation", "is_root", "local_size", "members_of", "new_handle", "poll", "pool_allocate",
     "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of", "run",
-    "run_all", "run_in_place", "run_now", "select", "selections", "spread", "submit",
-    "submit_encoded", "submit_group", "synchronize", "takes_gpus", "wait_all", "warm_up",
-    "warms_up",
+    "run_all", "run_in_place", "run_now", "submit", "submit_encoded", "submit_group",
+    "submit_sparse", "synchronize", "takes_gpus", "wait_all", "warm_up", "warms_up",
 ]  # fmt: skip
 
 rank = _core.rank
@@ -35,6 +34,8 @@ submit_group = _core.submit_group
 
 #: An allreduce by a codec: see docs/decisions/0014-codecs.md.
 submit_encoded = _core.submit_encoded
+#: An allreduce to which each rank contributes its largest elements: see csrc/kernels/select.h.
+submit_sparse = _core.submit_sparse
 #: The codecs' numbers and the names of their parameters, by name.
 codecs = _core.codecs
 
@@ -103,12 +104,6 @@ def _to_itself(call: Callable[..., Any]) -> Callable[..., Any]:
 #: A 64-bit digest of each tensor of a list, in host memory and contiguous: see
 #: csrc/kernels/digest.h.
 digests = _core.digests
-
-#: What sparse compressions do to float32 in host memory: see csrc/kernels/select.h.
-select = _core.select
-spread = _core.spread
-#: How many times each of the two has run in this process.
-selections = _core.selections
 
 #: Gradients and tensors in memory that ranks share: see csrc/api/hvdlite.h.
 pool_patch = _core.pool_patch

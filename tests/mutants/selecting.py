@@ -1,5 +1,5 @@
-"""Faults of sparse gradients: csrc/kernels/select*, and what hvdlite/adapter/compression does with
-it."""
+"""Faults of sparse gradients: csrc/kernels/select*, csrc/comm/sparse_allreduce.cc, and what
+hvdlite/adapter/compression does with them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ C++ SelectTest.IsTheDefinitionOnEveryInstructionSetAtEveryLengthAndAddress
 
 SL2: what is taken loses its momentum although masking is off
 csrc/kernels/select.cc
-- if (selection.velocity != nullptr && selection.masking) selection
-+ if (selection.velocity != nullptr) selection
+- if (selection_.velocity != nullptr && selection_.masking)
++ if (selection_.velocity != nullptr)
 C++ SelectTest.IsTheDefinitionOnEveryInstructionSetAtEveryLengthAndAddress
 
 SL3: of equal elements the last are taken
@@ -26,26 +26,26 @@ C++ SelectTest.TakesTheFirstOfEqualElements
 
 SL4: a position that two ranks have sent is multiplied twice
 csrc/kernels/select.cc
-- for (size_t i = 0; i < sums.size(); ++i) output[pairs.positions[i]] = sums[i] * factor;
-+ for (size_t i = 0; i < sums.size(); ++i) output[pairs.positions[i]] *= factor;
+- zeros[pairs.positions[i]] = sums[next++] * factor;
++ zeros[pairs.positions[i]] *= factor;
 C++ SpreadTest.AddsInTheOrderOfThePairsAndMultipliesOnce
 
 SL5: a rank can have others write before their tensors
 csrc/kernels/select.cc
-- return at < 0 || at >= count;
-+ return at >= count;
-C++ SpreadTest.RefusesAPositionOutsideAndWritesNothing
+- return at >= 0 && at < count;
++ return at < count;
+C++ SpreadTest.FindsAPositionOutside
 
 SL6: the core never selects
 hvdlite/torch/compression/algebra.py
 - return array.is_cpu and array.is_contiguous()
 + return False
-test_torch.py::shm-2::torch_methods.the_core_selects_what_travels
+test_torch.py::shm-2::torch_methods.the_core_sends_the_largest_elements_and_no_others
 
 SL7: a sparse step with NaN enters the memory
-hvdlite/adapter/compression/methods.py
-- sent = total.values if isinstance(total, Sparse) else total
-+ sent = algebra.zeros((1,), flat) if isinstance(total, Sparse) else total
+hvdlite/adapter/compression/selecting.py
+- fine = algebra.is_finite(algebra.total(values))
++ fine = algebra.is_finite(algebra.total(algebra.zeros((1,), total)))
 test_compression_methods.py::
   test_a_step_with_nan_is_seen_by_all_ranks_and_does_not_enter_the_memory
 
@@ -66,4 +66,16 @@ csrc/comm/encoded_part.cc
 - float* const decoded = memory_.values + kCached;
 + float* const decoded = memory_.values;
 C++ EncodedAllreduceOver.AllMembersHaveTheSameBitsAndNothingIsLost
+
+SL11: in the core, a sparse step with NaN enters the memory
+csrc/comm/sparse_allreduce.cc
+- if (!finite && piece_.memory != nullptr) Forget(*piece_.memory);
++ if (false) Forget(*piece_.memory);
+C++ SparseAllreduceOver.a_step_that_is_not_finite_is_seen_by_all_and_enters_no_memory
+
+SL12: ranks may send different numbers of elements
+csrc/engine/negotiate/validate.cc
+- a.taken != b.taken ||
++
+C++ EngineSparse.ranks_agree_about_the_number_of_elements
 """)

@@ -11,9 +11,10 @@ import pytest
 
 from hvdlite.adapter.compression.dgc import DGC
 from hvdlite.adapter.compression.landing import landed
-from hvdlite.adapter.compression.methods import Gather, Method, Sum, rounds
+from hvdlite.adapter.compression.methods import Gather, Largest, Method, Sum, rounds
 from hvdlite.adapter.compression.on_numpy import ALGEBRA, likely
 from hvdlite.adapter.compression.powersgd import LowRank, PowerSGD
+from hvdlite.adapter.compression.selecting import summed, take
 from hvdlite.adapter.compression.topk import TopK
 
 Array = Any
@@ -47,6 +48,13 @@ def together(ways: Sequence[Any]) -> list[Any]:
             for each in asked[1:]:
                 total = total + each.array
             answers = [total.copy() for _ in ways]
+        elif isinstance(asked[0], Largest):
+            taken = [take(ALGEBRA, each) for each in asked]
+            values, positions = (np.stack(each) for each in list(zip(*taken, strict=True))[:2])
+            answers = [
+                summed(ALGEBRA, each, mine, (values, positions), len(ways))
+                for each, mine in zip(asked, taken, strict=True)
+            ]
         else:
             assert isinstance(asked[0], Gather)
             stacked = [np.stack(arrays) for arrays in zip(*(e.arrays for e in asked), strict=True)]

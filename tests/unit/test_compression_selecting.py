@@ -1,21 +1,26 @@
-"""Sparse gradients: what the core does in one pass is what the algebra's primitives do."""
+"""Sparse gradients: what the core does in one operation is what the algebra's primitives do. (The
+checks of torch_methods.py compare them among several ranks.)"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import hvdlite as hvd
 from hvdlite.adapter.compression.dgc import DGC
-from hvdlite.adapter.compression.landing import landed
-from hvdlite.adapter.compression.methods import Method, Sparse, rounds
+from hvdlite.adapter.compression.journeys import travelled
 from hvdlite.adapter.compression.on_numpy import NumpyAlgebra
 from hvdlite.adapter.compression.topk import TopK
+from hvdlite.arrays.ops import OPS
+from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core import engine
+from hvdlite.core.operations import Call
 from hvdlite.torch.compression.algebra import TorchAlgebra
+from hvdlite.torch.ops import OPS as TORCH_OPS
 
 Array = Any
 
@@ -33,33 +38,24 @@ class TorchAfar(TorchAlgebra):
 
 
 PAIRS = {
-    "numpy": (NumpyAlgebra(), NumpyAfar(), np.asarray),
-    "torch": (TorchAlgebra(), TorchAfar(), torch.from_numpy),
+    "numpy": (NumpyAlgebra(), NumpyAfar(), np.asarray, OPS),
+    "torch": (TorchAlgebra(), TorchAfar(), torch.from_numpy, TORCH_OPS),
 }
+
+
+@pytest.fixture(autouse=True)
+def job() -> Iterator[None]:
+    hvd.init()
+    yield
+    hvd.shutdown()
 
 
 def drawn(size: int, seed: int) -> Array:
     return np.random.default_rng(seed).standard_normal(size).astype(np.float32)
 
 
-def step(methods: Sequence[Method], gradients: Sequence[Array], stacked: Any) -> list[Array]:
-    """The sums of all ranks, as each of them gets it. `stacked`: makes one array of several."""
-    size, ranks = len(gradients[0]), len(methods)
-    ways = []
-    for method, gradient in zip(methods, gradients, strict=True):
-        state = method.state_of("w", gradient, (size, 1), ranks)
-        part = method.part("w", (size, 1))
-        ways.append(rounds(part, method.algebra, gradient, state, ranks))
-    asked = [way.send(None) for way in ways]
-    answer = [stacked(arrays) for arrays in zip(*(each.arrays for each in asked), strict=True)]
-    totals = []
-    for method, gradient, way in zip(methods, gradients, ways, strict=True):
-        with pytest.raises(StopIteration) as end:
-            way.send(answer)
-        total, state = end.value.value
-        method.keep("w", state)
-        totals.append(landed(method.algebra, total, 1 / 3, gradient))
-    return totals
+def sparse_operations() -> int:
+    return hvd.metrics()["carried_by"].get("sparse", {}).get("allreduce", 0)
 
 
 @pytest.mark.parametrize("size", [30, 5000, 70_000])
@@ -78,71 +74,62 @@ def step(methods: Sequence[Method], gradients: Sequence[Array], stacked: Any) ->
 def test_the_core_and_the_algebra_have_the_same_bits(
     make: Any, clips: bool, kind: str, size: int
 ) -> None:
-    near, afar, own = PAIRS[kind]
-    stacked = np.stack if kind == "numpy" else torch.stack
-    by_core = [make(lambda: near) for _ in range(3)]
-    by_algebra = [make(lambda: afar) for _ in range(3)]
-    before = engine.selections()
+    near, afar, own, ops = PAIRS[kind]
+    by_core, by_algebra = make(lambda: near), make(lambda: afar)
+    call = Call(ALLREDUCE, "w", hvd.global_process_set, hvd.Sum, postscale=1 / 3)
+    before = sparse_operations()
     for number in range(4):
-        gradients = [own(drawn(size, 10 * number + rank)) for rank in range(3)]
+        gradient = own(drawn(size, number)).reshape(size, 1)
         if number == 2 and not clips:  # clipping would make all elements NaN
-            gradients[1][size // 2] = float("nan")
-        found = step(by_core, gradients, stacked)
-        expected = step(by_algebra, gradients, stacked)
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
-        for one, other in zip(by_core, by_algebra, strict=True):
-            kept, also = one.state_dict()["memory"]["w"], other.state_dict()["memory"]["w"]
-            assert kept.keys() == also.keys()
-            for key in kept:
-                np.testing.assert_array_equal(np.asarray(kept[key]), np.asarray(also[key]))
-    # three ranks in four steps, and nothing of the others
-    assert engine.selections() == (before[0] + 12, before[1] + 12)
+            gradient[size // 2] = float("nan")
+        (found,) = travelled(by_core, ops, call, [gradient])
+        (expected,) = travelled(by_algebra, ops, call, [gradient])
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+        kept, also = (each.state_dict()["memory"]["w"] for each in (by_core, by_algebra))
+        assert kept.keys() == also.keys()
+        for key in kept:
+            np.testing.assert_array_equal(np.asarray(kept[key]), np.asarray(also[key]))
+    assert sparse_operations() == before + 4
 
 
 def test_the_core_writes_a_sum_to_the_memory_of_the_tensor() -> None:
-    algebra, tensor = NumpyAlgebra(), drawn(12, 1).reshape(3, 4)
-    pairs = np.array([[2.0], [4.0]], np.float32), np.array([[5], [5]], np.int32)
-    flat = algebra.flat(tensor)
-    result = landed(algebra, Sparse(*pairs, flat, len(pairs[0])), 0.5, tensor, in_place=True)
+    tensor = drawn(12, 1).reshape(3, 4)
+    tensor[1, 1] = 6.0
+    call = Call(ALLREDUCE, "w", hvd.global_process_set, hvd.Sum, postscale=0.5, in_place=True)
+    (result,) = travelled(TopK(NumpyAlgebra, 0.01), OPS, call, [tensor])
     assert np.shares_memory(result, tensor)
     assert result.shape == (3, 4) and result[1, 1] == 3.0 and np.count_nonzero(result) == 1
-    landed(algebra, Sparse(*pairs, flat, len(pairs[0])), 1.0, tensor)
-    assert tensor[1, 1] == 3.0
-
-
-def test_a_position_that_the_tensor_does_not_have_is_an_error() -> None:
-    algebra, flat = NumpyAlgebra(), drawn(12, 1)
-    for position in (12, -1):
-        total = Sparse(np.ones((1, 1), np.float32), np.full((1, 1), position, np.int32), flat, 1)
-        with pytest.raises(ValueError, match="12 elements does not have: give the tensor the same"):
-            landed(algebra, total, 1.0, flat)
 
 
 @pytest.mark.parametrize(
     "spoil, error, words",
     [
-        (lambda arrays: arrays | {"residual": np.zeros(9, np.float32)}, ValueError, "differ"),
-        (lambda arrays: arrays | {"residual": np.zeros(10)}, TypeError, "contiguous float32"),
-        (lambda arrays: arrays | {"gradient": drawn(20, 1)[::2]}, TypeError, "contiguous float32"),
-        (lambda arrays: arrays | {"positions": np.zeros(3, np.int64)}, TypeError, "contiguous"),
-        (
-            lambda arrays: (
-                arrays | {"values": np.zeros(0, np.float32), "positions": np.zeros(0, np.int32)}
-            ),
-            ValueError,
-            "cannot take 0 of 10 elements",
-        ),
+        ({"residual": np.zeros(9, np.float32)}, ValueError, "differ in length"),
+        ({"velocity": np.zeros(9, np.float32)}, ValueError, "differ in length"),
+        ({"residual": np.zeros(10)}, TypeError, "contiguous float32"),
+        ({"residual": drawn(20, 1)[::2]}, TypeError, "contiguous float32"),
+        ({"input": drawn(11, 1)}, ValueError, "as many elements as the tensor"),
+        ({"input": np.zeros(10)}, ValueError, "fewer than 2\\^31 elements of float32"),
+        ({"velocity": np.zeros(10, np.float32)}, ValueError, "before and after"),
+        ({"taken": 0}, ValueError, "cannot take 0 of 10 elements"),
+        ({"taken": 11}, ValueError, "cannot take 11 of 10 elements"),
+        ({"op": hvd.Max}, ValueError, "op Average or Sum, and no codec.* with op Max"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(spoil: Any, error: Any, words: str) -> None:
-    arrays = {
-        "gradient": drawn(10, 1),
+    arguments = {
+        "op": hvd.Sum,
+        "process_set": 0,
+        "name": "w",
+        "input": drawn(10, 1),
+        "output": np.empty(10, np.float32),
+        "postscale": 1.0,
+        "taken": 3,
         "residual": drawn(10, 2),
         "new_residual": np.empty(10, np.float32),
-        "values": np.empty(3, np.float32),
-        "positions": np.empty(3, np.int32),
     }
-    engine.select(**arrays)
+    engine.synchronize(engine.new_handle(engine.Pending([engine.submit_sparse(**arguments)], len)))
+    if "input" in spoil:
+        spoil = spoil | {"output": np.empty_like(spoil["input"])}
     with pytest.raises(error, match=words):
-        engine.select(**spoil(arrays))
+        engine.submit_sparse(**arguments | spoil)

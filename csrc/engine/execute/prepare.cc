@@ -145,6 +145,7 @@ Status MakeEntry(const ProcessSet& set, comm::gpu::Card* card, Submission submis
   made->input = std::move(submission.input);
   made->output = std::move(submission.output);
   made->feedback = submission.feedback;
+  made->memory = submission.memory;
   made->submitted = MonotonicNow();
   *entry = std::move(made);
   return Status::Ok();
@@ -173,6 +174,7 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   batch.adasum = Has(like.kind, kAdasum) && like.op == ReduceOp::kAdasum;
   batch.reduce = ReductionOf(like, members);
   batch.codec = like.codec;
+  batch.sparse = like.taken > 0;
 
   device::Gpu* const gpu =
       like.device == DeviceKind::kHost ? nullptr : set->in_flight.communicator()->gpu().get();
@@ -188,7 +190,9 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
     piece.counts = Counts(*response.agreed, members);
     if (piece.counts.empty()) piece.count = NumElements(response.agreed->request.shape);
     if (batch.codec.encodes()) piece.coding = CodingOf(response.agreed->request.name, entry, rank);
+    piece.taken = response.agreed->request.taken;
     if (entry != nullptr) {
+      if (batch.sparse) piece.memory = &entry->memory;
       Shape mine = ResultShape(*response.agreed, me, members);
       CheckOutput(entry, mine);
       if (gpu != nullptr) {

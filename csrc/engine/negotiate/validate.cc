@@ -63,6 +63,12 @@ const Aspect kAspects[] = {
      },
      "All ranks must encode the tensor by the same codec with the same parameter."},
     {[](const Request& r, const std::vector<int>&) {
+       return r.taken == 0 ? std::string("sent all elements")
+                           : "sent " + std::to_string(r.taken) + " elements of " +
+                                 std::to_string(NumElements(r.shape));
+     },
+     "All ranks must compress the tensor alike."},
+    {[](const Request& r, const std::vector<int>&) {
        return "put it into a group of " + std::to_string(r.group_size);
      },
      "All ranks must group the same tensors."},
@@ -94,7 +100,8 @@ const char* ShapeAdvice(OpKind kind) {
 bool Agrees(const Request& a, const Request& b) {
   if (a.kind != b.kind || a.dtype != b.dtype || a.op != b.op || a.device != b.device ||
       a.root != b.root || a.prescale != b.prescale || a.postscale != b.postscale ||
-      a.codec != b.codec || a.group != b.group || a.group_size != b.group_size) {
+      a.codec != b.codec || a.taken != b.taken || a.group != b.group ||
+      a.group_size != b.group_size) {
     return false;
   }
   if (a.kind == OpKind::kAddProcessSet) return a.splits == b.splits;

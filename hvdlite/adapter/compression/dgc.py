@@ -7,14 +7,16 @@ from collections.abc import Callable, Sequence
 from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.methods import (
     DENSE,
+    Largest,
     Method,
+    Momentum,
     Part,
     Rounds,
     State,
     Sum,
     check_fraction,
+    share_of,
 )
-from hvdlite.adapter.compression.selecting import Momentum, sum_of, take
 
 
 class DGC(Method):
@@ -94,6 +96,8 @@ class _Velocity:
 class _Corrected:
     """The momentum of a sparse tensor: steps add up until they are sent."""
 
+    guarded = False  # the round is
+
     def __init__(self, velocity: _Velocity, density: float, masking: bool) -> None:
         self._velocity = velocity
         self._density = density
@@ -104,10 +108,9 @@ class _Corrected:
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
         gradient = self._velocity.clipped(algebra, flat, ranks)
-        momentum = self._velocity.momentum
-        taken = take(algebra, gradient, state, self._density, momentum, self._masking)
-        total = yield from sum_of(taken, flat, ranks)
-        return total, taken.state
+        count = share_of(algebra, flat, self._density)
+        total, after = yield Largest(gradient, state, count, self._velocity.momentum, self._masking)
+        return total, after
 
 
 class _DenseVelocity:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hvdlite.adapter.compression import selecting
 from hvdlite.adapter.compression.algebra import Algebra, Array, Tensor
 from hvdlite.adapter.compression.landing import landed
 from hvdlite.adapter.compression.methods import (
     Encoded,
+    Largest,
     Method,
     Round,
     Rounds,
@@ -72,7 +74,6 @@ class Journey:
             self._total,
             factor(self._call, self._ranks),
             self._tensor,
-            self._call.in_place,
         )
 
     def _send(self, answer: Any) -> None:
@@ -122,7 +123,25 @@ def begin_round(ops: Collectives, algebra: Algebra, call: Call, name: str, asked
         plain = Call(ALLREDUCE, name, call.process_set, SUM, patient=call.patient)
         return ops.start(plain, [asked.array])
     gather = Call(ALLGATHER, name, call.process_set, grouped=True, patient=call.patient)
+    if isinstance(asked, Largest):
+        return _begin_largest(ops, algebra, call, gather, asked)
     return ops.start(gather, [array[None] for array in asked.arrays])
+
+
+def _begin_largest(
+    ops: Collectives, algebra: Algebra, call: Call, gather: Call, asked: Largest
+) -> Pending:
+    ranks = call.process_set.size() or 1
+    if algebra.is_lent(asked.flat):
+        plain = call._replace(name=gather.name)
+        return selecting.start(algebra, plain, asked, factor(call, ranks))
+    taken = selecting.take(algebra, asked)
+    pending = ops.start(gather, [taken.values[None], taken.positions[None]])
+
+    def answer(outcomes: list[Any]) -> tuple[Total, State]:
+        return selecting.summed(algebra, asked, taken, pending.finish(outcomes), ranks)
+
+    return Pending(pending.natives, answer)
 
 
 def start_encoded(

@@ -47,13 +47,31 @@ class Encoded(NamedTuple):
     step: Array  # a number: with the seed, what a codec that rounds at random draws by
 
 
-class Sparse(NamedTuple):
-    """A sum of all ranks' tensors: each rank has sent some values with their positions."""
+class Momentum(NamedTuple):
+    """That of SGD, on one rank."""
 
-    values: Array  # the first dimension is that of the ranks
-    positions: Array
-    flat: Array  # this rank's tensor
-    ranks: int  # a compiled program may not know it from the shapes
+    factor: float
+    nesterov: bool
+
+    def after(self, flat: Array, velocity: Array) -> tuple[Array, Array]:
+        """The new velocity, and the step that it asks for."""
+        if self.nesterov:
+            velocity = (velocity + flat) * self.factor
+            return velocity, velocity + flat
+        velocity = velocity * self.factor + flat
+        return velocity, velocity
+
+
+class Largest(NamedTuple):
+    """Comes back as the sum of what all ranks send, and the memory after it. Each rank adds its
+    memory to its tensor, sends so many of the largest `elements`, and remembers the others. A step
+    in which some rank has sent NaN or Inf does not enter the memory."""
+
+    flat: Array
+    state: State  # a "residual", and with momentum a "velocity"
+    elements: int
+    momentum: Momentum | None = None
+    masking: bool = False  # what is sent loses its momentum
 
 
 class Scaled(NamedTuple):
@@ -62,8 +80,8 @@ class Scaled(NamedTuple):
     array: Array
 
 
-Round = Sum | Gather | Encoded
-Total = Array | Sparse | Scaled
+Round = Sum | Gather | Encoded | Largest
+Total = Array | Scaled
 Rounds = Generator[Round, Any, tuple[Total, State]]
 
 
@@ -255,9 +273,13 @@ def rounds(part: Part, algebra: Algebra, flat: Array, state: State, ranks: int) 
     total, new = yield from part.rounds(algebra, flat, state, ranks)
     if not (new and getattr(part, "guarded", True)):
         return total, new
-    sent = total.values if isinstance(total, Sparse) else total
-    fine = algebra.is_finite(algebra.total(sent))
+    fine = algebra.is_finite(algebra.total(total))
     return total, {key: algebra.chosen(fine, value, state[key]) for key, value in new.items()}
+
+
+def share_of(algebra: Algebra, flat: Array, density: float) -> int:
+    """How many elements are the fraction `density`."""
+    return max(1, round(density * algebra.count(flat)))
 
 
 def check_fraction(name: str, value: float) -> float:

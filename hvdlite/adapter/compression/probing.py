@@ -13,8 +13,7 @@ import numpy as np
 from hvdlite.adapter.compression.algebra import Array
 from hvdlite.adapter.compression.choosing import Curve, Measured
 from hvdlite.adapter.compression.journeys import begin_round
-from hvdlite.adapter.compression.landing import landed
-from hvdlite.adapter.compression.methods import DENSE, Method, Part, Sparse, State, rounds
+from hvdlite.adapter.compression.methods import DENSE, Method, Part, State, rounds
 from hvdlite.adapter.compression.on_numpy import ALGEBRA
 from hvdlite.arrays.ops import OPS
 from hvdlite.base.operations import ALLREDUCE
@@ -77,9 +76,7 @@ def _travel(part: Part, flat: Array, state: State, call: Call) -> State:
         try:
             asked = way.send(answer)
         except StopIteration as end:
-            total, after = end.value
-            if isinstance(total, Sparse):
-                landed(ALGEBRA, total, 1.0, flat)
+            _, after = end.value
             break
         answer = run_now(begin_round(OPS, ALGEBRA, call, f"{call.name}.{number}", asked))
     return after

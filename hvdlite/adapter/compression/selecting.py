@@ -1,33 +1,47 @@
-"""Sparse gradients: each rank takes the largest elements of its tensor, and remembers the others.
+"""Sparse gradients: each rank sends the largest elements of its tensor, and remembers the others.
 
-Where the core can read the tensor, it selects in one pass over memory: see csrc/kernels/select.h.
-Elsewhere, and in compiled programs, the algebra's primitives do the same. Of equal elements the
-core takes the first, and the algebra any.
+Where the core can read the tensor, it does all of it: see csrc/comm/sparse_allreduce.h. Elsewhere,
+and in compiled programs, the algebra's primitives and an allgather do the same. Of equal elements
+the core takes the first, and the algebra any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hvdlite.adapter.compression.algebra import Algebra, Array
-from hvdlite.adapter.compression.methods import Gather, Sparse, State
+from hvdlite.adapter.compression.methods import Largest, Scaled, State, Total
+from hvdlite.base.ops import Sum as SUM
 from hvdlite.core import engine
+from hvdlite.core.engine import Pending
+from hvdlite.core.operations import Call
+from hvdlite.core.process_sets import set_id_of
 
 
-class Momentum(NamedTuple):
-    """That of SGD, on one rank."""
-
-    factor: float
-    nesterov: bool
-
-    def after(self, flat: Array, velocity: Array) -> tuple[Array, Array]:
-        """The new velocity, and the step that it asks for."""
-        if self.nesterov:
-            velocity = (velocity + flat) * self.factor
-            return velocity, velocity + flat
-        velocity = velocity * self.factor + flat
-        return velocity, velocity
+def start(algebra: Algebra, call: Call, asked: Largest, scale: float) -> Pending:
+    """Starts the round in the core, for a tensor that it is lent; the Pending's result is the
+    answer, multiplied by `scale`. In place, if the call is."""
+    count = algebra.count(asked.flat)
+    output = asked.flat if call.in_place else algebra.room(count)
+    after = {key: algebra.room(count) for key in asked.state}
+    native = engine.submit_sparse(
+        SUM,
+        set_id_of(call.process_set),
+        call.name,
+        asked.flat,
+        output,
+        scale,
+        asked.elements,
+        asked.state["residual"],
+        after["residual"],
+        asked.state.get("velocity"),
+        after.get("velocity"),
+        *(asked.momentum or (0.0, False)),
+        asked.masking,
+        call.patient,
+    )
+    return Pending([native], lambda _: (Scaled(output), after))
 
 
 class Taken(NamedTuple):
@@ -36,54 +50,30 @@ class Taken(NamedTuple):
     state: State  # afterwards
 
 
-def take(
-    algebra: Algebra,
-    flat: Array,
-    state: State,
-    density: float,
-    momentum: Momentum | None = None,
-    masking: bool = False,
-) -> Taken:
-    """Takes the fraction `density` of the elements. The memory has a "residual", and with momentum
-    a "velocity". `masking`: what is taken loses its momentum."""
-    size = algebra.count(flat)
-    count = max(1, round(density * size))
-    if not algebra.is_lent(flat):
-        return _by_algebra(algebra, flat, state, count, momentum, masking)
-    values, positions = algebra.room(count), algebra.room(count, integers=True)
-    after = {key: algebra.room(size) for key in state}
-    engine.select(
-        flat,
-        state["residual"],
-        after["residual"],
-        values,
-        positions,
-        *((state["velocity"], after["velocity"], *momentum, masking) if momentum else ()),
-    )
-    return Taken(values, positions, after)
-
-
-def _by_algebra(
-    algebra: Algebra,
-    flat: Array,
-    state: State,
-    count: int,
-    momentum: Momentum | None,
-    masking: bool,
-) -> Taken:
-    step, after = flat, {}
-    if momentum is not None:
-        after["velocity"], step = momentum.after(flat, state["velocity"])
-    due = state["residual"] + step
-    positions = algebra.largest(due, count)
+def take(algebra: Algebra, asked: Largest) -> Taken:
+    """What this rank sends, by the algebra's primitives."""
+    step, after = asked.flat, {}
+    if asked.momentum is not None:
+        after["velocity"], step = asked.momentum.after(asked.flat, asked.state["velocity"])
+    due = asked.state["residual"] + step
+    positions = algebra.largest(due, asked.elements)
     values = algebra.taken(due, positions)
-    if masking:
+    if asked.masking:
         after["velocity"] = algebra.cleared_at(after["velocity"], positions)
     after["residual"] = algebra.cleared_at(due, positions)
     return Taken(values, positions, after)
 
 
-def sum_of(taken: Taken, flat: Array, ranks: int) -> Generator[Gather, Any, Sparse]:
-    """A round: the sum of what all ranks have taken."""
-    values, positions = yield Gather([taken.values, taken.positions])
-    return Sparse(values, positions, flat, ranks)
+def summed(
+    algebra: Algebra, asked: Largest, taken: Taken, everyones: Sequence[Any], ranks: int
+) -> tuple[Total, State]:
+    """The answer to the round, once values and positions of all ranks are there. It adds in the
+    order of the ranks, so that all have the same bits."""
+    values, positions = everyones
+    total = algebra.zeros(asked.flat.shape, asked.flat)
+    for rank in range(ranks):
+        total = algebra.added_at(total, positions[rank], values[rank])
+    fine = algebra.is_finite(algebra.total(values))
+    return total, {
+        key: algebra.chosen(fine, value, asked.state[key]) for key, value in taken.state.items()
+    }

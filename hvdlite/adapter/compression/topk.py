@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hvdlite.adapter.compression.algebra import Algebra, Array
-from hvdlite.adapter.compression.methods import Method, Part, Rounds, State, check_fraction
-from hvdlite.adapter.compression.selecting import sum_of, take
+from hvdlite.adapter.compression.methods import (
+    Largest,
+    Method,
+    Part,
+    Rounds,
+    State,
+    check_fraction,
+    share_of,
+)
 
 
 class TopK(Method):
@@ -30,6 +37,8 @@ class TopK(Method):
 
 
 class _Largest:
+    guarded = False  # the round is
+
     def __init__(self, density: float) -> None:
         self._density = density
 
@@ -37,6 +46,5 @@ class _Largest:
         return {"residual": algebra.zeros(flat.shape, flat)}
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
-        taken = take(algebra, flat, state, self._density)
-        total = yield from sum_of(taken, flat, ranks)
-        return total, taken.state
+        total, after = yield Largest(flat, state, share_of(algebra, flat, self._density))
+        return total, after

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import copy
 import io
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,7 +17,9 @@ from checks.choosing import on_a_slow_network
 from checks.here import Here, raises
 from checks.torch_training import batches, equal_everywhere, mean_square, model, run_steps
 from checks.torch_training import distributed as wrapped
-from hvdlite.core import engine
+from hvdlite.adapter.compression.dgc import DGC
+from hvdlite.adapter.compression.topk import TopK
+from hvdlite.torch.compression.algebra import TorchAlgebra
 
 METHODS = {
     "topk": lambda: hvd.Compression.topk(0.1),
@@ -133,28 +137,65 @@ def no_feedback_means_no_memory(here: Here) -> None:
     assert all(list(state) == ["step"] for state in memory.values())
 
 
-@check(min_ranks=2, method=("topk", "dgc", "powersgd"))
-def a_small_part_travels(here: Here, method: str) -> None:
-    compression = {
-        "topk": lambda: hvd.Compression.topk(0.001),
-        "dgc": lambda: hvd.Compression.dgc(0.001),
-        "powersgd": lambda: hvd.Compression.powersgd(1),
-    }[method]()
+def sparse_operations() -> int:
+    return hvd.metrics()["carried_by"].get("sparse", {}).get("allreduce", 0)
+
+
+@check(min_ranks=2)
+def two_factors_of_a_matrix_travel(here: Here) -> None:
     before = hvd.metrics()["bytes"]
+    compression = hvd.Compression.powersgd(1)
     hvd.allreduce(torch.randn(300, 300), name="large", compression=compression)
     sent = hvd.metrics()["bytes"] - before
     assert 0 < sent <= 2400 * here.size, sent  # of 360,000
 
 
 @check(min_ranks=2, method=("topk", "dgc"))
-def the_core_selects_what_travels(here: Here, method: str) -> None:
+def the_core_sends_the_largest_elements_and_no_others(here: Here, method: str) -> None:
     net, optimizer = distributed(METHODS[method]())
-    matrices = sum(p.dim() > 1 for p in net.parameters())
+    matrices = [p.numel() for p in net.parameters() if p.dim() > 1]
     for _ in range(2):
-        before = engine.selections()
+        before = hvd.metrics()
+        operations = sparse_operations()
         run_steps(here, net, optimizer, 1)
-        after = engine.selections()
-        assert [late - early for late, early in zip(after, before, strict=True)] == [matrices] * 2
+        after = hvd.metrics()
+        assert operations < sparse_operations() <= operations + len(matrices)
+        sent = after["bytes_encoded"] - before["bytes_encoded"]
+        others = here.size - 1
+        assert sent == others * sum(8 * max(1, round(0.1 * count)) for count in matrices)
+        dense = after["bytes_before_encoding"] - before["bytes_before_encoding"]
+        assert dense == others * 4 * sum(matrices)
+
+
+class Afar(TorchAlgebra):
+    """Tensors that the core is not lent."""
+
+    def is_lent(self, array: torch.Tensor) -> bool:
+        return False
+
+
+@check(method=("topk", "dgc", "nesterov"))
+def the_core_and_the_algebra_have_the_same_bits(here: Here, method: str) -> None:
+    make: Callable[[Any], Any] = {
+        "topk": lambda algebra: TopK(algebra, 0.01),
+        "dgc": lambda algebra: DGC(algebra, 0.01),
+        "nesterov": lambda algebra: DGC(algebra, 0.1, nesterov=True, masking=False),
+    }[method]
+    by_core, by_algebra = make(TorchAlgebra), make(Afar)
+    generator = torch.Generator().manual_seed(here.rank)
+    for step in range(4):
+        gradient = torch.randn(100, 700, generator=generator)
+        if step == 2 and here.rank == 0:
+            gradient[50, 50] = math.nan
+        operations = sparse_operations()
+        found = hvd.allreduce(gradient, name="near", compression=by_core)
+        assert sparse_operations() == operations + 1
+        expected = hvd.allreduce(gradient, name="afar", compression=by_algebra)
+        assert sparse_operations() == operations + 1
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+        kept = by_core.state_dict()["memory"]["near"]
+        for key, value in by_algebra.state_dict()["memory"]["afar"].items():
+            torch.testing.assert_close(kept[key], value, rtol=0, atol=0)
 
 
 @check(min_ranks=2, method=("topk", "sign", "powersgd"))

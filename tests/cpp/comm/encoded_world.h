@@ -1,4 +1,4 @@
-// Members of every communicator that carries encoded allreduces, as threads: in one host's memory,
+// Members of every communicator that carries encoded and sparse allreduces, as threads: in one host's memory,
 // over links, and on several hosts with several members each.
 #pragma once
 
@@ -12,6 +12,12 @@
 #include "hierarchical_world.h"
 
 namespace hvdlite::comm::net_testing {
+
+inline std::unique_ptr<Work> StartEither(Communicator* communicator, const Batch& batch, int me,
+                                         int members) {
+  return batch.sparse ? communicator->StartSparse(batch, me, members)
+                      : communicator->StartEncoded(batch, me, members);
+}
 
 class EncodedWorld {
  public:
@@ -37,7 +43,7 @@ class OverNothing final : public EncodedWorld {
   OverNothing() { self_.CountIn(&carried_); }
   int size() const override { return 1; }
   void Allreduce(const BatchOf& batch) override {
-    const auto work = self_.StartEncoded(batch(0), 0, 1);
+    const auto work = StartEither(&self_, batch(0), 0, 1);
     Progress progress = Progress::kSome;
     while (progress == Progress::kSome) progress = work->Advance();
     EXPECT_EQ(progress, Progress::kDone);
@@ -55,7 +61,7 @@ class OverShm final : public EncodedWorld {
   int size() const override { return world_.size(); }
   void Allreduce(const BatchOf& batch) override {
     world_.Run([&](int m) {
-      const auto work = world_.communicator(m).StartEncoded(batch(m), m, size());
+      const auto work = StartEither(&world_.communicator(m), batch(m), m, size());
       world_.Drive(m, work.get(), m * 10);
     });
   }
@@ -72,7 +78,7 @@ class OverNet final : public EncodedWorld {
   int size() const override { return world_.size(); }
   void Allreduce(const BatchOf& batch) override {
     const auto statuses = world_.Run([&](int m, Communicator* communicator) {
-      const auto work = communicator->StartEncoded(batch(m), m, size());
+      const auto work = StartEither(communicator, batch(m), m, size());
       return Drive(communicator, work.get());
     });
     for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.ToString();
@@ -88,7 +94,7 @@ class OverHosts final : public EncodedWorld {
   int size() const override { return world_.size(); }
   void Allreduce(const BatchOf& batch) override {
     const auto statuses = world_.Run([&](int m, Communicator* communicator) {
-      const auto work = communicator->StartEncoded(batch(m), m, size());
+      const auto work = StartEither(communicator, batch(m), m, size());
       return Drive(communicator, work.get());
     });
     for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.ToString();

@@ -62,6 +62,7 @@ class HierarchicalWorld {
           rail, flat_.member(static_cast<int>(m))));
       members_.back()->CountIn(&carried_);
       asked_.push_back(std::make_unique<Asked>(members_.back().get()));
+      asked_.back()->CountIn(&carried_);
     }
   }
 

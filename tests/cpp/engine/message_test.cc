@@ -29,6 +29,12 @@ Request Random(std::mt19937* random) {
     r.op = pick(2) == 0 ? ReduceOp::kSum : ReduceOp::kAverage;
     r.codec = {static_cast<Codec>(1 + pick(kCodecCount - 1)), 0};
     r.codec.parameter = Of(r.codec.codec).least;
+  } else if (pick(8) == 0) {
+    r = Request();
+    r.shape = {static_cast<int64_t>(1 + pick(70))};
+    r.taken = 1 + pick(static_cast<uint32_t>(r.shape[0]));
+    r.name = std::string(pick(300), static_cast<char>('a' + pick(26)));
+    return r;
   }
   for (uint32_t i = 0; i < pick(6); ++i) r.shape.push_back(pick(70));
   for (uint32_t i = 0; i < pick(6); ++i) r.splits.push_back(pick(1u << 30));
@@ -77,6 +83,33 @@ TEST(Message, a_codec_that_cannot_encode_the_request_is_refused) {
            [](Request* r) { r->op = ReduceOp::kMax; },
            [](Request* r) { r->codec.parameter = -1; },
            [](Request* r) { r->codec.codec = static_cast<Codec>(kCodecCount); },
+       }) {
+    Request bad = good;
+    change(&bad);
+    EXPECT_FALSE(decodes(bad));
+  }
+}
+
+TEST(Message, a_request_that_cannot_be_sparse_is_refused) {
+  const auto decodes = [](const Request& request) {
+    Writer out;
+    request.Encode(&out);
+    Reader in(out.bytes());
+    Request got;
+    return Request::Decode(&in, &got);
+  };
+  Request good;
+  good.shape = {10};
+  good.taken = 10;
+  ASSERT_TRUE(decodes(good));
+  for (const auto& change : std::vector<void (*)(Request*)>{
+           [](Request* r) { r->kind = OpKind::kReducescatter; },
+           [](Request* r) { r->dtype = DType::kFloat64; },
+           [](Request* r) { r->op = ReduceOp::kMax; },
+           [](Request* r) { r->device = DeviceKind::kCuda; },
+           [](Request* r) { r->codec = {Codec::kTernary, 2.5}; },
+           [](Request* r) { r->taken = 11; },
+           [](Request* r) { r->shape = {int64_t{1} << 31}; },
        }) {
     Request bad = good;
     change(&bad);

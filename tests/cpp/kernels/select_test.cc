@@ -35,6 +35,7 @@ struct Asked {
   bool nesterov = false;
   bool masking = false;
   size_t taken = 1;
+  int64_t stretch = 1 << 30;
 };
 
 Outcome Selected(const cpu::KernelTable& table, const Asked& given, size_t offset = 0) {
@@ -55,7 +56,7 @@ Outcome Selected(const cpu::KernelTable& table, const Asked& given, size_t offse
   selection.taken = static_cast<int64_t>(given.taken);
   selection.values = values.data();
   selection.positions = positions.data();
-  cpu::Select(table, selection);
+  cpu::Select(table, selection, given.stretch);
 
   std::vector<size_t> order(given.taken);
   std::iota(order.begin(), order.end(), size_t{0});
@@ -129,13 +130,16 @@ void ExpectSame(const Outcome& found, const Outcome& expected, const std::string
   EXPECT_EQ(BitsOf(found.velocity), BitsOf(expected.velocity)) << what;
 }
 
-void ExpectAsDefined(const Asked& given, size_t offset = 0) {
+void ExpectAsDefined(Asked given, size_t offset = 0) {
   const Outcome expected = Plain(given);
-  for (const cpu::KernelTable* table : cpu::SupportedTables()) {
-    const std::string what = std::string(table->name) + ", " + std::to_string(given.taken) +
-                             " of " + std::to_string(given.gradient.size()) + ", offset " +
-                             std::to_string(offset);
-    ExpectSame(Selected(*table, given, offset), expected, what);
+  for (const int64_t stretch : {1 << 30, 1 << 16, 100}) {
+    given.stretch = stretch;
+    for (const cpu::KernelTable* table : cpu::SupportedTables()) {
+      const std::string what = std::string(table->name) + ", " + std::to_string(given.taken) +
+                               " of " + std::to_string(given.gradient.size()) + ", offset " +
+                               std::to_string(offset) + ", stretch " + std::to_string(stretch);
+      ExpectSame(Selected(*table, given, offset), expected, what);
+    }
   }
 }
 
@@ -218,8 +222,9 @@ TEST(SpreadTest, AddsInTheOrderOfThePairsAndMultipliesOnce) {
   const Floats values = {1e8F, 3, 1, -5e7F, 0.1F};
   const std::vector<int32_t> positions = {7, 0, 7, 7, 9};
   for (const float factor : {1.0F, 0.25F, 1.0F / 3}) {
-    Floats output(10, kNan);
-    ASSERT_TRUE(Spread({values.data(), positions.data(), 5}, factor, 10, output.data()));
+    Floats output(10, 0.0F);
+    AddPairs({{values.data(), positions.data(), 2}, {values.data() + 2, positions.data() + 2, 3}},
+             factor, output.data());
     Floats expected(10, 0.0F);
     for (size_t i = 0; i < values.size(); ++i)
       expected[static_cast<size_t>(positions[i])] += values[i];
@@ -228,13 +233,12 @@ TEST(SpreadTest, AddsInTheOrderOfThePairsAndMultipliesOnce) {
   }
 }
 
-TEST(SpreadTest, RefusesAPositionOutsideAndWritesNothing) {
+TEST(SpreadTest, FindsAPositionOutside) {
   const Floats values = {1, 2};
   for (const int32_t outside : {-1, 10, std::numeric_limits<int32_t>::min()}) {
-    const std::vector<int32_t> positions = {3, outside};
-    Floats output(10, 5.0F);
-    EXPECT_FALSE(Spread({values.data(), positions.data(), 2}, 1, 10, output.data()));
-    EXPECT_EQ(output, Floats(10, 5.0F));
+    const std::vector<int32_t> positions = {9, outside};
+    EXPECT_TRUE(AreInside({values.data(), positions.data(), 1}, 10));
+    EXPECT_FALSE(AreInside({values.data(), positions.data(), 2}, 10));
   }
 }
 
