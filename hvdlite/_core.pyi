@@ -88,6 +88,7 @@ def submit_sparse(
     name: str | None,
     input: Any,
     output: Any,
+    prescale: float,
     postscale: float,
     taken: int,
     residual: Any,

@@ -43,10 +43,11 @@ class Memory {
 };
 
 int64_t SubmitSparse(int op, int set, const std::optional<std::string>& name,
-                     const py::object& input, const py::object& output, double postscale,
-                     int64_t taken, const py::object& residual, const py::object& new_residual,
-                     const py::object& velocity, const py::object& new_velocity, float momentum,
-                     bool nesterov, bool masking, bool patient) {
+                     const py::object& input, const py::object& output, double prescale,
+                     double postscale, int64_t taken, const py::object& residual,
+                     const py::object& new_residual, const py::object& velocity,
+                     const py::object& new_velocity, float momentum, bool nesterov, bool masking,
+                     bool patient) {
   Memory memory;
   hvdlite_sparse sparse{};
   sparse.taken = taken;
@@ -64,7 +65,7 @@ int64_t SubmitSparse(int op, int set, const std::optional<std::string>& name,
   operation.op = op;
   operation.process_set = set;
   operation.name = name ? name->c_str() : nullptr;
-  operation.prescale = 1;
+  operation.prescale = prescale;
   operation.postscale = postscale;
   operation.sparse = &sparse;
   operation.patient = patient ? 1 : 0;
@@ -80,10 +81,11 @@ int64_t SubmitSparse(int op, int set, const std::optional<std::string>& name,
 
 void BindSparse(py::module_& module) {
   module.def("submit_sparse", &SubmitSparse, py::arg("op"), py::arg("process_set"), py::arg("name"),
-             py::arg("input"), py::arg("output"), py::arg("postscale"), py::arg("taken"),
-             py::arg("residual"), py::arg("new_residual"), py::arg("velocity") = py::none(),
-             py::arg("new_velocity") = py::none(), py::arg("momentum") = 0.0F,
-             py::arg("nesterov") = false, py::arg("masking") = false, py::arg("patient") = false,
+             py::arg("input"), py::arg("output"), py::arg("prescale"), py::arg("postscale"),
+             py::arg("taken"), py::arg("residual"), py::arg("new_residual"),
+             py::arg("velocity") = py::none(), py::arg("new_velocity") = py::none(),
+             py::arg("momentum") = 0.0F, py::arg("nesterov") = false, py::arg("masking") = false,
+             py::arg("patient") = false,
              "An allreduce to which each rank contributes its largest elements, and remembers the "
              "others. Returns a handle for wait().");
 }

@@ -44,8 +44,8 @@ struct Piece {
   // Allgather, Reducescatter: per member. Alltoall: [from * size + to].
   std::vector<int64_t> counts;
   Coding coding = {};  // if the batch has a codec
-  // If the batch is sparse: elements that each member sends, from 1 to `count`, and the memory of
-  // this one; its gradient, values and positions are unused. Null: it sends zeros.
+  // In a sparse batch: elements that each member sends (0: all), and the memory of this one; its
+  // gradient, values and positions are unused. Null: it sends zeros.
   int64_t taken = 0;
   const kernels::Selection* memory = nullptr;
 };
@@ -59,7 +59,7 @@ struct Batch {
   // Allreduce: how tensors travel (encoded_allreduce.h). The dtype is float32 then, and the
   // reduction a sum.
   CodecSpec codec;
-  // Allreduce: members send some elements of each tensor (sparse_allreduce.h). The dtype is float32
+  // Allreduce: members send some elements of some tensors (sparse_allreduce.h). The dtype is float32
   // then, the reduction a sum, and there is no codec.
   bool sparse = false;
   std::vector<Piece> pieces;

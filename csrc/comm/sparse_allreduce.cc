@@ -107,6 +107,7 @@ class SparsePart {
     int64_t count = 0;
     for (; *next < batch.pieces.size() && count < kPart; ++*next) {
       const Piece& piece = batch.pieces[*next];
+      if (piece.taken == 0) continue;
       tensors_.emplace_back(piece, batch.reduce, row_);
       row_ += piece.taken * kPair;
       count += piece.count;
@@ -152,11 +153,13 @@ class SparsePart {
 class SparseWork final : public Work {
  public:
   SparseWork(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : over_(over), me_(me), members_(members) {
+      : over_(over), me_(me), members_(members), whole_(Whole(batch)) {
     int64_t bytes = 0;
     for (size_t next = 0; next < batch.pieces.size();) {
-      parts_.push_back(std::make_unique<SparsePart>(batch, &next));
-      bytes += parts_.back()->row() * members;
+      auto part = std::make_unique<SparsePart>(batch, &next);
+      if (part->row() == 0) break;  // only whole tensors are left
+      bytes += part->row() * members;
+      parts_.push_back(std::move(part));
     }
     if (scratch->received.size() < static_cast<size_t>(bytes))
       scratch->received.resize(static_cast<size_t>(bytes));
@@ -165,6 +168,7 @@ class SparseWork final : public Work {
       part->Use(at);
       at += part->row() * members;
     }
+    if (!whole_.pieces.empty()) exchange_ = over->Start(whole_);
   }
 
   Progress Advance() override {
@@ -174,31 +178,43 @@ class SparseWork final : public Work {
       if (progress == Progress::kSome) return progress;
       if (progress == Progress::kDone) {
         exchange_.reset();
-        ++arrived_;
+        arrived_ = started_;
       }
     }
-    if (exchange_ == nullptr && arrived_ < selected_) {
-      exchange_ = parts_[arrived_]->Exchange(over_, me_, members_);
+    if (exchange_ == nullptr && started_ < selected_) {
+      exchange_ = parts_[started_++]->Exchange(over_, me_, members_);
       return Progress::kSome;
     }
     if (selected_ < parts_.size()) {  // first what others wait for
       if (parts_[selected_]->Select(me_)) ++selected_;
       return Progress::kSome;
     }
-    if (spread_ == arrived_) return spread_ == parts_.size() ? Progress::kDone : Progress::kNone;
-    bool done = false;
-    Status status = parts_[spread_]->Spread(members_, &done);
-    if (!status.ok()) return Fail(std::move(status));
-    if (done) ++spread_;
-    return spread_ == parts_.size() ? Progress::kDone : Progress::kSome;
+    if (spread_ < arrived_) {
+      bool done = false;
+      Status status = parts_[spread_]->Spread(members_, &done);
+      if (!status.ok()) return Fail(std::move(status));
+      if (done) ++spread_;
+      return Progress::kSome;
+    }
+    return exchange_ == nullptr ? Progress::kDone : Progress::kNone;
   }
 
  private:
+  // The tensors of the batch that travel whole.
+  static Batch Whole(const Batch& batch) {
+    Batch whole = batch;
+    whole.sparse = false;
+    std::erase_if(whole.pieces, [](const Piece& piece) { return piece.taken > 0; });
+    return whole;
+  }
+
   Communicator* const over_;
   const int me_, members_;
+  const Batch whole_;
   std::vector<std::unique_ptr<SparsePart>> parts_;
-  std::unique_ptr<Work> exchange_;                  // the one under way
-  size_t selected_ = 0, arrived_ = 0, spread_ = 0;  // parts
+  std::unique_ptr<Work> exchange_;  // the one under way
+  // So many parts have been selected, their exchange has been started, ...
+  size_t selected_ = 0, started_ = 0, arrived_ = 0, spread_ = 0;
 };
 
 }  // namespace
@@ -209,7 +225,7 @@ std::unique_ptr<Work> SparseAllreduce(Communicator* over, EncodedScratch* scratc
     uint64_t elements = 0;
     uint64_t taken = 0;
     for (const Piece& piece : batch.pieces) {
-      elements += static_cast<uint64_t>(piece.count);
+      elements += piece.taken == 0 ? 0 : static_cast<uint64_t>(piece.count);
       taken += static_cast<uint64_t>(piece.taken);
     }
     const auto others = static_cast<uint64_t>(members - 1);

@@ -56,7 +56,7 @@ class Backend:
         call = Call(ALLREDUCE, None, options.process_set, SUM, patient=True)
         pending = [
             selecting.start(
-                method.algebra, call._replace(name=f"{options.scope}largest.{number}"), each, 1.0
+                method.algebra, call._replace(name=f"{options.scope}largest.{number}"), each
             )
             for number, each in group.items()
         ]

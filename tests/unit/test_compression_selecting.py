@@ -123,6 +123,7 @@ def test_arrays_that_do_not_fit_are_refused(spoil: Any, error: Any, words: str) 
         "name": "w",
         "input": drawn(10, 1),
         "output": np.empty(10, np.float32),
+        "prescale": 1.0,
         "postscale": 1.0,
         "taken": 3,
         "residual": drawn(10, 2),

@@ -174,7 +174,6 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   batch.adasum = Has(like.kind, kAdasum) && like.op == ReduceOp::kAdasum;
   batch.reduce = ReductionOf(like, members);
   batch.codec = like.codec;
-  batch.sparse = like.taken > 0;
 
   device::Gpu* const gpu =
       like.device == DeviceKind::kHost ? nullptr : set->in_flight.communicator()->gpu().get();
@@ -191,8 +190,9 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
     if (piece.counts.empty()) piece.count = NumElements(response.agreed->request.shape);
     if (batch.codec.encodes()) piece.coding = CodingOf(response.agreed->request.name, entry, rank);
     piece.taken = response.agreed->request.taken;
+    batch.sparse |= piece.taken > 0;
     if (entry != nullptr) {
-      if (batch.sparse) piece.memory = &entry->memory;
+      if (piece.taken > 0) piece.memory = &entry->memory;
       Shape mine = ResultShape(*response.agreed, me, members);
       CheckOutput(entry, mine);
       if (gpu != nullptr) {

@@ -1,6 +1,6 @@
 // Decides which ready operations form one batch. DECIDES; pure.
 //
-// Operations of the same kind, dtype, reduction, scale factors, codec, sparseness and root are put into one
+// Operations of the same kind, dtype, reduction, scale factors, codec and root are put into one
 // batch until it holds `threshold` bytes. Others start another batch and do not stop the first from
 // growing (look-ahead). Members of a group stay together whatever their size, but each tensor of an
 // Adasum is a batch of its own. Only one member of the set runs this, so all members execute the

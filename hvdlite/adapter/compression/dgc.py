@@ -125,5 +125,5 @@ class _DenseVelocity:
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
         gradient = self._velocity.clipped(algebra, flat, ranks)
         velocity, step = self._velocity.momentum.after(gradient, state["velocity"])
-        total = yield Sum(step)
+        total = yield Sum(step, last=True)
         return total, {"velocity": velocity}

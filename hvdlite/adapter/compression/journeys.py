@@ -120,12 +120,20 @@ def begin_round(ops: Collectives, algebra: Algebra, call: Call, name: str, asked
         scale = factor(call, call.process_set.size() or 1)
         return start_encoded(algebra, call._replace(name=name), asked, scale)
     if isinstance(asked, Sum):
-        plain = Call(ALLREDUCE, name, call.process_set, SUM, patient=call.patient)
-        return ops.start(plain, [asked.array])
+        return _begin_sum(ops, call, name, asked)
     gather = Call(ALLGATHER, name, call.process_set, grouped=True, patient=call.patient)
     if isinstance(asked, Largest):
         return _begin_largest(ops, algebra, call, gather, asked)
     return ops.start(gather, [array[None] for array in asked.arrays])
+
+
+def _begin_sum(ops: Collectives, call: Call, name: str, asked: Sum) -> Pending:
+    plain = Call(ALLREDUCE, name, call.process_set, SUM, patient=call.patient)
+    if not asked.last:
+        return ops.start(plain, [asked.array])
+    scaled = plain._replace(op=call.op, prescale=call.prescale, postscale=call.postscale)
+    pending = ops.start(scaled, [asked.array])
+    return Pending(pending.natives, lambda outcomes: Scaled(pending.finish(outcomes)))
 
 
 def _begin_largest(
@@ -133,8 +141,7 @@ def _begin_largest(
 ) -> Pending:
     ranks = call.process_set.size() or 1
     if algebra.is_lent(asked.flat):
-        plain = call._replace(name=gather.name)
-        return selecting.start(algebra, plain, asked, factor(call, ranks))
+        return selecting.start(algebra, call._replace(name=gather.name), asked)
     taken = selecting.take(algebra, asked)
     pending = ops.start(gather, [taken.values[None], taken.positions[None]])
 

@@ -23,9 +23,11 @@ State = dict[str, Array]
 
 
 class Sum(NamedTuple):
-    """Comes back as the sum of all ranks' arrays."""
+    """Comes back as the sum of all ranks' arrays. `last`: or Scaled, because nothing but the result
+    is made of it."""
 
     array: Array
+    last: bool = False
 
 
 class Gather(NamedTuple):
@@ -273,7 +275,8 @@ def rounds(part: Part, algebra: Algebra, flat: Array, state: State, ranks: int) 
     total, new = yield from part.rounds(algebra, flat, state, ranks)
     if not (new and getattr(part, "guarded", True)):
         return total, new
-    fine = algebra.is_finite(algebra.total(total))
+    array = total.array if isinstance(total, Scaled) else total
+    fine = algebra.is_finite(algebra.total(array))
     return total, {key: algebra.chosen(fine, value, state[key]) for key, value in new.items()}
 
 

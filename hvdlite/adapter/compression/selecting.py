@@ -12,26 +12,26 @@ from typing import Any, NamedTuple
 
 from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.methods import Largest, Scaled, State, Total
-from hvdlite.base.ops import Sum as SUM
 from hvdlite.core import engine
 from hvdlite.core.engine import Pending
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import set_id_of
 
 
-def start(algebra: Algebra, call: Call, asked: Largest, scale: float) -> Pending:
+def start(algebra: Algebra, call: Call, asked: Largest) -> Pending:
     """Starts the round in the core, for a tensor that it is lent; the Pending's result is the
-    answer, multiplied by `scale`. In place, if the call is."""
+    answer, with the call's factors. In place, if the call is."""
     count = algebra.count(asked.flat)
     output = asked.flat if call.in_place else algebra.room(count)
     after = {key: algebra.room(count) for key in asked.state}
     native = engine.submit_sparse(
-        SUM,
+        call.op,
         set_id_of(call.process_set),
         call.name,
         asked.flat,
         output,
-        scale,
+        call.prescale,
+        call.postscale,
         asked.elements,
         asked.state["residual"],
         after["residual"],
