@@ -172,11 +172,11 @@ class SparseWork final : public Work {
   }
 
   Progress Advance() override {
+    Progress exchanged = Progress::kNone;
     if (exchange_ != nullptr) {
-      const Progress progress = exchange_->Advance();
-      if (progress == Progress::kFailed) return Fail(exchange_->status());
-      if (progress == Progress::kSome) return progress;
-      if (progress == Progress::kDone) {
+      exchanged = exchange_->Advance();
+      if (exchanged == Progress::kFailed) return Fail(exchange_->status());
+      if (exchanged == Progress::kDone) {
         exchange_.reset();
         arrived_ = started_;
       }
@@ -185,7 +185,8 @@ class SparseWork final : public Work {
       exchange_ = parts_[started_++]->Exchange(over_, me_, members_);
       return Progress::kSome;
     }
-    if (selected_ < parts_.size()) {  // first what others wait for
+    // After each step of the exchange a stretch of local work: first what others wait for.
+    if (selected_ < parts_.size()) {
       if (parts_[selected_]->Select(me_)) ++selected_;
       return Progress::kSome;
     }
@@ -196,7 +197,7 @@ class SparseWork final : public Work {
       if (done) ++spread_;
       return Progress::kSome;
     }
-    return exchange_ == nullptr ? Progress::kDone : Progress::kNone;
+    return exchange_ == nullptr ? Progress::kDone : exchanged;
   }
 
  private:
