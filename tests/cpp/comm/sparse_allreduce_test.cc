@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -188,6 +189,29 @@ TEST_P(SparseAllreduceOver, a_member_that_has_joined_adds_nothing) {
     for (size_t t = 0; t < mine.size(); ++t) ASSERT_EQ(mine[t].output, expected[t].sum) << t;
   }
   EXPECT_EQ(job.members[1][0].new_residual[0], 77);
+}
+
+TEST_P(SparseAllreduceOver, tensors_of_which_all_is_sent_travel_as_in_any_allreduce) {
+  for (const std::vector<size_t>& whole : {std::vector<size_t>{0, 3, 5}, {4}, {1, 2, 4}}) {
+    SparseJob sparse(size(), kSparseCounts), mixed(size(), kSparseCounts);
+    for (auto& mine : mixed.members) {
+      for (const size_t t : whole) mine[t].taken = 0;
+    }
+    sparse.Allreduce(world_.get());
+    mixed.Allreduce(world_.get());
+    for (size_t t = 0; t < kSparseCounts.size(); ++t) {
+      const bool is_whole = std::find(whole.begin(), whole.end(), t) != whole.end();
+      Floats sum(kSparseCounts[t]);
+      for (const auto& mine : mixed.members) {
+        for (size_t i = 0; i < sum.size(); ++i) sum[i] += mine[t].input[i];
+      }
+      for (size_t m = 0; m < mixed.members.size(); ++m) {
+        const Floats& output = mixed.members[m][t].output;
+        ASSERT_EQ(output, is_whole ? mixed.members[0][t].output : sparse.members[m][t].output);
+        for (size_t i = 0; is_whole && i < sum.size(); ++i) ASSERT_NEAR(output[i], sum[i], 1e-5);
+      }
+    }
+  }
 }
 
 TEST(SparseAllreduce, a_large_batch_goes_in_parts_and_its_bytes_are_counted) {

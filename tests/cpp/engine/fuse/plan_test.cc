@@ -57,6 +57,13 @@ TEST(Plan, whatever_tells_two_operations_apart_keeps_them_apart) {
   }
 }
 
+TEST(Plan, tensors_of_which_a_part_is_sent_travel_with_whole_ones) {
+  std::vector<Agreed> ready(3, Op(OpKind::kAllreduce, 10));
+  ready[0].request.taken = 3;
+  ready[2].request.taken = 5;
+  EXPECT_EQ(PlanOf(ready, {}), (Batches{{0, 1, 2}}));
+}
+
 TEST(Plan, some_kinds_always_travel_alone) {
   for (const OpKind kind : {OpKind::kAlltoall, OpKind::kBarrier, OpKind::kJoin,
                             OpKind::kAddProcessSet, OpKind::kRemoveProcessSet}) {
