@@ -195,21 +195,6 @@ typedef struct {
   int32_t device_index;
 } hvdlite_tensor;
 
-/* Of an allreduce that sums float32 in host memory, without a codec: each rank sends the `taken`
- * greatest elements, the same number on all ranks, and remembers the others. Memory has as many
- * elements as the tensor (`count`), and the new memory, which is complete when the operation is done,
- * overlaps nothing. csrc/kernels/select.h says what the fields mean. */
-typedef struct {
-  int64_t taken;
-  int64_t count;
-  const float* residual;
-  float* new_residual;
-  const float* velocity; /* NULL: no momentum */
-  float* new_velocity;
-  float momentum;
-  int32_t nesterov, masking;
-} hvdlite_sparse;
-
 typedef struct {
   int32_t kind;
   int32_t op; /* reduction */
@@ -244,9 +229,8 @@ typedef struct {
    * the operation succeeds, has what the way has lost. Overlaps neither input nor output. */
   hvdlite_tensor residual;
   /* Codecs that round at random do so by these, by the name and the rank. */
-  uint64_t codec_seed;
-  uint64_t codec_step;
-  const hvdlite_sparse* sparse; /* NULL: all elements are sent */
+  uint64_t codec_seed, codec_step;
+  const struct hvdlite_sparse* sparse; /* see sparse.h; NULL: all elements are sent */
 } hvdlite_operation;
 
 HVDLITE_API hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle);

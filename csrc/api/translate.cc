@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/arguments.h"
+#include "api/sparse.h"
 #include "engine/negotiate/validate.h"
 
 namespace hvdlite::api {

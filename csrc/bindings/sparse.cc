@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "api/sparse.h"
 #include "bindings/bindings.h"
 #include "bindings/borrowed.h"
 #include "bindings/tensors.h"
@@ -15,7 +16,7 @@ namespace py = pybind11;
 namespace {
 
 // The memory of an operation: arrays of equal length, and what keeps them alive.
-class Memory {
+class SparseMemory {
  public:
   // None: null.
   float* Lend(const py::object& array, bool written) {
@@ -48,7 +49,7 @@ int64_t SubmitSparse(int op, int set, const std::optional<std::string>& name,
                      const py::object& new_residual, const py::object& velocity,
                      const py::object& new_velocity, float momentum, bool nesterov, bool masking,
                      bool patient) {
-  Memory memory;
+  SparseMemory memory;
   hvdlite_sparse sparse{};
   sparse.taken = taken;
   sparse.residual = memory.Lend(residual, /*written=*/false);

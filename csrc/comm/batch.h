@@ -59,8 +59,8 @@ struct Batch {
   // Allreduce: how tensors travel (encoded_allreduce.h). The dtype is float32 then, and the
   // reduction a sum.
   CodecSpec codec;
-  // Allreduce: members send some elements of some tensors (sparse_allreduce.h). The dtype is float32
-  // then, the reduction a sum, and there is no codec.
+  // Allreduce: members send some elements of some tensors (sparse_allreduce.h). The dtype is
+  // float32 then, the reduction a sum, and there is no codec.
   bool sparse = false;
   std::vector<Piece> pieces;
   // where the pieces are; the same kind on all members, except on a joined member without a GPU

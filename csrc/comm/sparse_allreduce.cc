@@ -11,9 +11,9 @@ namespace hvdlite::comm {
 namespace {
 
 // Elements of a part, or a few more: milliseconds of local work.
-constexpr int64_t kPart = 2 << 20;
+constexpr int64_t kElementsOfPart = 2 << 20;
 // Elements that are cleared or copied at a time: tens of microseconds.
-constexpr int64_t kStretch = 1 << 17;
+constexpr int64_t kCleared = 1 << 17;
 constexpr int64_t kPair = sizeof(float) + sizeof(int32_t);
 
 // The rows of all members in an allgather of bytes, one after the other.
@@ -60,7 +60,7 @@ class SparseTensor {
 
   // Works on one stretch. Sets *done if the result is there.
   Status Spread(const SparseRows& rows, int members, bool* done) {
-    const int64_t stretch = std::min(kStretch, piece_.count - cleared_);
+    const int64_t stretch = std::min(kCleared, piece_.count - cleared_);
     float* const output = static_cast<float*>(piece_.output);
     std::memset(output + cleared_, 0, static_cast<size_t>(stretch) * sizeof(float));
     cleared_ += stretch;
@@ -105,7 +105,7 @@ class SparsePart {
   // Takes tensors of the batch, from *next on. All members cut alike.
   SparsePart(const Batch& batch, size_t* next) {
     int64_t count = 0;
-    for (; *next < batch.pieces.size() && count < kPart; ++*next) {
+    for (; *next < batch.pieces.size() && count < kElementsOfPart; ++*next) {
       const Piece& piece = batch.pieces[*next];
       if (piece.taken == 0) continue;
       tensors_.emplace_back(piece, batch.reduce, row_);

@@ -8,13 +8,13 @@
 // Tensors of the batch of which all elements are sent travel first, as in any allreduce, while the
 // member selects from the others.
 //
-// A large batch goes in parts of consecutive tensors. While the bytes of one part are under way, the
-// member selects from others, and spreads those that have arrived.
+// A large batch goes in parts of consecutive tensors. While the bytes of one part are under way,
+// the member selects from others, and spreads those that have arrived.
 //
 // All members add in the order of members, so all have the same bits. The new memory is complete
-// when the operation is done; the old one does not change, so it holds if the operation fails. Where
-// a value that a member has sent is not finite, the new memory of that tensor is the old one, on all
-// members.
+// when the operation is done; the old one does not change, so it holds if the operation fails.
+// Where a value that a member has sent is not finite, the new memory of that tensor is the old one,
+// on all members.
 #pragma once
 
 #include <memory>

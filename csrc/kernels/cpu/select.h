@@ -1,5 +1,5 @@
-// The function of kernels/select.h with the table of kernels as an argument, `stretch` elements at a
-// time. So tests can run every instruction set that this CPU has.
+// The function of kernels/select.h with the table of kernels as an argument, `stretch` elements at
+// a time. So tests can run every instruction set that this CPU has.
 #pragma once
 
 #include "kernels/cpu/table.h"

@@ -1,5 +1,5 @@
-// Members of every communicator that carries encoded and sparse allreduces, as threads: in one host's memory,
-// over links, and on several hosts with several members each.
+// Members of every communicator that carries encoded and sparse allreduces, as threads: in one
+// host's memory, over links, and on several hosts with several members each.
 #pragma once
 
 #include <functional>
