@@ -8,7 +8,8 @@
 // give the same bytes for the same input, and the same values for the same bytes.
 //
 // Cost: encoding reads its sources once and writes what it loses once, decoding writes its values
-// once; both run at 4 GB/s of float32 or faster on one core (benchmarks/kernels). Thread-safety: pure functions.
+// once; both run at 4 GB/s of float32 or faster on one core (benchmarks/kernels). Thread-safety:
+// pure functions.
 #pragma once
 
 #include <cstdint>
