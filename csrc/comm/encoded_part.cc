@@ -154,7 +154,6 @@ void EncodedPart::Settle(const Stretch& s, const float* result) const {
 }
 
 void EncodedPart::FinishCached(const Stretch& s) const {
-  const Piece& piece = batch_.pieces[s.piece];
   float* const result = memory_.values;
   if (plan_.gathers(s.piece)) {
     Add(s, result);  // not before: no other member waits for it, and here it stays in the cache
@@ -162,8 +161,8 @@ void EncodedPart::FinishCached(const Stretch& s) const {
     kernels::Decode(batch_.codec, Result(s), s.count(), result);
   }
   if (Residual(s) != nullptr) Settle(s, result);
-  float* const output = static_cast<float*>(piece.output) + s.begin;
   kernels::Finish(batch_.reduce, result, s.count());
+  float* const output = static_cast<float*>(batch_.pieces[s.piece].output) + s.begin;
   std::memcpy(output, result, static_cast<size_t>(s.count()) * sizeof(float));
 }
 

@@ -14,6 +14,7 @@ C++ QsgdCodec.TheMeanOfManyDrawsIsTheElement
 CD2: a step with an infinite number enters the residual of the owner
 csrc/kernels/codec.cc
 - if (!finite) return;
++ (void)finite;
 C++ EncodedAllreduceOver.ABlockThatIsNotFiniteIsNanEverywhereAndDoesNotEnterAnyResidual
 
 CD3: what the code of the sum loses is lost
