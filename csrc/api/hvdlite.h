@@ -225,8 +225,8 @@ typedef struct {
   /* For an allreduce that sums float32: its codec on all ranks; 0: none. */
   int32_t codec;
   double codec_parameter;
-  /* Error feedback (data == NULL: none), like the input and on its device: is added to it, and if
-   * the operation succeeds, has what the way has lost. Overlaps neither input nor output. */
+  /* Error feedback (data == NULL: none), like the input and on its device: is added to it, and has
+   * what the way has lost; old or new after a failure. Overlaps neither input nor output. */
   hvdlite_tensor residual;
   /* Codecs that round at random do so by these, by the name and the rank. */
   uint64_t codec_seed, codec_step;

@@ -11,6 +11,9 @@ namespace {
 
 // Elements of a part, or a few more: milliseconds of local work.
 constexpr int64_t kPart = 2 << 20;
+// Stretches of local work between two polls of a slow exchange: a poll is two system calls, which
+// seldom find anything there.
+constexpr int kStretchesPerPoll = 4;
 
 template <typename T>
 T* GrowTo(int64_t size, std::vector<T>* memory) {
@@ -68,8 +71,11 @@ class Encoding final : public Work {
                                                  : part.SendContributions(over_);
       return Progress::kSome;
     }
-    if (!WorkHere()) return finished_ == parts_.size() ? Progress::kDone : Progress::kNone;
-    return finished_ == parts_.size() ? Progress::kDone : Progress::kSome;
+    const int most = exchange_ != nullptr && over_->slow() ? kStretchesPerPoll : 1;
+    int stretches = 0;
+    while (stretches < most && WorkHere()) ++stretches;
+    if (finished_ == parts_.size()) return Progress::kDone;
+    return stretches > 0 ? Progress::kSome : Progress::kNone;
   }
 
   std::vector<const EncodedPlan*> plans() const {

@@ -1,12 +1,13 @@
 // An allreduce whose tensors travel encoded (docs/decisions/0014-codecs.md), over any communicator.
 //
-//   encode   p = prescale * input + residual, each owner's share                 local
+//   encode   p = prescale * input + residual, each owner's share;
+//            residual = p - decoded(p), in the same pass                         local
 //   alltoall shares to their owners                                              bytes
 //   sum      the owner decodes and adds in the order of members, in float32,
 //            and encodes the sum                                                 local
 //   allgather encoded sums to all                                                bytes
 //   finish   result = decoded sum / divisor * postscale;                         local
-//            residual = p - decoded(p), and the owner adds sum - decoded(sum)
+//            the owner's residual in its share = sum - decoded(sum)
 //
 // A large batch goes in parts of consecutive tensors. While the bytes of one part are under way,
 // the member encodes, sums and finishes others, which costs no time on a slow network. Exchanges
@@ -14,10 +15,11 @@
 //
 //   exchanges  contributions 0 | contributions 1 | results 0 | contributions 2 | results 1 | ...
 //
-// All members, the owner too, decode the same bytes, so all have the same bits. A residual changes
-// after all exchanges of its part: if the operation fails, residuals of finished parts are new, and
-// all others are as they were. A block whose result is not finite leaves its residual as it was, on
-// all members.
+// All members, the owner too, decode the same bytes, so all have the same bits. A block whose
+// result is not finite leaves its residual as it was on all members: exactly where the member's own
+// p is not finite and where it is the owner, elsewhere up to the rounding of p, because there
+// finish takes back what encode has done. If the operation fails, residuals of encoded parts are
+// new.
 #pragma once
 
 #include <memory>

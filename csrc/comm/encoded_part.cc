@@ -46,13 +46,14 @@ float* EncodedPart::SumOf(const Stretch& s) const {
   return memory_.sums + plan_.SumAt(s.piece) + (s.begin - plan_.share(s.piece, me_).begin);
 }
 
+float* EncodedPart::Residual(const Stretch& s) const {
+  float* const residual = batch_.pieces[s.piece].coding.residual;
+  return residual == nullptr ? nullptr : residual + s.begin;
+}
+
 kernels::Encoded EncodedPart::What(const Stretch& s) const {
-  const Piece& piece = batch_.pieces[s.piece];
-  kernels::Encoded what;
-  what.input = static_cast<const float*>(piece.input) + s.begin;
-  if (piece.coding.residual != nullptr) what.residual = piece.coding.residual + s.begin;
-  what.scale = static_cast<float>(batch_.reduce.prescale);
-  return what;
+  return {static_cast<const float*>(batch_.pieces[s.piece].input) + s.begin, Residual(s),
+          static_cast<float>(batch_.reduce.prescale)};
 }
 
 // What I own myself does not travel, so I add it to the sum as it is.
@@ -82,7 +83,8 @@ bool EncodedPart::Finish() {
 void EncodedPart::EncodeOne(const Stretch& s) const {
   if (StaysHere(s)) return;
   char* const encoded = Sent(s, s.owner);
-  kernels::Encode(batch_.codec, What(s), s.count(), Draw(s, /*of_sum=*/false), encoded);
+  kernels::Encode(batch_.codec, What(s), s.count(), Draw(s, /*of_sum=*/false), encoded,
+                  Residual(s));
   if (!plan_.gathers(s.piece)) return;
   for (int m = 0; m < plan_.members(); ++m) {
     if (m != me_) std::memcpy(Sent(s, m), encoded, static_cast<size_t>(Bytes(s.count())));
@@ -138,27 +140,30 @@ void EncodedPart::FinishOne(const Stretch& s) const {
   }
 }
 
+// The residual, which has what my contribution loses since Encode(). In place the input is still
+// there.
+void EncodedPart::Settle(const Stretch& s, const float* result) const {
+  float* const residual = Residual(s);
+  if (StaysHere(s)) {
+    kernels::KeepLost(batch_.codec, {SumOf(s), nullptr, 1}, result, result, s.count(), residual);
+  } else if (!kernels::IsFinite(batch_.codec, result, s.count())) {
+    float* const decoded = memory_.values + kCached;
+    kernels::Decode(batch_.codec, Sent(s, s.owner), s.count(), decoded);
+    kernels::TakeBack(batch_.codec, What(s), decoded, result, s.count(), residual);
+  }
+}
+
 void EncodedPart::FinishCached(const Stretch& s) const {
-  const Piece& piece = batch_.pieces[s.piece];
   float* const result = memory_.values;
   if (plan_.gathers(s.piece)) {
     Add(s, result);  // not before: no other member waits for it, and here it stays in the cache
   } else {
     kernels::Decode(batch_.codec, Result(s), s.count(), result);
   }
-  if (piece.coding.residual != nullptr) {
-    float* const residual = piece.coding.residual + s.begin;
-    if (StaysHere(s)) {
-      kernels::KeepLost(batch_.codec, {SumOf(s), nullptr, 1}, result, result, s.count(), residual);
-    } else {
-      float* const decoded = memory_.values + kCached;
-      kernels::Decode(batch_.codec, Sent(s, s.owner), s.count(), decoded);
-      kernels::KeepLost(batch_.codec, What(s), decoded, result, s.count(), residual);
-    }
-  }
-  float* const output = static_cast<float*>(piece.output) + s.begin;
+  if (Residual(s) != nullptr) Settle(s, result);
+  kernels::Finish(batch_.reduce, result, s.count());
+  float* const output = static_cast<float*>(batch_.pieces[s.piece].output) + s.begin;
   std::memcpy(output, result, static_cast<size_t>(s.count()) * sizeof(float));
-  kernels::Finish(batch_.reduce, output, s.count());
 }
 
 }  // namespace hvdlite::comm

@@ -53,9 +53,9 @@ class EncodedPart {
   void Use(const Memory& memory) { memory_ = memory; }
 
   // Each call works on one stretch and returns whether the stage is over.
-  bool Encode();  // my contributions
+  bool Encode();  // my contributions, and the residuals of what they lose
   bool Sum();     // what I own, once contributions have arrived
-  bool Finish();  // results and residuals, once results have arrived
+  bool Finish();  // results, and the residuals of what I own, once results have arrived
 
   // The exchange after Encode(), and the one after Sum(), which a plan without results leaves out.
   std::unique_ptr<Work> SendContributions(Communicator* over);
@@ -80,6 +80,7 @@ class EncodedPart {
   kernels::Draws Draw(const Stretch& s, bool of_sum) const {
     return DrawsOf(batch_, s.piece, me_, of_sum, s.begin);
   }
+  float* Residual(const Stretch& s) const;  // null: none
   kernels::Encoded What(const Stretch& s) const;
   bool StaysHere(const Stretch& s) const;
 
@@ -87,6 +88,7 @@ class EncodedPart {
   void Add(const Stretch& s, float* sum) const;
   void SumOne(const Stretch& s) const;
   void FinishOne(const Stretch& s) const;
+  void Settle(const Stretch& s, const float* result) const;
   void FinishCached(const Stretch& s) const;
 
   const Batch batch_;

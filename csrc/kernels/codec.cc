@@ -1,6 +1,7 @@
 #include "kernels/codec.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/cpu/codec.h"
 #include "kernels/cpu/dispatch.h"
@@ -9,14 +10,13 @@ namespace hvdlite::kernels {
 
 namespace {
 
-// Calls visit(begin, end) for the blocks whose result is finite. A block that is not decodes to
-// NaNs alone.
+// Calls visit(begin, end, finite) for each block of a result. A block that is not finite is NaNs
+// alone.
 template <class Visit>
-void FiniteBlocks(const CodecSpec& spec, const float* result, int64_t count, Visit visit) {
+void EachBlock(const CodecSpec& spec, const float* result, int64_t count, Visit visit) {
   const int64_t block = BlockOf(spec);
-  for (int64_t at = 0; at < count; at += block) {
-    if (result[at] == result[at]) visit(at, std::min(count, at + block));
-  }
+  for (int64_t at = 0; at < count; at += block)
+    visit(at, std::min(count, at + block), result[at] == result[at]);
 }
 
 }  // namespace
@@ -30,8 +30,8 @@ int64_t EncodedBytes(const CodecSpec& spec, int64_t count) {
 }
 
 void Encode(const CodecSpec& spec, const Encoded& what, int64_t count, const Draws& draws,
-            void* encoded) {
-  cpu::Encode(cpu::ActiveTable(), spec, what, count, draws, encoded);
+            void* encoded, float* lost) {
+  cpu::Encode(cpu::ActiveTable(), spec, what, count, draws, encoded, lost);
 }
 
 void Decode(const CodecSpec& spec, const void* encoded, int64_t count, float* values) {
@@ -50,12 +50,32 @@ void AddExactly(const Encoded& what, int64_t count, float* values) {
   }
 }
 
+bool IsFinite(const CodecSpec& spec, const float* result, int64_t count) {
+  bool all = true;
+  EachBlock(spec, result, count, [&](int64_t, int64_t, bool finite) { all &= finite; });
+  return all;
+}
+
 void KeepLost(const CodecSpec& spec, const Encoded& what, const float* decoded, const float* result,
               int64_t count, float* residual) {
-  FiniteBlocks(spec, result, count, [&](int64_t begin, int64_t end) {
+  EachBlock(spec, result, count, [&](int64_t begin, int64_t end, bool finite) {
+    if (!finite) return;
     for (int64_t i = begin; i < end; ++i) {
       const float kept = what.residual == nullptr ? 0 : what.residual[i];
       residual[i] = (what.input[i] * what.scale + kept) - decoded[i];
+    }
+  });
+}
+
+void TakeBack(const CodecSpec& spec, const Encoded& what, const float* decoded, const float* result,
+              int64_t count, float* residual) {
+  EachBlock(spec, result, count, [&](int64_t begin, int64_t end, bool finite) {
+    if (finite || decoded[begin] != decoded[begin]) return;
+    for (int64_t i = begin; i < end; ++i) {
+      const float encoded = residual[i] + decoded[i];
+      const float before = encoded - what.input[i] * what.scale;
+      const float rounding = 0x1p-22F * (std::fabs(encoded) + std::fabs(decoded[i]));
+      residual[i] = std::isfinite(before) && std::fabs(before) > rounding ? before : 0;
     }
   });
 }
@@ -77,7 +97,7 @@ int64_t cpu::EncodedBytes(const KernelTable& table, const CodecSpec& spec, int64
 }
 
 void cpu::Encode(const KernelTable& table, const CodecSpec& spec, const Encoded& what,
-                 int64_t count, const Draws& draws, void* encoded) {
+                 int64_t count, const Draws& draws, void* encoded, float* lost) {
   EncodeArgs args;
   args.input = what.input;
   args.residual = what.residual;
@@ -87,6 +107,7 @@ void cpu::Encode(const KernelTable& table, const CodecSpec& spec, const Encoded&
   args.key = draws.key;
   args.block = static_cast<uint64_t>(draws.block);
   args.encoded = static_cast<uint8_t*>(encoded);
+  args.lost = lost;
   table.codecs[static_cast<int>(spec.codec)].encode(args);
 }
 

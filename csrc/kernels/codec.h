@@ -7,8 +7,9 @@
 // A block with a NaN or an Inf is encoded as "not finite" and decodes to NaNs. All instruction sets
 // give the same bytes for the same input, and the same values for the same bytes.
 //
-// Cost: encoding reads its sources once, decoding writes its values once; both run at 4 GB/s of
-// float32 or faster on one core (benchmarks/kernels). Thread-safety: pure functions.
+// Cost: encoding reads its sources once and writes what it loses once, decoding writes its values
+// once; both run at 4 GB/s of float32 or faster on one core (benchmarks/kernels). Thread-safety:
+// pure functions.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +37,11 @@ struct Draws {
   int64_t block = 0;  // of the first block here
 };
 
-// Encodes `count` elements, which begin with a block.
+// Encodes `count` elements, which begin with a block. In the same pass it writes what that loses to
+// `lost`, unless it is null: lost[i] = (scale * input[i] + residual[i]) - decoded[i]. `lost` may be
+// the memory of what.residual. A block that is not finite leaves it as it was.
 void Encode(const CodecSpec& spec, const Encoded& what, int64_t count, const Draws& draws,
-            void* encoded);
+            void* encoded, float* lost = nullptr);
 void Decode(const CodecSpec& spec, const void* encoded, int64_t count, float* values);
 // values[i] += decoded[i]
 void DecodeAdd(const CodecSpec& spec, const void* encoded, int64_t count, float* values);
@@ -46,10 +49,22 @@ void DecodeAdd(const CodecSpec& spec, const void* encoded, int64_t count, float*
 // values[i] += what is encoded, without encoding it.
 void AddExactly(const Encoded& what, int64_t count, float* values);
 
+// Whether all blocks of a result, the first of which begins here, are finite. A block that is not
+// is NaNs alone.
+bool IsFinite(const CodecSpec& spec, const float* result, int64_t count);
+
 // What encoding has lost: residual[i] = (scale * input[i] + what.residual[i]) - decoded[i];
 // what.residual may be the same memory. Blocks whose `result` is not finite stay as they are: that
 // step does not enter them. `count` elements begin with a block.
 void KeepLost(const CodecSpec& spec, const Encoded& what, const float* decoded, const float* result,
+              int64_t count, float* residual);
+
+// Undoes Encode() with lost == what.residual, in blocks whose `result` is not finite:
+// residual[i] = (residual[i] + decoded[i]) - scale * input[i], or 0 where that is no more than
+// Encode() may have rounded away. It is the former residual up to 2^-21 (|p| + |decoded[i]|), p
+// being what was encoded. Blocks whose `decoded` is not finite are as they were already. `count`
+// elements begin with a block.
+void TakeBack(const CodecSpec& spec, const Encoded& what, const float* decoded, const float* result,
               int64_t count, float* residual);
 
 // Mixes `more` into a key.

@@ -11,10 +11,10 @@ csrc/kernels/cpu/codecs/qsgd.h
 + const VFloat steps = Bits<VFloat>(bits & kMagnitude) * factor + 0.5F + 0 * draws.At(i);
 C++ QsgdCodec.TheMeanOfManyDrawsIsTheElement
 
-CD2: a step with an infinite number enters the residual
+CD2: a step with an infinite number enters the residual of the owner
 csrc/kernels/codec.cc
-- if (result[at] == result[at]) visit(at, std::min(count, at + block));
-+ visit(at, std::min(count, at + block));
+- if (!finite) return;
++ (void)finite;
 C++ EncodedAllreduceOver.ABlockThatIsNotFiniteIsNanEverywhereAndDoesNotEnterAnyResidual
 
 CD3: what the code of the sum loses is lost
@@ -45,4 +45,27 @@ CD7: the lanes of a warp do not wait for one another
 csrc/kernels/cuda/codec_blocks.cuh
 -     __syncwarp();
 C++ GpuCodecLanes.GiveTheBytesAndValuesOfTheProcessor
+
+CD8: a step with another member's infinite number enters the residual
+csrc/comm/encoded_part.cc
+- kernels::TakeBack(batch_.codec, What(s), decoded, result, s.count(), residual);
+C++ EncodedAllreduceOver.ABlockThatIsNotFiniteIsNanEverywhereAndDoesNotEnterAnyResidual
+
+CD9: the rounding of a huge number stays in the residual
+csrc/kernels/codec.cc
+- residual[i] = std::isfinite(before) && std::fabs(before) > rounding ? before : 0;
++ residual[i] = std::isfinite(rounding) ? before : 0;
+C++ EveryCodec.NoRoundingOfHugeElementsIsTakenForAResidual
+
+CD10: in a short block what is lost is kept where the block's codes lie
+csrc/kernels/cpu/codecs/blocks.h
+- for (int i = 0; i < left; ++i) args.lost[at + i] = buffer.at[PlaceOf(codec, left, i)];
++ for (int i = 0; i < left; ++i) args.lost[at + i] = buffer.at[i];
+C++ EveryCodec.WhatIsLostInOnePassHasTheBitsOfSeveralOnEveryInstructionSet
+
+CD11: a slow exchange is polled after each stretch
+csrc/comm/encoded_allreduce.cc
+- constexpr int kStretchesPerPoll = 4;
++ constexpr int kStretchesPerPoll = 1;
+C++ EncodedParts.ASlowExchangeIsPolledLessOften
 """)

@@ -61,10 +61,10 @@ hvdlite/adapter/compression/journeys.py
 + return total, residual
 test_torch.py::shm-2::torch_methods.sent_and_kept_is_the_sum_of_all_gradients
 
-SL10: what a gathered tensor's own code has lost is taken from the sum
+SL10: what a member's own code loses is kept where the tensor begins
 csrc/comm/encoded_part.cc
-- float* const decoded = memory_.values + kCached;
-+ float* const decoded = memory_.values;
+- return residual == nullptr ? nullptr : residual + s.begin;
++ return residual;
 C++ EncodedAllreduceOver.AllMembersHaveTheSameBitsAndNothingIsLost
 
 SL11: in the core, a sparse step with NaN enters the memory

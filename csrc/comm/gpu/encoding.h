@@ -2,7 +2,8 @@
 // ways, which all members choose alike.
 //
 // On the device: its kernels encode, sum and decode; encoded bytes travel as the alltoall and the
-// allgather of bytes on GPUs. Results and residuals have the bits that the processor gives.
+// allgather of bytes on GPUs. Results and residuals have the bits that the processor gives, but for
+// residuals of blocks that are not finite: here all are as they were, to the bit.
 //
 // On the host, where a member has no kernels or no GPU, and where the host's communicator reduces
 // dense tensors inside each host: tensors and residuals are copied to pinned memory and back.

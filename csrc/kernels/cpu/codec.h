@@ -11,7 +11,7 @@ namespace hvdlite::kernels::cpu {
 
 int64_t EncodedBytes(const KernelTable& table, const CodecSpec& spec, int64_t count);
 void Encode(const KernelTable& table, const CodecSpec& spec, const Encoded& what, int64_t count,
-            const Draws& draws, void* encoded);
+            const Draws& draws, void* encoded, float* lost = nullptr);
 void Decode(const KernelTable& table, const CodecSpec& spec, const void* encoded, int64_t count,
             float* values, bool add);
 

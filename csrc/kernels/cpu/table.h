@@ -54,6 +54,7 @@ struct EncodeArgs {
   uint64_t key;
   uint64_t block;
   uint8_t* encoded;
+  float* lost;  // null: what is lost is kept nowhere
 };
 struct DecodeArgs {
   const uint8_t* encoded;

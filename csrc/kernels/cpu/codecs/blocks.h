@@ -7,8 +7,12 @@
 //   planes()                       codes in a byte: 1, 2, 4 or 8
 //   Scale(block, count)            of a block, NaN if it is not finite. Elements from `count` on
 //                                  are zeros
-//   Encode(block, scale, draws, codes)   a block of kBlock elements
-//   Decode(codes, scale, block)          the same
+//   Encode(block, scale, draws, codes, put)   a block of kBlock elements
+//   Decode(codes, scale, put)                 the same
+//
+// put(i, values) gets what the codes of the elements from i on decode to, a vector at a time.
+// Encode calls it as well, unless the block is not finite: so what is lost of a block costs no
+// pass of its own.
 //
 // Byte j has the codes of the elements j, j + stride, j + 2 stride ..., where stride is the number
 // of bytes. So packing codes takes no shuffle, and the bytes do not depend on the width of vectors.
@@ -213,9 +217,32 @@ int64_t BlockBytes(double parameter, int count) {
   return (C::kHasScale ? int64_t{sizeof(float)} : 0) + (count + planes - 1) / planes;
 }
 
-template <class C>
-HVDLITE_INLINE void EncodeBlock(const C& codec, const float* block, int count, const Draws& draws,
-                                uint8_t* to) {
+// What Encode() and Decode() may put where.
+struct PutNowhere {
+  HVDLITE_INLINE void operator()(int, VFloat) const {}
+};
+struct PutInto {
+  float* values;
+  HVDLITE_INLINE void operator()(int i, VFloat decoded) const { Store(values + i, decoded); }
+};
+struct AddTo {
+  float* values;
+  HVDLITE_INLINE void operator()(int i, VFloat decoded) const {
+    Store(values + i, Load<VFloat>(values + i) + decoded);
+  }
+};
+struct PutLost {
+  const float* block;
+  float* lost;
+  HVDLITE_INLINE void operator()(int i, VFloat decoded) const {
+    Store(lost + i, Load<VFloat>(block + i) - decoded);
+  }
+};
+
+// Returns whether the block is finite.
+template <class C, class Put>
+HVDLITE_INLINE bool EncodeBlock(const C& codec, const float* block, int count, const Draws& draws,
+                                uint8_t* to, const Put& put) {
   constexpr int kHead = C::kHasScale ? sizeof(float) : 0;
   const float scale = codec.Scale(block, count);
   if (C::kHasScale) __builtin_memcpy(to, &scale, sizeof(scale));
@@ -224,16 +251,17 @@ HVDLITE_INLINE void EncodeBlock(const C& codec, const float* block, int count, c
   if (C::kHasScale && scale != scale) {
     __builtin_memset(to + kHead, 0, bytes);
   } else if (count == C::kBlock) {
-    codec.Encode(block, scale, draws, to + kHead);
+    codec.Encode(block, scale, draws, to + kHead, put);
   } else {
     uint8_t codes[C::kBlock];
-    codec.Encode(block, scale, draws, codes);
+    codec.Encode(block, scale, draws, codes, put);
     __builtin_memcpy(to + kHead, codes, bytes);
   }
+  return scale == scale;
 }
 
-template <class C>
-void EncodeBlocks(const EncodeArgs& args) {
+template <class C, bool kKeeps>
+HVDLITE_INLINE void EncodeAll(const EncodeArgs& args) {
   const C codec(args.parameter);
   const int64_t full_bytes = BlockBytes<C>(args.parameter, C::kBlock);
   uint8_t* to = args.encoded;
@@ -242,7 +270,12 @@ void EncodeBlocks(const EncodeArgs& args) {
   int64_t at = 0;
   for (; at + C::kBlock <= args.count; at += C::kBlock, to += full_bytes, ++number) {
     const float* const block = Sources<C::kBlock>(args, at, buffer.at);
-    EncodeBlock(codec, block, C::kBlock, Draws(args.key, number), to);
+    const Draws draws(args.key, number);
+    if constexpr (kKeeps) {
+      EncodeBlock(codec, block, C::kBlock, draws, to, PutLost{block, args.lost + at});
+    } else {
+      EncodeBlock(codec, block, C::kBlock, draws, to, PutNowhere{});
+    }
   }
   const int left = static_cast<int>(args.count - at);
   if (left == 0) return;
@@ -252,7 +285,15 @@ void EncodeBlocks(const EncodeArgs& args) {
     if (args.residual != nullptr) value += args.residual[at + i];
     buffer.at[PlaceOf(codec, left, i)] = value;
   }
-  EncodeBlock(codec, buffer.at, left, Draws(args.key, number), to);
+  const bool finite = EncodeBlock(codec, buffer.at, left, Draws(args.key, number), to,
+                                  PutLost{buffer.at, buffer.at});
+  if (!kKeeps || !finite) return;
+  for (int i = 0; i < left; ++i) args.lost[at + i] = buffer.at[PlaceOf(codec, left, i)];
+}
+
+template <class C>
+void EncodeBlocks(const EncodeArgs& args) {
+  args.lost != nullptr ? EncodeAll<C, true>(args) : EncodeAll<C, false>(args);
 }
 
 template <class C>
@@ -270,20 +311,18 @@ void DecodeBlocks(const DecodeArgs& args) {
   int64_t at = 0;
   for (; at + C::kBlock <= args.count; at += C::kBlock, from += full_bytes) {
     float* const values = args.values + at;
-    if (!args.add) {
-      codec.Decode(from + kHead, scale_of(from), values);
-      continue;
+    if (args.add) {
+      codec.Decode(from + kHead, scale_of(from), AddTo{values});
+    } else {
+      codec.Decode(from + kHead, scale_of(from), PutInto{values});
     }
-    codec.Decode(from + kHead, scale_of(from), buffer.at);
-    for (int i = 0; i < C::kBlock; i += kFloats)
-      Store(values + i, Load<VFloat>(values + i) + Load<VFloat>(buffer.at + i));
   }
   const int left = static_cast<int>(args.count - at);
   if (left == 0) return;
   uint8_t codes[C::kBlock] = {};
   const int planes = codec.planes();
   __builtin_memcpy(codes, from + kHead, static_cast<size_t>((left + planes - 1) / planes));
-  codec.Decode(codes, scale_of(from), buffer.at);
+  codec.Decode(codes, scale_of(from), PutInto{buffer.at});
   for (int i = 0; i < left; ++i) {
     const float value = buffer.at[PlaceOf(codec, left, i)];
     args.values[at + i] = args.add ? args.values[at + i] + value : value;

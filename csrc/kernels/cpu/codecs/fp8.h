@@ -26,27 +26,36 @@ struct Fp8 {
     const float scale = Greatest<kBlock>(block) / kLargest;
     return scale < kLeastScale ? 0 : scale;
   }
-  static HVDLITE_INLINE void Encode(const float* block, float scale, const Draws&, uint8_t* codes) {
-    const VFloat factor = Splat<VFloat>(Reciprocal(scale));
+  template <class Put>
+  static HVDLITE_INLINE void Encode(const float* block, float scale, const Draws&, uint8_t* codes,
+                                    const Put& put) {
+    const VFloat unit = Splat<VFloat>(scale), factor = Splat<VFloat>(Reciprocal(scale));
     const VFloat shifter = Bits<VFloat>(Splat<VUint32>(kShifter));
     Pack<kBlock, 1>(codes, [&](int i) __attribute__((always_inline)) {
       const VFloat value = Load<VFloat>(block + i) * factor;
       const VUint32 bits = MagnitudeBits(value);
       const VUint32 normal = ((bits + kRound + ((bits >> 20) & 1u)) >> 20) - (kBias << 3);
       const VUint32 subnormal = Bits<VUint32>(Bits<VFloat>(bits) + shifter) - kShifter;
-      const VUint32 code = bits < kNormal ? subnormal : normal;
-      return code | ((Bits<VUint32>(value) & kSignBit) >> 24);
+      const VUint32 magnitude = bits < kNormal ? subnormal : normal;
+      const VUint32 code = magnitude | ((Bits<VUint32>(value) & kSignBit) >> 24);
+      put(i, Value(code, unit));
+      return code;
     });
   }
-  static HVDLITE_INLINE void Decode(const uint8_t* codes, float scale, float* block) {
-    const VFloat factor = Splat<VFloat>(scale);
-    Unpack<kBlock, 1>(codes, [&](int i, VUint32 code) __attribute__((always_inline)) {
-      const VUint32 magnitude = code & 0x7Fu;
-      const VUint32 normal = (magnitude << 20) + (kBias << 23);
-      const VUint32 subnormal = Bits<VUint32>(ToFloat(magnitude) * kStep);
-      const VUint32 bits = magnitude < kFirstNormal ? subnormal : normal;
-      Store(block + i, Bits<VFloat>(bits | ((code & 0x80u) << 24)) * factor);
-    });
+  template <class Put>
+  static HVDLITE_INLINE void Decode(const uint8_t* codes, float scale, const Put& put) {
+    const VFloat unit = Splat<VFloat>(scale);
+    Unpack<kBlock, 1>(codes, [&](int i, VUint32 code)
+                                 __attribute__((always_inline)) { put(i, Value(code, unit)); });
+  }
+
+ private:
+  static HVDLITE_INLINE VFloat Value(VUint32 code, VFloat unit) {
+    const VUint32 magnitude = code & 0x7Fu;
+    const VUint32 normal = (magnitude << 20) + (kBias << 23);
+    const VUint32 subnormal = Bits<VUint32>(ToFloat(magnitude) * kStep);
+    const VUint32 bits = magnitude < kFirstNormal ? subnormal : normal;
+    return Bits<VFloat>(bits | ((code & 0x80u) << 24)) * unit;
   }
 };
 

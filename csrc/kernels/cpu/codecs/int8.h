@@ -19,17 +19,26 @@ struct Int8 {
     const float scale = Greatest<kBlock>(block) / 127;
     return scale < kLeastScale ? 0 : scale;
   }
-  static HVDLITE_INLINE void Encode(const float* block, float scale, const Draws&, uint8_t* codes) {
-    const VFloat factor = Splat<VFloat>(Reciprocal(scale));
+  template <class Put>
+  static HVDLITE_INLINE void Encode(const float* block, float scale, const Draws&, uint8_t* codes,
+                                    const Put& put) {
+    const VFloat step = Splat<VFloat>(scale), factor = Splat<VFloat>(Reciprocal(scale));
     Pack<kBlock, 1>(codes, [&](int i) __attribute__((always_inline)) {
-      return Nearest(Load<VFloat>(block + i) * factor) + kZero;
+      const VUint32 code = Nearest(Load<VFloat>(block + i) * factor) + kZero;
+      put(i, Value(code, step));
+      return code;
     });
   }
-  static HVDLITE_INLINE void Decode(const uint8_t* codes, float scale, float* block) {
-    const VFloat factor = Splat<VFloat>(scale);
-    Unpack<kBlock, 1>(codes, [&](int i, VUint32 code) __attribute__((always_inline)) {
-      Store(block + i, ToFloat(code - kZero) * factor);
-    });
+  template <class Put>
+  static HVDLITE_INLINE void Decode(const uint8_t* codes, float scale, const Put& put) {
+    const VFloat step = Splat<VFloat>(scale);
+    Unpack<kBlock, 1>(codes, [&](int i, VUint32 code)
+                                 __attribute__((always_inline)) { put(i, Value(code, step)); });
+  }
+
+ private:
+  static HVDLITE_INLINE VFloat Value(VUint32 code, VFloat step) {
+    return ToFloat(code - kZero) * step;
   }
 };
 

@@ -21,13 +21,15 @@ struct Qsgd {
     const float scale = Greatest<kBlock>(block) / static_cast<float>(levels);
     return scale < kLeastScale ? 0 : scale;
   }
-  HVDLITE_INLINE void Encode(const float* block, float scale, const Draws& draws,
-                             uint8_t* codes) const {
-    planes() == 2 ? EncodeIn<2>(block, scale, draws, codes)
-                  : EncodeIn<1>(block, scale, draws, codes);
+  template <class Put>
+  HVDLITE_INLINE void Encode(const float* block, float scale, const Draws& draws, uint8_t* codes,
+                             const Put& put) const {
+    planes() == 2 ? EncodeIn<2>(block, scale, draws, codes, put)
+                  : EncodeIn<1>(block, scale, draws, codes, put);
   }
-  HVDLITE_INLINE void Decode(const uint8_t* codes, float scale, float* block) const {
-    planes() == 2 ? DecodeIn<2>(codes, scale, block) : DecodeIn<1>(codes, scale, block);
+  template <class Put>
+  HVDLITE_INLINE void Decode(const uint8_t* codes, float scale, const Put& put) const {
+    planes() == 2 ? DecodeIn<2>(codes, scale, put) : DecodeIn<1>(codes, scale, put);
   }
 
  private:
@@ -35,10 +37,10 @@ struct Qsgd {
   template <int kPlanes>
   static constexpr uint32_t kZero = kPlanes == 2 ? 8 : 128;
 
-  template <int kPlanes>
-  HVDLITE_INLINE void EncodeIn(const float* block, float scale, const Draws& draws,
-                               uint8_t* codes) const {
-    const VFloat factor = Splat<VFloat>(Reciprocal(scale));
+  template <int kPlanes, class Put>
+  HVDLITE_INLINE void EncodeIn(const float* block, float scale, const Draws& draws, uint8_t* codes,
+                               const Put& put) const {
+    const VFloat step = Splat<VFloat>(scale), factor = Splat<VFloat>(Reciprocal(scale));
     const VInt32 most = Splat<VInt32>(levels);
     Pack<kBlock, kPlanes>(codes, [&](int i) __attribute__((always_inline)) {
       const VUint32 bits = Load<VUint32>(block + i);
@@ -46,16 +48,22 @@ struct Qsgd {
       VInt32 level = __builtin_convertvector(steps, VInt32);
       level = level < most ? level : most;  // the sum above may be rounded up
       const VInt32 negative = Bits<VInt32>(bits) >> 31;
-      return Bits<VUint32>((level ^ negative) - negative) + kZero<kPlanes>;
+      const VUint32 code = Bits<VUint32>((level ^ negative) - negative) + kZero<kPlanes>;
+      put(i, Value<kPlanes>(code, step));
+      return code;
+    });
+  }
+  template <int kPlanes, class Put>
+  static HVDLITE_INLINE void DecodeIn(const uint8_t* codes, float scale, const Put& put) {
+    const VFloat step = Splat<VFloat>(scale);
+    Unpack<kBlock, kPlanes>(codes, [&](int i, VUint32 code) __attribute__((always_inline)) {
+      put(i, Value<kPlanes>(code, step));
     });
   }
   template <int kPlanes>
-  static HVDLITE_INLINE void DecodeIn(const uint8_t* codes, float scale, float* block) {
-    const VFloat factor = Splat<VFloat>(scale);
+  static HVDLITE_INLINE VFloat Value(VUint32 code, VFloat step) {
     constexpr uint32_t kMask = kPlanes == 2 ? 0xF : 0xFF;
-    Unpack<kBlock, kPlanes>(codes, [&](int i, VUint32 code) __attribute__((always_inline)) {
-      Store(block + i, ToFloat((code & kMask) - kZero<kPlanes>) * factor);
-    });
+    return ToFloat((code & kMask) - kZero<kPlanes>) * step;
   }
 };
 

@@ -19,16 +19,27 @@ struct Sign {
         SumOf<kBlock>(block, [](VFloat v) __attribute__((always_inline)) { return Magnitude(v); });
     return sum - sum == 0 ? sum / static_cast<float>(count) : NanFloat();
   }
-  static HVDLITE_INLINE void Encode(const float* block, float, const Draws&, uint8_t* codes) {
+  template <class Put>
+  static HVDLITE_INLINE void Encode(const float* block, float scale, const Draws&, uint8_t* codes,
+                                    const Put& put) {
+    const VFloat magnitude = Splat<VFloat>(scale);
     Pack<kBlock, 8>(codes, [&](int i) __attribute__((always_inline)) {
-      return Load<VUint32>(block + i) >> 31;
+      const VUint32 code = Load<VUint32>(block + i) >> 31;
+      put(i, Value(code, magnitude));
+      return code;
     });
   }
-  static HVDLITE_INLINE void Decode(const uint8_t* codes, float scale, float* block) {
-    const VUint32 bits = Bits<VUint32>(Splat<VFloat>(scale));
+  template <class Put>
+  static HVDLITE_INLINE void Decode(const uint8_t* codes, float scale, const Put& put) {
+    const VFloat magnitude = Splat<VFloat>(scale);
     Unpack<kBlock, 8>(codes, [&](int i, VUint32 code) __attribute__((always_inline)) {
-      Store(block + i, bits ^ (code << 31));
+      put(i, Value(code, magnitude));
     });
+  }
+
+ private:
+  static HVDLITE_INLINE VFloat Value(VUint32 code, VFloat magnitude) {
+    return Bits<VFloat>(Bits<VUint32>(magnitude) ^ (code << 31));
   }
 };
 

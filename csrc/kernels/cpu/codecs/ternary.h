@@ -30,20 +30,28 @@ struct Ternary {
     const float clipped = clip * sigma;
     return clipped < 1 ? greatest * clipped : greatest;
   }
+  template <class Put>
   static HVDLITE_INLINE void Encode(const float* block, float scale, const Draws& draws,
-                                    uint8_t* codes) {
+                                    uint8_t* codes, const Put& put) {
     const VFloat all = Splat<VFloat>(scale);
     Pack<kBlock, 4>(codes, [&](int i) __attribute__((always_inline)) {
       const VUint32 bits = Load<VUint32>(block + i);
       const VUint32 drawn = Bits<VUint32>(draws.At(i) * all < Bits<VFloat>(bits & kMagnitude));
-      return (drawn & (1u - (bits >> 31 << 1))) + 1u;
+      const VUint32 code = (drawn & (1u - (bits >> 31 << 1))) + 1u;
+      put(i, Value(code, all));
+      return code;
     });
   }
-  static HVDLITE_INLINE void Decode(const uint8_t* codes, float scale, float* block) {
+  template <class Put>
+  static HVDLITE_INLINE void Decode(const uint8_t* codes, float scale, const Put& put) {
     const VFloat all = Splat<VFloat>(scale);
-    Unpack<kBlock, 4>(codes, [&](int i, VUint32 code) __attribute__((always_inline)) {
-      Store(block + i, ToFloat((code & 3u) - 1u) * all);
-    });
+    Unpack<kBlock, 4>(codes, [&](int i, VUint32 code)
+                                 __attribute__((always_inline)) { put(i, Value(code, all)); });
+  }
+
+ private:
+  static HVDLITE_INLINE VFloat Value(VUint32 code, VFloat all) {
+    return ToFloat((code & 3u) - 1u) * all;
   }
 };
 

@@ -17,7 +17,9 @@ struct Threshold {
   static constexpr int planes() { return 4; }
 
   static HVDLITE_INLINE float Scale(const float* block, int) { return Greatest<kBlock>(block); }
-  HVDLITE_INLINE void Encode(const float* block, float scale, const Draws&, uint8_t* codes) const {
+  template <class Put>
+  HVDLITE_INLINE void Encode(const float* block, float scale, const Draws&, uint8_t* codes,
+                             const Put& put) const {
     if (scale != scale) {
       __builtin_memset(codes, 0xFF, kBlock / 4);
       return;
@@ -26,16 +28,23 @@ struct Threshold {
     Pack<kBlock, 4>(codes, [&](int i) __attribute__((always_inline)) {
       const VFloat value = Load<VFloat>(block + i);
       // A comparison is -1 where it holds.
-      return 1u - Bits<VUint32>(value >= up) + Bits<VUint32>(value <= down);
+      const VUint32 code = 1u - Bits<VUint32>(value >= up) + Bits<VUint32>(value <= down);
+      put(i, Value(code, up));
+      return code;
     });
   }
-  HVDLITE_INLINE void Decode(const uint8_t* codes, float, float* block) const {
+  template <class Put>
+  HVDLITE_INLINE void Decode(const uint8_t* codes, float, const Put& put) const {
     const VFloat all = Splat<VFloat>(t);
-    Unpack<kBlock, 4>(codes, [&](int i, VUint32 code) __attribute__((always_inline)) {
-      const VUint32 two = code & 3u;
-      const VUint32 nan = Bits<VUint32>(two == 3u) & kNanBits;
-      Store(block + i, Bits<VUint32>(ToFloat(two - 1u) * all) | nan);
-    });
+    Unpack<kBlock, 4>(codes, [&](int i, VUint32 code)
+                                 __attribute__((always_inline)) { put(i, Value(code, all)); });
+  }
+
+ private:
+  static HVDLITE_INLINE VFloat Value(VUint32 code, VFloat all) {
+    const VUint32 two = code & 3u;
+    const VUint32 nan = Bits<VUint32>(two == 3u) & kNanBits;
+    return Bits<VFloat>(Bits<VUint32>(ToFloat(two - 1u) * all) | nan);
   }
 };
 

@@ -19,12 +19,12 @@ using Coded = std::vector<uint8_t>;
 using testing::Normal;
 
 inline Coded EncodeOn(const cpu::KernelTable& table, const CodecSpec& spec, const Encoded& what,
-                      size_t count, const Draws& draws = {}) {
+                      size_t count, const Draws& draws = {}, float* lost = nullptr) {
   const auto n = static_cast<int64_t>(count);
   constexpr uint8_t kGuard = 0xA5;
   const auto bytes = static_cast<size_t>(cpu::EncodedBytes(table, spec, n));
   Coded coded(bytes + 64, kGuard);
-  cpu::Encode(table, spec, what, n, draws, coded.data());
+  cpu::Encode(table, spec, what, n, draws, coded.data(), lost);
   // Nothing is written beyond the size that the formula gives.
   if (std::count(coded.begin() + static_cast<long>(bytes), coded.end(), kGuard) != 64)
     coded.clear();

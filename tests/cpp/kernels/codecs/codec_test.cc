@@ -69,6 +69,97 @@ TEST_P(EveryCodec, EveryInstructionSetGivesTheSameBytesAndValuesAtEveryLengthAnd
   }
 }
 
+// One pass encodes and keeps what is lost: the same bits as encoding, decoding and subtracting.
+TEST_P(EveryCodec, WhatIsLostInOnePassHasTheBitsOfSeveralOnEveryInstructionSet) {
+  constexpr size_t kGuard = 64;
+  constexpr float kUntouched = 77;
+  Floats values = Normal(5 * block() + 8, 21);
+  std::fill_n(values.begin() + 8, block() / 2, 0.0F);
+  for (size_t i = 2 * block(); i < 3 * block(); ++i) values[i] *= 1e-38F;
+  values[3 * block() + 40] = std::numeric_limits<float>::infinity();
+  for (const float size : {0.3F, 1e-39F}) {
+    const Floats residual = Normal(5 * block() + 8, 22, size);
+    for (const size_t length : Lengths(block())) {
+      for (const size_t offset : {0, 1, 5}) {
+        for (const float scale : {1.0F, 0.125F}) {
+          const float* const input = values.data() + offset;
+          const auto n = static_cast<int64_t>(length);
+          const Encoded what{input, residual.data() + offset, scale};
+          const Coded coded = EncodeOn(cpu::ActiveTable(), spec(), what, length, {7, 3});
+          const Floats decoded = DecodeOn(cpu::ActiveTable(), spec(), coded, length);
+          Floats expected(residual.begin() + static_cast<long>(offset), residual.end());
+          KeepLost(spec(), what, decoded.data(), decoded.data(), n, expected.data());
+          const Encoded bare{input, nullptr, scale};
+          const Coded bare_coded = EncodeOn(cpu::ActiveTable(), spec(), bare, length, {7, 3});
+          const Floats bare_decoded = DecodeOn(cpu::ActiveTable(), spec(), bare_coded, length);
+          Floats bare_expected(length + kGuard, kUntouched);
+          KeepLost(spec(), bare, bare_decoded.data(), bare_decoded.data(), n, bare_expected.data());
+          for (const cpu::KernelTable* table : cpu::SupportedTables()) {
+            Floats kept = residual;
+            float* const in_place = kept.data() + offset;
+            ASSERT_EQ(EncodeOn(*table, spec(), {input, in_place, scale}, length, {7, 3}, in_place),
+                      coded)
+                << table->name << " " << length;
+            ASSERT_EQ(std::memcmp(in_place, expected.data(), 4 * expected.size()), 0)
+                << table->name << " " << length;
+            Floats apart(length + kGuard, kUntouched);
+            ASSERT_EQ(EncodeOn(*table, spec(), bare, length, {7, 3}, apart.data()), bare_coded);
+            ASSERT_EQ(std::memcmp(apart.data(), bare_expected.data(), 4 * apart.size()), 0)
+                << table->name << " " << length;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Another member's block may make the result NaN: then what Encode() has kept is taken back.
+TEST_P(EveryCodec, WhatWasKeptIsTakenBackWhereTheResultIsNotFinite) {
+  const size_t count = 3 * block() + 9;
+  Floats values = Normal(count, 23);
+  values[block() + 7] = std::numeric_limits<float>::infinity();  // block 1: my own
+  const Floats before = Normal(count, 24, 0.3F);
+  Floats residual = before;
+  const Encoded what{values.data(), residual.data(), 0.5F};
+  const Coded coded = EncodeOn(cpu::ActiveTable(), spec(), what, count, {7, 3}, residual.data());
+  const Floats decoded = DecodeOn(cpu::ActiveTable(), spec(), coded, count);
+  const Floats kept = residual;
+  Floats result = decoded;
+  EXPECT_FALSE(IsFinite(spec(), result.data(), static_cast<int64_t>(count)));
+  EXPECT_TRUE(IsFinite(spec(), result.data(), static_cast<int64_t>(block())));
+  // block 2, and 3, a short one: others'
+  std::fill(result.begin() + static_cast<long>(2 * block()), result.end(), std::nanf(""));
+  TakeBack(spec(), what, decoded.data(), result.data(), static_cast<int64_t>(count),
+           residual.data());
+  for (size_t i = 0; i < count; ++i) {
+    if (i < block()) {
+      ASSERT_EQ(residual[i], kept[i]) << i;
+      ASSERT_NE(residual[i], before[i]) << i;
+    } else if (i < 2 * block()) {
+      ASSERT_EQ(residual[i], before[i]) << i;
+    } else {
+      const float of = std::fabs(values[i] * 0.5F + before[i]) + std::fabs(decoded[i]);
+      ASSERT_NEAR(residual[i], before[i], 0x1p-21 * of) << i;
+    }
+  }
+}
+
+// A finite number may be so great that it hides the residual. Its rounding is no residual.
+TEST_P(EveryCodec, NoRoundingOfHugeElementsIsTakenForAResidual) {
+  for (const float size : {1e20F, 1e37F}) {
+    const size_t count = 2 * block();
+    const Floats values = Normal(count, 25, size);
+    Floats residual = Normal(count, 26, 0.3F);
+    const Encoded what{values.data(), residual.data(), 1};
+    const Coded coded = EncodeOn(cpu::ActiveTable(), spec(), what, count, {7, 3}, residual.data());
+    const Floats decoded = DecodeOn(cpu::ActiveTable(), spec(), coded, count);
+    const Floats result(count, std::nanf(""));
+    TakeBack(spec(), what, decoded.data(), result.data(), static_cast<int64_t>(count),
+             residual.data());
+    for (size_t i = 0; i < count; ++i) ASSERT_LT(std::fabs(residual[i]), 2) << i;
+  }
+}
+
 TEST_P(EveryCodec, TheSizeIsSmallEnough) {
   const int64_t count = 1 << 20;
   EXPECT_GE(4.0 * count / static_cast<double>(EncodedBytes(spec(), count)), GetParam().at_least);
