@@ -44,10 +44,11 @@ struct Piece {
   // Allgather, Reducescatter: per member. Alltoall: [from * size + to].
   std::vector<int64_t> counts;
   Coding coding = {};  // if the batch has a codec
-  // In a sparse batch: elements that each member sends (0: all), and the memory of this one; its
-  // gradient, values and positions are unused. Null: it sends zeros.
+  // In a sparse batch: elements that each member sends, from 1 to `count`, and the memory of this
+  // one; its gradient, values and positions are unused. Null: it sends zeros.
   int64_t taken = 0;
   const kernels::Selection* memory = nullptr;
+  bool whole = false;  // in an encoded or sparse batch: neither encoded nor sparse (whole.h)
 };
 
 struct Batch {

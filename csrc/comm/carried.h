@@ -49,11 +49,11 @@ constexpr int kCarrierCount = 29;
 
 constexpr std::string_view Name(Carrier carrier) {
   constexpr std::string_view names[kCarrierCount] = {
-      "self",           "shm exchange",   "shm shares",    "shm stream", "shm adasum",
-      "shm in place",   "shm meeting",    "net one-shot",  "net direct", "net gather",
-      "net ring",       "net pairwise",   "net tree",      "net chain",  "net dissemination",
-      "net adasum",     "hierarchical",   "mpi one-shot",  "mpi direct", "mpi pairwise",
-      "mpi gather",     "mpi library",    "mpi pipes",     "stage",      "nccl",
+      "self",           "shm exchange",   "shm shares",     "shm stream", "shm adasum",
+      "shm in place",   "shm meeting",    "net one-shot",   "net direct", "net gather",
+      "net ring",       "net pairwise",   "net tree",       "net chain",  "net dissemination",
+      "net adasum",     "hierarchical",   "mpi one-shot",   "mpi direct", "mpi pairwise",
+      "mpi gather",     "mpi library",    "mpi pipes",      "stage",      "nccl",
       "encoded owners", "encoded gather", "encoded on GPU", "sparse"};
   return names[static_cast<int>(carrier)];
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "comm/encoded_part.h"
+#include "comm/whole.h"
 
 namespace hvdlite::comm {
 
@@ -41,7 +42,9 @@ std::vector<std::unique_ptr<EncodedPart>> CutIntoParts(const Batch& batch, int m
 class Encoding final : public Work {
  public:
   Encoding(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : over_(over), parts_(CutIntoParts(batch, me, members)) {
+      : over_(over),
+        whole_(OnlyWhole(batch)),
+        parts_(CutIntoParts(WithoutWhole(batch), me, members)) {
     PlaceIn(scratch);
     if (members == 1) arrived_ = parts_.size();
     needed_.resize(parts_.size());
@@ -53,16 +56,22 @@ class Encoding final : public Work {
       if (i < parts_.size()) exchange(i, /*spreads=*/false);
       if (i > 0 && parts_[i - 1]->plan().has_results()) exchange(i - 1, /*spreads=*/true);
     }
+    whole_travels_ = !whole_.pieces.empty();
+    if (whole_travels_) exchange_ = over->Start(whole_);
   }
 
   Progress Advance() override {
+    Progress exchanged = Progress::kNone;
     if (exchange_ != nullptr) {
-      const Progress progress = exchange_->Advance();
-      if (progress == Progress::kFailed) return Fail(exchange_->status());
-      if (progress == Progress::kSome) return progress;
-      if (progress == Progress::kDone) {
+      exchanged = exchange_->Advance();
+      if (exchanged == Progress::kFailed) return Fail(exchange_->status());
+      if (exchanged == Progress::kDone) {
         exchange_.reset();
-        if (!exchanges_[exchanged_++].spreads) ++arrived_;
+        if (whole_travels_) {
+          whole_travels_ = false;
+        } else if (!exchanges_[exchanged_++].spreads) {
+          ++arrived_;
+        }
       }
     }
     if (exchange_ == nullptr && MayExchange()) {
@@ -71,11 +80,12 @@ class Encoding final : public Work {
                                                  : part.SendContributions(over_);
       return Progress::kSome;
     }
+    // After each step of the exchange a stretch of local work.
     const int most = exchange_ != nullptr && over_->slow() ? kStretchesPerPoll : 1;
     int stretches = 0;
     while (stretches < most && WorkHere()) ++stretches;
-    if (finished_ == parts_.size()) return Progress::kDone;
-    return stretches > 0 ? Progress::kSome : Progress::kNone;
+    if (stretches > 0) return Progress::kSome;
+    return exchange_ == nullptr && finished_ == parts_.size() ? Progress::kDone : exchanged;
   }
 
   std::vector<const EncodedPlan*> plans() const {
@@ -136,10 +146,12 @@ class Encoding final : public Work {
   }
 
   Communicator* const over_;
+  const Batch whole_;
   const std::vector<std::unique_ptr<EncodedPart>> parts_;
   std::vector<Exchange> exchanges_;  // in the order of all members
   std::vector<size_t> needed_;       // by part: so many must be done before it is finished
   std::unique_ptr<Work> exchange_;   // the one under way
+  bool whole_travels_ = false;       // that it is that of whole tensors
   size_t exchanged_ = 0;             // exchanges that are done
   // So many parts have been encoded, their contributions have arrived, ...
   size_t encoded_ = 0, arrived_ = 0, summed_ = 0, finished_ = 0;

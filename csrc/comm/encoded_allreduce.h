@@ -15,6 +15,8 @@
 //
 //   exchanges  contributions 0 | contributions 1 | results 0 | contributions 2 | results 1 | ...
 //
+// Whole tensors of the batch travel first (whole.h).
+//
 // All members, the owner too, decode the same bytes, so all have the same bits. A block whose
 // result is not finite leaves its residual as it was on all members: exactly where the member's own
 // p is not finite and where it is the owner, elsewhere up to the rounding of p, because there

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/whole.h"
+
 namespace hvdlite::comm {
 
 namespace {
@@ -107,7 +109,6 @@ class SparsePart {
     int64_t count = 0;
     for (; *next < batch.pieces.size() && count < kElementsOfPart; ++*next) {
       const Piece& piece = batch.pieces[*next];
-      if (piece.taken == 0) continue;
       tensors_.emplace_back(piece, batch.reduce, row_);
       row_ += piece.taken * kPair;
       count += piece.count;
@@ -153,13 +154,15 @@ class SparsePart {
 class SparseWork final : public Work {
  public:
   SparseWork(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : over_(over), me_(me), members_(members), whole_(Whole(batch)) {
+      : over_(over),
+        me_(me),
+        members_(members),
+        whole_(OnlyWhole(batch)),
+        others_(WithoutWhole(batch)) {
     int64_t bytes = 0;
-    for (size_t next = 0; next < batch.pieces.size();) {
-      auto part = std::make_unique<SparsePart>(batch, &next);
-      if (part->row() == 0) break;  // only whole tensors are left
-      bytes += part->row() * members;
-      parts_.push_back(std::move(part));
+    for (size_t next = 0; next < others_.pieces.size();) {
+      parts_.push_back(std::make_unique<SparsePart>(others_, &next));
+      bytes += parts_.back()->row() * members;
     }
     if (scratch->received.size() < static_cast<size_t>(bytes))
       scratch->received.resize(static_cast<size_t>(bytes));
@@ -201,17 +204,9 @@ class SparseWork final : public Work {
   }
 
  private:
-  // The tensors of the batch that travel whole.
-  static Batch Whole(const Batch& batch) {
-    Batch whole = batch;
-    whole.sparse = false;
-    std::erase_if(whole.pieces, [](const Piece& piece) { return piece.taken > 0; });
-    return whole;
-  }
-
   Communicator* const over_;
   const int me_, members_;
-  const Batch whole_;
+  const Batch whole_, others_;
   std::vector<std::unique_ptr<SparsePart>> parts_;
   std::unique_ptr<Work> exchange_;  // the one under way
   // So many parts have been selected, their exchange has been started, ...
@@ -226,7 +221,8 @@ std::unique_ptr<Work> SparseAllreduce(Communicator* over, EncodedScratch* scratc
     uint64_t elements = 0;
     uint64_t taken = 0;
     for (const Piece& piece : batch.pieces) {
-      elements += piece.taken == 0 ? 0 : static_cast<uint64_t>(piece.count);
+      if (piece.whole) continue;
+      elements += static_cast<uint64_t>(piece.count);
       taken += static_cast<uint64_t>(piece.taken);
     }
     const auto others = static_cast<uint64_t>(members - 1);

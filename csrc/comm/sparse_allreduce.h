@@ -5,8 +5,7 @@
 //   allgather  values and positions to all                               bytes
 //   spread     result = their sum * factor, zeros elsewhere              local
 //
-// Tensors of the batch of which all elements are sent travel first, as in any allreduce, while the
-// member selects from the others.
+// Whole tensors of the batch travel first (whole.h).
 //
 // A large batch goes in parts of consecutive tensors. While the bytes of one part are under way,
 // the member selects from others, and spreads those that have arrived.

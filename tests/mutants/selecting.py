@@ -57,7 +57,7 @@ test_torch.py::shm-2::torch_methods.autograd_is_told_that_a_gradient_has_changed
 
 SL9: the core multiplies an encoded sum, and the adapter once more
 hvdlite/adapter/compression/journeys.py
-- return total if scale is None else Scaled(total), residual
+- return Scaled(total) if scaled else total, residual
 + return total, residual
 test_torch.py::shm-2::torch_methods.sent_and_kept_is_the_sum_of_all_gradients
 

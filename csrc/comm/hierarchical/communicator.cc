@@ -7,6 +7,7 @@
 #include "comm/hierarchical/in_place.h"
 #include "comm/sequence.h"
 #include "comm/shm/move.h"
+#include "comm/whole.h"
 #include "kernels/codec.h"
 
 namespace hvdlite::comm::hierarchical {
@@ -245,7 +246,26 @@ std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   return std::make_unique<Broadcast>(this, batch);
 }
 
-std::unique_ptr<Work> Communicator::StartEncoded(const Batch& batch, int, int) {
+namespace {
+
+// An allreduce of the whole tensors of an encoded batch, and then one of the others.
+class WholeFirst final : public Sequence {
+ public:
+  WholeFirst(Communicator* over, const Batch& batch, int me, int members)
+      : whole_(OnlyWhole(batch)), others_(WithoutWhole(batch)) {
+    Then([this, over] { return over->Start(whole_); });
+    if (others_.pieces.empty()) return;
+    Then([=, this] { return over->StartEncoded(others_, me, members); });
+  }
+
+ private:
+  const Batch whole_, others_;
+};
+
+}  // namespace
+
+std::unique_ptr<Work> Communicator::StartEncoded(const Batch& batch, int me, int members) {
+  if (HasWhole(batch)) return std::make_unique<WholeFirst>(this, batch, me, members);
   Count(Carrier::kHierarchical, batch.kind);
   return std::make_unique<Allreduce>(this, batch);
 }

@@ -173,7 +173,6 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   batch.root = static_cast<int>(like.root);
   batch.adasum = Has(like.kind, kAdasum) && like.op == ReduceOp::kAdasum;
   batch.reduce = ReductionOf(like, members);
-  batch.codec = like.codec;
 
   device::Gpu* const gpu =
       like.device == DeviceKind::kHost ? nullptr : set->in_flight.communicator()->gpu().get();
@@ -188,8 +187,13 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
     Piece piece;
     piece.counts = Counts(*response.agreed, members);
     if (piece.counts.empty()) piece.count = NumElements(response.agreed->request.shape);
-    if (batch.codec.encodes()) piece.coding = CodingOf(response.agreed->request.name, entry, rank);
-    piece.taken = response.agreed->request.taken;
+    const Request& request = response.agreed->request;
+    if (request.codec.encodes()) {
+      batch.codec = request.codec;
+      piece.coding = CodingOf(request.name, entry, rank);
+    }
+    piece.taken = request.taken;
+    piece.whole = !request.codec.encodes() && request.taken == 0;
     batch.sparse |= piece.taken > 0;
     if (entry != nullptr) {
       if (piece.taken > 0) piece.memory = &entry->memory;

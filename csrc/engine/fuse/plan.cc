@@ -5,12 +5,6 @@
 namespace hvdlite::engine {
 namespace {
 
-bool SameBatch(const Request& a, const Request& b, bool groups_alone) {
-  return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.device == b.device &&
-         a.root == b.root && a.prescale == b.prescale && a.postscale == b.postscale &&
-         a.codec == b.codec && (!groups_alone || a.group == b.group);
-}
-
 // Adasum adds its dot products by parts of the batch, so company would change a tensor's bits.
 bool Fuses(const Request& request) {
   return Has(request.kind, kFuses) &&
@@ -19,9 +13,26 @@ bool Fuses(const Request& request) {
 
 struct OpenBatch {
   const Request* like;
-  size_t index;  // into the result
+  CodecSpec codec;  // of some of its tensors
+  bool sparse;      // whether some are
+  size_t index;     // into the result
   int64_t bytes;
 };
+
+// Tensors in host memory that travel whole keep encoded or sparse ones company (comm/whole.h).
+bool TravelsWith(const OpenBatch& batch, const Request& request) {
+  if (request.device != DeviceKind::kHost) return batch.codec == request.codec;
+  const bool is_plain = !batch.codec.encodes() && !batch.sparse;
+  if (request.codec.encodes()) return is_plain || batch.codec == request.codec;
+  return request.taken == 0 || is_plain || batch.sparse;
+}
+
+bool SameBatch(const OpenBatch& batch, const Request& b, bool groups_alone) {
+  const Request& a = *batch.like;
+  return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.device == b.device &&
+         a.root == b.root && a.prescale == b.prescale && a.postscale == b.postscale &&
+         (!groups_alone || a.group == b.group) && TravelsWith(batch, b);
+}
 
 }  // namespace
 
@@ -35,7 +46,7 @@ std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready,
     const bool in_group = request.group != 0;
     OpenBatch* match = nullptr;
     for (OpenBatch& batch : open) {
-      if (SameBatch(*batch.like, request, options.groups_alone)) match = &batch;
+      if (SameBatch(batch, request, options.groups_alone)) match = &batch;
     }
     // A group's members stay with the earlier ones, even beyond the threshold.
     const bool continues_group =
@@ -45,10 +56,12 @@ std::vector<std::vector<size_t>> Plan(const std::vector<AgreedPtr>& ready,
       batches[match->index].push_back(i);
       match->bytes += bytes;
       match->like = &request;
+      if (request.codec.encodes()) match->codec = request.codec;
+      match->sparse |= request.taken > 0;
       continue;
     }
     batches.push_back({i});
-    const OpenBatch fresh{&request, batches.size() - 1, bytes};
+    const OpenBatch fresh{&request, request.codec, request.taken > 0, batches.size() - 1, bytes};
     if (match != nullptr) {
       *match = fresh;
     } else {

@@ -2,9 +2,10 @@
 //
 // Operations of the same kind, dtype, reduction, scale factors, codec and root are put into one
 // batch until it holds `threshold` bytes. Others start another batch and do not stop the first from
-// growing (look-ahead). Members of a group stay together whatever their size, but each tensor of an
-// Adasum is a batch of its own. Only one member of the set runs this, so all members execute the
-// same batches because they are told, not because they compute alike.
+// growing (look-ahead). In host memory, tensors that travel whole join encoded or sparse ones.
+// Members of a group stay together whatever their size, but each tensor of an Adasum is a batch of
+// its own. Only one member of the set runs this, so all members execute the same batches because
+// they are told, not because they compute alike.
 #pragma once
 
 #include <cstdint>

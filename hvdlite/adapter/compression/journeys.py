@@ -117,8 +117,7 @@ def travelled(
 def begin_round(ops: Collectives, algebra: Algebra, call: Call, name: str, asked: Round) -> Pending:
     """Starts a round; the Pending's result is the answer."""
     if isinstance(asked, Encoded):
-        scale = factor(call, call.process_set.size() or 1)
-        return start_encoded(algebra, call._replace(name=name), asked, scale)
+        return start_encoded(algebra, call._replace(name=name), asked, scaled=True)
     if isinstance(asked, Sum):
         return _begin_sum(ops, call, name, asked)
     gather = Call(ALLGATHER, name, call.process_set, grouped=True, patient=call.patient)
@@ -151,23 +150,22 @@ def _begin_largest(
     return Pending(pending.natives, answer)
 
 
-def start_encoded(
-    algebra: Algebra, call: Call, asked: Encoded, scale: float | None = None
-) -> Pending:
+def start_encoded(algebra: Algebra, call: Call, asked: Encoded, scaled: bool = False) -> Pending:
     """Starts a round by a codec; the Pending's result is the answer. In place, if the call is.
-    `scale`: the core multiplies by it, while the sum is in its cache, and the sum is Scaled."""
+    `scaled`: the core multiplies by the call's factors, while the sum is in its cache, and the sum
+    is Scaled."""
     tensor = algebra.for_core(asked.array)
     output = tensor if call.in_place else algebra.zeros_for_core(asked.array)
     residual = None if asked.residual is None else algebra.writable(asked.residual)
     number, _ = engine.codecs()[asked.codec]
     native = engine.submit_encoded(
-        SUM,
+        call.op if scaled else SUM,
         set_id_of(call.process_set),
         call.name,
         tensor,
         output,
         1.0,
-        1.0 if scale is None else scale,
+        call.prescale * call.postscale if scaled else 1.0,
         number,
         asked.parameter,
         residual,
@@ -178,7 +176,7 @@ def start_encoded(
 
     def answer(_: Any) -> tuple[Total, Array | None]:
         total = algebra.from_core(output, asked.array)
-        return total if scale is None else Scaled(total), residual
+        return Scaled(total) if scaled else total, residual
 
     return Pending([native], answer)
 

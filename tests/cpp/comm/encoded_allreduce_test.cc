@@ -48,6 +48,7 @@ struct Job {
   };
   std::vector<std::vector<Tensor>> members;
   bool in_place = false;  // results replace inputs, and outputs are not used
+  std::vector<size_t> whole;  // tensors that are not encoded
 
   Job(int size, const std::vector<int64_t>& counts) : members(static_cast<size_t>(size)) {
     for (auto& mine : members) {
@@ -85,6 +86,7 @@ struct Job {
         if (feedback) piece.coding.residual = tensor.residual.data();
         piece.coding.tensor = 1000 + 17 * t;
         piece.coding.draw = kernels::MixKey(step, t);
+        piece.whole = std::find(whole.begin(), whole.end(), t) != whole.end();
         batches[m].pieces.push_back(piece);
       }
     }
@@ -199,6 +201,35 @@ TEST_P(EncodedAllreduceOver, TheBitsDoNotDependOnTheBatch) {
 
 // A block with an infinite number: a member keeps its residual to the bit where its own block is
 // not finite. Where only others' are, it takes back what it has kept, up to a rounding.
+TEST_P(EncodedAllreduceOver, WholeTensorsTravelAsInAnyAllreduceAndChangeNoOthers) {
+  Job encoded(size(), kCounts), mixed(size(), kCounts);
+  mixed.whole = {1, 3, 6};
+  for (unsigned step = 0; step < 2; ++step) {
+    encoded.Draw(step);
+    mixed.Draw(step);
+    encoded.Allreduce(world_.get(), kInt8, All(), step);
+    mixed.Allreduce(world_.get(), kInt8, All(), step);
+    mixed.ExpectSameBits();
+    for (size_t t = 0; t < kCounts.size(); ++t) {
+      const bool is_whole = std::count(mixed.whole.begin(), mixed.whole.end(), t) > 0;
+      for (size_t m = 0; m < mixed.members.size(); ++m) {
+        const auto& mine = mixed.members[m][t];
+        if (is_whole) {
+          ASSERT_EQ(mine.residual, Floats(mine.residual.size())) << t;
+        } else {
+          ASSERT_EQ(mine.output, encoded.members[m][t].output) << t;
+          ASSERT_EQ(mine.residual, encoded.members[m][t].residual) << t;
+        }
+      }
+      for (size_t i = 0; is_whole && i < mixed.members[0][t].output.size(); ++i) {
+        float sum = 0;
+        for (const auto& mine : mixed.members) sum += mine[t].input[i];
+        ASSERT_NEAR(mixed.members[0][t].output[i], sum, 1e-5) << t;
+      }
+    }
+  }
+}
+
 TEST_P(EncodedAllreduceOver, ABlockThatIsNotFiniteIsNanEverywhereAndDoesNotEnterAnyResidual) {
   for (const bool in_place : {false, true}) {
     for (const CodecSpec& codec : kSpecs) {

@@ -83,6 +83,7 @@ class SparseJob {
         piece.output = in_place ? tensor.input.data() : tensor.output.data();
         piece.count = static_cast<int64_t>(tensor.input.size());
         piece.taken = tensor.taken;
+        piece.whole = tensor.taken == 0;
         if (static_cast<int>(m) != joined) piece.memory = tensor.Memory();
         batches[m].pieces.push_back(piece);
       }

@@ -48,7 +48,6 @@ TEST(Plan, whatever_tells_two_operations_apart_keeps_them_apart) {
       [](Request* r) { r->prescale = 2; },
       [](Request* r) { r->postscale = 2; },
       [](Request* r) { r->dtype = DType::kInt32; },
-      [](Request* r) { r->codec = {Codec::kInt8, 0}; },
   };
   for (const auto& change : changes) {
     std::vector<Agreed> ready(2, Op(OpKind::kAllreduce, 1));
@@ -57,11 +56,35 @@ TEST(Plan, whatever_tells_two_operations_apart_keeps_them_apart) {
   }
 }
 
-TEST(Plan, tensors_of_which_a_part_is_sent_travel_with_whole_ones) {
-  std::vector<Agreed> ready(3, Op(OpKind::kAllreduce, 10));
-  ready[0].request.taken = 3;
-  ready[2].request.taken = 5;
-  EXPECT_EQ(PlanOf(ready, {}), (Batches{{0, 1, 2}}));
+TEST(Plan, whole_tensors_travel_with_encoded_or_sparse_ones_but_not_these_with_each_other) {
+  const std::function<void(Request*)> whole = [](Request*) {};
+  const std::function<void(Request*)> sparse = [](Request* r) { r->taken = 3; };
+  const std::function<void(Request*)> denser = [](Request* r) { r->taken = 5; };
+  const std::function<void(Request*)> int8 = [](Request* r) { r->codec = {Codec::kInt8, 0}; };
+  const std::function<void(Request*)> sign = [](Request* r) { r->codec = {Codec::kSign, 0}; };
+  struct Case {
+    std::vector<std::function<void(Request*)>> given;
+    Batches batches;
+  };
+  for (const Case& each : std::vector<Case>{
+           {{sparse, whole, denser}, {{0, 1, 2}}},
+           {{whole, whole, sparse, whole}, {{0, 1, 2, 3}}},
+           {{int8, whole, int8}, {{0, 1, 2}}},
+           {{whole, int8, whole}, {{0, 1, 2}}},
+           {{int8, sign, int8}, {{0, 2}, {1}}},
+           {{int8, sparse, int8}, {{0, 2}, {1}}},
+           {{whole, int8, sign}, {{0, 1}, {2}}},
+           {{whole, sparse, sign}, {{0, 1}, {2}}},
+       }) {
+    std::vector<Agreed> ready(each.given.size(), Op(OpKind::kAllreduce, 10));
+    for (size_t i = 0; i < ready.size(); ++i) each.given[i](&ready[i].request);
+    EXPECT_EQ(PlanOf(ready, {}), each.batches);
+  }
+  // On a GPU an encoded batch has nothing else.
+  std::vector<Agreed> ready(2, Op(OpKind::kAllreduce, 10));
+  for (Agreed& agreed : ready) agreed.request.device = DeviceKind::kCuda;
+  int8(&ready[1].request);
+  EXPECT_EQ(PlanOf(ready, {}), (Batches{{0}, {1}}));
 }
 
 TEST(Plan, some_kinds_always_travel_alone) {
