@@ -306,18 +306,18 @@ class GradientReducer:
                 f"before changing gradients.{self.why_too_early()}"
             )
         arrive([flight.journey for flight in self._others if flight.journey is not None])
-        while self._others:
-            flight = self._others[0]
-            try:
-                if flight.error is not None:
-                    raise flight.error
-                if flight.finish is not None:
-                    with self._gradients.unrecorded():
+        with self._gradients.unrecorded():
+            while self._others:
+                flight = self._others[0]
+                try:
+                    if flight.error is not None:
+                        raise flight.error
+                    if flight.finish is not None:
                         flight.finish()
-            except Exception as failed:
-                error = error or failed
-            flight.finish = flight.journey = flight.error = None
-            self._others.popleft()
+                except Exception as failed:
+                    error = error or failed
+                flight.finish = flight.journey = flight.error = None
+                self._others.popleft()
         if error is not None:
             raise error
 

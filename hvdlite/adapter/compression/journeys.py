@@ -12,6 +12,7 @@ from hvdlite.adapter.compression.methods import (
     Encoded,
     Largest,
     Method,
+    Part,
     Round,
     Rounds,
     Scaled,
@@ -31,10 +32,17 @@ from hvdlite.core.process_sets import set_id_of
 
 
 class Journey:
-    """One tensor's way. It begins at once. `key`: the tensor's entry in the memory."""
+    """One tensor's way. It begins at once. `key`: the tensor's entry in the memory; `part`: what
+    takes care of it, if the caller knows."""
 
     def __init__(
-        self, method: Method, ops: Collectives, call: Call, tensor: Tensor, key: str
+        self,
+        method: Method,
+        ops: Collectives,
+        call: Call,
+        tensor: Tensor,
+        key: str,
+        part: Part | None = None,
     ) -> None:
         self._method = method
         self._ops = ops
@@ -46,7 +54,8 @@ class Journey:
         flat = algebra.flat(tensor)
         shape = ops.framework.shape(tensor)
         state = method.state_of(key, flat, shape, self._ranks)
-        self._rounds = rounds(method.part(key, shape), algebra, flat, state, self._ranks)
+        part = part or method.part(key, shape)
+        self._rounds = rounds(part, algebra, flat, state, self._ranks)
         self._count = 0
         self._total: Total = None
         self._pending: Pending | None = None

@@ -72,7 +72,7 @@ class Settled:
         if self.method is not None:
             part = self.method.part(key, ops.framework.shape(tensor))
             if part is not DENSE:
-                return Journey(self.method, ops, call, tensor, key)
+                return Journey(self.method, ops, call, tensor, key, part)
         payload, context = self.compress(tensor, call.name)
         if self.communicate is not None:
             handle = self.communicate(payload, call.name, call.op, call.process_set)

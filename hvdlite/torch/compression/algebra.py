@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,8 +86,8 @@ class TorchAlgebra(Arrays):
     def chosen(self, condition: Array, yes: Array, no: Array) -> Array:
         return yes if bool(condition) else no
 
-    def is_finite(self, number: Array) -> Array:
-        return torch.isfinite(number)
+    def is_finite(self, number: Array) -> Any:
+        return math.isfinite(number.item())
 
 
 def _likely(magnitudes: Array, count: int) -> Array | None:
