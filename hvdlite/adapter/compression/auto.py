@@ -55,6 +55,7 @@ class Auto(Method):
         self._measured: Measured | None = None
         self._trial: Trial | None = None
         self._first: int | None = None  # the candidate that is preferred
+        self._found: dict[tuple[str, tuple[int, ...]], Method | None] = {}  # until a decision
         #: what was chosen, in one sentence; empty until then
         self.said = ""
 
@@ -106,6 +107,7 @@ class Auto(Method):
 
     def _decide(self, process_set: ProcessSet, chosen: str, why: str) -> None:
         self._trial = None
+        self._found = {}
         self.said = f"hvd.Compression.auto: {chosen}; {why}"
         announce(self.said, process_set)
 
@@ -143,7 +145,10 @@ class Auto(Method):
         """The candidate in this step."""
         self._renew()
         if self._trial is None:
-            return self._chosen(name, shape, self._first)
+            tensor = (name, tuple(shape))
+            if tensor not in self._found:
+                self._found[tensor] = self._chosen(name, shape, self._first)
+            return self._found[tensor]
         way = self._trial.way
         return None if way is None else self._chosen(name, shape, way)
 
@@ -191,7 +196,7 @@ class Auto(Method):
                 each.load_state_dict(state[str(each)])
 
     def __getstate__(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"_seen": {}, "_travels": {}, "_owner": None}
+        own: dict[str, Any] = {"_seen": {}, "_travels": {}, "_found": {}, "_owner": None}
         return {**self.__dict__, **own, "_measured": None, "_trial": None, "said": ""}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
