@@ -49,8 +49,6 @@ ROWS = _rows()
 
 # What no test can provoke here; that the words are in the code is checked for these as for all.
 NOT_PROVOKED = {
-    "a rank has sent elements that this rank's tensor of … elements does not have: give the tensor "
-    "the same shape on all ranks": "see test_a_position_that_the_tensor_does_not_have_is_an_error",
     "hvdlite's native core is missing: …": "see test_native_core",
     "… cannot give the ranks a secret, so hvdlite derives the job's secret from values that "
     "others can look up.": "see test_launchers",
@@ -374,6 +372,13 @@ trying(lambda: hvd.allreduce(np.ones(2), op=hvd.Sum if odd else hvd.Max, name="o
 trying(lambda: hvd.broadcast(np.ones(2), int(odd), name="root"))
 trying(lambda: hvd.allreduce(np.ones(2), prescale_factor=1.0 + odd, name="scale"))
 trying(lambda: hvd.grouped_allreduce([np.ones(2)] * (1 + odd), name="group"))
+from hvdlite import _core
+x, before, after = np.ones((3, 4), np.float32)
+trying(lambda: _core.wait(
+    _core.submit_sparse(hvd.Sum, 0, "sparse", x, x, 1.0, 1.0, 1 + odd, before, after)))
+codec, _ = _core.codecs()["fp8" if odd else "int8"]
+trying(lambda: _core.wait(
+    _core.submit_encoded(hvd.Sum, 0, "codec", x, x, 1.0, 1.0, codec, 0.0, None, 0, 0, False)))
 trying(lambda: hvd.add_process_set([0] if odd else [1]))
 only = hvd.add_process_set([0])
 if odd:
