@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 
 import pytest
-from launched import WAIT_FOR, Job, ended, prefixed
+from launched import PATIENT, WAIT_FOR, Job, ended, prefixed
 from terminal import Watched
 
 # It looks more often, and the pace is told sooner.
@@ -91,12 +91,13 @@ def test_a_failure_in_the_loop_is_the_jobs_failure(job: Job) -> None:
     program = (
         _HASTY
         + _WITHOUT_TQDM
+        + "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"  # its own error ends it
         + "hvd.init()\n"
         + "for step in hvd.progress(range(10)):\n"
         + "    if step == 3 and hvd.rank() == 1: raise ValueError('bad')\n"
         + "    hvd.allreduce(np.ones(1), name='x')\n"
     )
-    done = job.run("-np", "2", sys.executable, job.script(program))
+    done = job.run("-np", "2", "--grace-seconds", PATIENT, sys.executable, job.script(program))
     assert done.returncode == 1
     assert b"rank 1 on localhost exited with code 1: ValueError: bad at script.py:" in done.stderr
     assert b"3 of 10 (30%)" in done.stderr
