@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,14 +20,15 @@ constexpr int64_t kPair = sizeof(float) + sizeof(int32_t);
 // The rows of all members in an allgather of bytes, one after the other.
 class SparseRows {
  public:
+  SparseRows() = default;
   SparseRows(char* at, int64_t row) : at_(at), row_(row) {}
   float* Values(int member, int64_t offset) const {
     return reinterpret_cast<float*>(at_ + member * row_ + offset);
   }
 
  private:
-  char* at_;
-  int64_t row_;
+  char* at_ = nullptr;
+  int64_t row_ = 0;
 };
 
 // One tensor of the batch. `offset`: where its values begin in a row; its positions follow.
@@ -116,18 +116,18 @@ class SparsePart {
   }
   int64_t row() const { return row_; }
   // Memory for the rows of all members.
-  void Use(char* rows) { rows_.emplace(rows, row_); }
+  void Use(char* rows) { rows_ = {rows, row_}; }
 
   // Each call works on one stretch. True, or *done: the stage is over.
   bool Select(int me) {
-    if (tensors_[next_].Select(*rows_, me)) ++next_;
+    if (tensors_[next_].Select(rows_, me)) ++next_;
     if (next_ < tensors_.size()) return false;
     next_ = 0;
     return true;
   }
   Status Spread(int members, bool* done) {
     bool spread = false;
-    HVDLITE_RETURN_IF_ERROR(tensors_[next_].Spread(*rows_, members, &spread));
+    HVDLITE_RETURN_IF_ERROR(tensors_[next_].Spread(rows_, members, &spread));
     if (spread) ++next_;
     *done = next_ == tensors_.size();
     return Status::Ok();
@@ -136,8 +136,8 @@ class SparsePart {
   std::unique_ptr<Work> Exchange(Communicator* over, int me, int members) {
     exchange_.kind = OpKind::kAllgather;
     Piece piece;
-    piece.input = rows_->Values(me, 0);
-    piece.output = rows_->Values(0, 0);
+    piece.input = rows_.Values(me, 0);
+    piece.output = rows_.Values(0, 0);
     piece.counts.assign(static_cast<size_t>(members), row_);
     exchange_.pieces.push_back(std::move(piece));
     return over->Start(exchange_);
@@ -146,7 +146,7 @@ class SparsePart {
  private:
   std::vector<SparseTensor> tensors_;
   int64_t row_ = 0;  // bytes
-  std::optional<SparseRows> rows_;
+  SparseRows rows_;
   size_t next_ = 0;  // tensor of the present stage
   Batch exchange_;
 };

@@ -47,7 +47,7 @@ struct Job {
     Floats input, output, residual;
   };
   std::vector<std::vector<Tensor>> members;
-  bool in_place = false;  // results replace inputs, and outputs are not used
+  bool in_place = false;      // results replace inputs, and outputs are not used
   std::vector<size_t> whole;  // tensors that are not encoded
 
   Job(int size, const std::vector<int64_t>& counts) : members(static_cast<size_t>(size)) {
