@@ -134,3 +134,14 @@ def test_arrays_that_do_not_fit_are_refused(spoil: Any, error: Any, words: str) 
         spoil = spoil | {"output": np.empty_like(spoil["input"])}
     with pytest.raises(error, match=words):
         engine.submit_sparse(**arguments | spoil)
+
+
+def test_two_memories_take_turns() -> None:
+    method = TopK(NumpyAlgebra, 0.1)
+    call = Call(ALLREDUCE, "w", hvd.global_process_set, hvd.Sum)
+    places = []
+    for number in range(6):
+        travelled(method, OPS, call, [drawn(40, number).reshape(8, 5)])
+        places.append(method._memory["w"]["residual"].ctypes.data)
+    assert places[0] != places[1]
+    assert places[::2] == [places[0]] * 3 and places[1::2] == [places[1]] * 3

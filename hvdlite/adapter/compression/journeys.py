@@ -57,6 +57,7 @@ class Journey:
         part = part or method.part(key, shape)
         self._rounds = rounds(part, algebra, flat, state, self._ranks)
         self._count = 0
+        self._spare: State | None = None
         self._total: Total = None
         self._pending: Pending | None = None
         self._error: Exception | None = None
@@ -91,7 +92,13 @@ class Journey:
         except StopIteration as end:
             self._total, state = end.value
             self._method.keep(self._key, state)
+            if self._spare is not None:
+                self._method.spare[self._key] = self._spare
             return
+        if isinstance(asked, Largest) and self._method.algebra.is_lent(asked.flat):
+            # The new memory goes where that of before the last step was.
+            asked = asked._replace(room=self._method.spare.pop(self._key, None))
+            self._spare = asked.state
         # The first round has the tensor's own name: where another rank does not compress, or by
         # another method, two kinds of operations meet there, and that is an error on all ranks.
         name = f"{self._call.name}.round{self._count}" if self._count else str(self._call.name)

@@ -74,6 +74,7 @@ class Largest(NamedTuple):
     elements: int
     momentum: Momentum | None = None
     masking: bool = False  # what is sent loses its momentum
+    room: State | None = None  # memory of before that step, which the core may write the new one to
 
 
 class Scaled(NamedTuple):
@@ -125,6 +126,7 @@ class Method(Compressor):
         self._skip = [skip] if isinstance(skip, str) else list(skip)
         self._memory: dict[str, dict[str, Any]] = {}  # cells
         self._shapes: dict[str, tuple[int, ...]] = {}  # those that the memory belongs to
+        self.spare: dict[str, State] = {}  # memory of before the last step: no fresh pages
         self._ranks = 0
         self.steps: dict[str, int] = {}  # that each tensor has made
         self._loaded: dict[str, dict[str, Any]] = {}  # and not asked for so far
@@ -181,6 +183,7 @@ class Method(Compressor):
         self.check_compiled()
         if self._shapes.get(name) != tuple(shape):
             self._shapes[name] = tuple(shape)
+            self.spare.pop(name, None)
             with algebra.outside():
                 state = self.part(name, shape).begin(algebra, flat)
                 kept = self._loaded.pop(name, {})
@@ -234,7 +237,7 @@ class Method(Compressor):
                 f"{self} begins anew with zeros",
                 stacklevel=2,
             )
-            self._memory, self._loaded, self._shapes = {}, {}, {}
+            self._memory, self._loaded, self._shapes, self.spare = {}, {}, {}, {}
         self._ranks = ranks
 
     def state_dict(self) -> dict[str, Any]:
@@ -252,13 +255,13 @@ class Method(Compressor):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The reverse. The memory of another number of ranks is dropped when it is asked for."""
-        self._memory, self._shapes = {}, {}
+        self._memory, self._shapes, self.spare = {}, {}, {}
         self._loaded = {name: dict(kept) for name, kept in state["memory"].items()}
         self._ranks = state["ranks"]
         self.steps = dict(state["steps"])
 
     def __getstate__(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"_memory": {}, "_shapes": {}, "_owner": None}
+        own: dict[str, Any] = {"_memory": {}, "_shapes": {}, "spare": {}, "_owner": None}
         return {**self.__dict__, **own, "_saved": self.state_dict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
