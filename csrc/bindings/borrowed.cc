@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "bindings/bindings.h"
 #include "bindings/exchange.h"
 #include "bindings/unlocked.h"
 
@@ -71,6 +72,24 @@ void Call::BorrowResidual(const py::handle& object) {
   if (object.is_none()) return;
   operation.residual = Usable(&residual, object, /*written=*/true);
   residual_object = py::reinterpret_borrow<py::object>(object);
+}
+
+void Call::DescribeAllreduce(int op, int set, const std::optional<std::string>& name,
+                             double prescale, double postscale, bool patient) {
+  operation.kind = HVDLITE_ALLREDUCE;
+  operation.op = op;
+  operation.process_set = set;
+  operation.name = name ? name->c_str() : nullptr;
+  operation.prescale = prescale;
+  operation.postscale = postscale;
+  operation.patient = patient ? 1 : 0;
+}
+
+int64_t SubmitAndKeep(const py::handle& input, const py::handle& output, Call* call) {
+  int64_t handle = -1;
+  ThrowIfError(hvdlite_submit(&call->operation, &handle));
+  KeepAlive(handle, input, output, call);
+  return handle;
 }
 
 void KeepAlive(int64_t handle, const py::handle& input, const py::handle& output, Call* call) {

@@ -4,6 +4,8 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "api/hvdlite.h"
 #include "bindings/tensors.h"
@@ -18,6 +20,9 @@ struct Call {
   void Borrow(const pybind11::handle& in, const pybind11::handle& out);
   // The residual of an encoded operation; None: there is none.
   void BorrowResidual(const pybind11::handle& object);
+  // An allreduce. `name` outlives the call.
+  void DescribeAllreduce(int op, int set, const std::optional<std::string>& name, double prescale,
+                         double postscale, bool patient);
 
   hvdlite_operation operation{};
   BorrowedTensor input;
@@ -30,6 +35,9 @@ struct Call {
 // Keeps what the call has borrowed until the operation with this handle is released.
 void KeepAlive(int64_t handle, const pybind11::handle& input, const pybind11::handle& output,
                Call* call);
+
+// Submits the call, which has borrowed these tensors, and keeps them. Returns the handle.
+int64_t SubmitAndKeep(const pybind11::handle& input, const pybind11::handle& output, Call* call);
 
 // Orders the framework's later work behind a done operation on a GPU. Makes the framework's stream
 // wait, or, if the framework reports no stream, blocks until the device has finished. Returns the

@@ -30,24 +30,15 @@ int64_t SubmitEncoded(int op, int set, const std::optional<std::string>& name,
                       double postscale, int32_t codec, double parameter, const py::object& residual,
                       uint64_t seed, uint64_t step, bool patient) {
   Call call;
+  call.DescribeAllreduce(op, set, name, prescale, postscale, patient);
   hvdlite_operation& operation = call.operation;
-  operation.kind = HVDLITE_ALLREDUCE;
-  operation.op = op;
-  operation.process_set = set;
-  operation.name = name ? name->c_str() : nullptr;
-  operation.prescale = prescale;
-  operation.postscale = postscale;
   operation.codec = codec;
   operation.codec_parameter = parameter;
   operation.codec_seed = seed;
   operation.codec_step = step;
-  operation.patient = patient ? 1 : 0;
   call.Borrow(input, output);
   call.BorrowResidual(residual);
-  int64_t handle = -1;
-  ThrowIfError(hvdlite_submit(&operation, &handle));
-  KeepAlive(handle, input, output, &call);
-  return handle;
+  return SubmitAndKeep(input, output, &call);
 }
 
 }  // namespace

@@ -52,10 +52,7 @@ PyObject* Submit(PyObject*, PyObject* const* given, Py_ssize_t count) {
     std::vector<int64_t> splits;
     Describe(arguments, &call, &splits);
     call.operation.patient = arguments.Int(kDescribed);
-    int64_t handle = -1;
-    ThrowIfError(hvdlite_submit(&call.operation, &handle));
-    KeepAlive(handle, arguments.Object(4), arguments.Object(5), &call);
-    return py::int_(handle);
+    return py::int_(SubmitAndKeep(arguments.Object(4), arguments.Object(5), &call));
   });
 }
 

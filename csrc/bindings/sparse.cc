@@ -61,21 +61,11 @@ int64_t SubmitSparse(int op, int set, const std::optional<std::string>& name,
   sparse.nesterov = nesterov ? 1 : 0;
   sparse.masking = masking ? 1 : 0;
   Call call;
-  hvdlite_operation& operation = call.operation;
-  operation.kind = HVDLITE_ALLREDUCE;
-  operation.op = op;
-  operation.process_set = set;
-  operation.name = name ? name->c_str() : nullptr;
-  operation.prescale = prescale;
-  operation.postscale = postscale;
-  operation.sparse = &sparse;
-  operation.patient = patient ? 1 : 0;
+  call.DescribeAllreduce(op, set, name, prescale, postscale, patient);
+  call.operation.sparse = &sparse;
   call.Borrow(input, output);
   call.memory = std::move(memory).Keep();
-  int64_t handle = -1;
-  ThrowIfError(hvdlite_submit(&operation, &handle));
-  KeepAlive(handle, input, output, &call);
-  return handle;
+  return SubmitAndKeep(input, output, &call);
 }
 
 }  // namespace

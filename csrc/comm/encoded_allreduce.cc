@@ -4,47 +4,23 @@
 #include <vector>
 
 #include "comm/encoded_part.h"
+#include "comm/parts.h"
 #include "comm/whole.h"
 
 namespace hvdlite::comm {
 
 namespace {
 
-// Elements of a part, or a few more: milliseconds of local work.
-constexpr int64_t kPart = 2 << 20;
 // Stretches of local work between two polls of a slow exchange: a poll is two system calls, which
 // seldom find anything there.
 constexpr int kStretchesPerPoll = 4;
 
-template <typename T>
-T* GrowTo(int64_t size, std::vector<T>* memory) {
-  if (memory->size() < static_cast<size_t>(size)) memory->resize(static_cast<size_t>(size));
-  return memory->data();
-}
-
-// Parts of consecutive tensors. All members cut alike.
-std::vector<std::unique_ptr<EncodedPart>> CutIntoParts(const Batch& batch, int me, int members) {
-  std::vector<std::unique_ptr<EncodedPart>> parts;
-  Batch next = batch;
-  next.pieces.clear();
-  int64_t count = 0;
-  for (size_t i = 0; i < batch.pieces.size(); ++i) {
-    next.pieces.push_back(batch.pieces[i]);
-    count += batch.pieces[i].count;
-    if (count < kPart && i + 1 < batch.pieces.size()) continue;
-    parts.push_back(std::make_unique<EncodedPart>(next, me, members));
-    next.pieces.clear();
-    count = 0;
-  }
-  return parts;
-}
-
 class Encoding final : public Work {
  public:
   Encoding(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : over_(over),
-        whole_(OnlyWhole(batch)),
-        parts_(CutIntoParts(WithoutWhole(batch), me, members)) {
+      : over_(over), whole_(OnlyWhole(batch)) {
+    for (Batch& part : InParts(WithoutWhole(batch)))
+      parts_.push_back(std::make_unique<EncodedPart>(std::move(part), me, members));
     PlaceIn(scratch);
     if (members == 1) arrived_ = parts_.size();
     needed_.resize(parts_.size());
@@ -147,7 +123,7 @@ class Encoding final : public Work {
 
   Communicator* const over_;
   const Batch whole_;
-  const std::vector<std::unique_ptr<EncodedPart>> parts_;
+  std::vector<std::unique_ptr<EncodedPart>> parts_;
   std::vector<Exchange> exchanges_;  // in the order of all members
   std::vector<size_t> needed_;       // by part: so many must be done before it is finished
   std::unique_ptr<Work> exchange_;   // the one under way

@@ -2,6 +2,7 @@
 // and stays, so that no operation pays for fresh pages.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 namespace hvdlite::comm {
@@ -13,5 +14,12 @@ struct EncodedScratch {
   std::vector<float> sums;     // of my share, where sums travel back
   std::vector<float> values;   // a few decoded floats
 };
+
+// At least so many elements of the memory.
+template <typename T>
+T* GrowTo(int64_t size, std::vector<T>* memory) {
+  if (memory->size() < static_cast<size_t>(size)) memory->resize(static_cast<size_t>(size));
+  return memory->data();
+}
 
 }  // namespace hvdlite::comm

@@ -5,14 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "comm/parts.h"
 #include "comm/whole.h"
 
 namespace hvdlite::comm {
 
 namespace {
 
-// Elements of a part, or a few more: milliseconds of local work.
-constexpr int64_t kElementsOfPart = 2 << 20;
 // Elements that are cleared or copied at a time: tens of microseconds.
 constexpr int64_t kCleared = 1 << 17;
 constexpr int64_t kPair = sizeof(float) + sizeof(int32_t);
@@ -104,16 +103,14 @@ class SparseTensor {
 // Consecutive tensors that travel together.
 class SparsePart {
  public:
-  // Takes tensors of the batch, from *next on. All members cut alike.
-  SparsePart(const Batch& batch, size_t* next) {
-    int64_t count = 0;
-    for (; *next < batch.pieces.size() && count < kElementsOfPart; ++*next) {
-      const Piece& piece = batch.pieces[*next];
-      tensors_.emplace_back(piece, batch.reduce, row_);
+  explicit SparsePart(Batch batch) : batch_(std::move(batch)) {
+    for (const Piece& piece : batch_.pieces) {
+      tensors_.emplace_back(piece, batch_.reduce, row_);
       row_ += piece.taken * kPair;
-      count += piece.count;
     }
   }
+  SparsePart(const SparsePart&) = delete;
+  SparsePart& operator=(const SparsePart&) = delete;
   int64_t row() const { return row_; }
   // Memory for the rows of all members.
   void Use(char* rows) { rows_ = {rows, row_}; }
@@ -144,8 +141,9 @@ class SparsePart {
   }
 
  private:
-  std::vector<SparseTensor> tensors_;
-  int64_t row_ = 0;  // bytes
+  const Batch batch_;
+  std::vector<SparseTensor> tensors_;  // of its pieces
+  int64_t row_ = 0;                    // bytes
   SparseRows rows_;
   size_t next_ = 0;  // tensor of the present stage
   Batch exchange_;
@@ -154,19 +152,13 @@ class SparsePart {
 class SparseWork final : public Work {
  public:
   SparseWork(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : over_(over),
-        me_(me),
-        members_(members),
-        whole_(OnlyWhole(batch)),
-        others_(WithoutWhole(batch)) {
+      : over_(over), me_(me), members_(members), whole_(OnlyWhole(batch)) {
     int64_t bytes = 0;
-    for (size_t next = 0; next < others_.pieces.size();) {
-      parts_.push_back(std::make_unique<SparsePart>(others_, &next));
+    for (Batch& part : InParts(WithoutWhole(batch))) {
+      parts_.push_back(std::make_unique<SparsePart>(std::move(part)));
       bytes += parts_.back()->row() * members;
     }
-    if (scratch->received.size() < static_cast<size_t>(bytes))
-      scratch->received.resize(static_cast<size_t>(bytes));
-    char* at = scratch->received.data();
+    char* at = GrowTo(bytes, &scratch->received);
     for (const auto& part : parts_) {
       part->Use(at);
       at += part->row() * members;
@@ -206,7 +198,7 @@ class SparseWork final : public Work {
  private:
   Communicator* const over_;
   const int me_, members_;
-  const Batch whole_, others_;
+  const Batch whole_;
   std::vector<std::unique_ptr<SparsePart>> parts_;
   std::unique_ptr<Work> exchange_;  // the one under way
   // So many parts have been selected, their exchange has been started, ...

@@ -29,6 +29,11 @@ bool AllBetween(const std::vector<int64_t>& values, int64_t most) {
   return true;
 }
 
+bool SumsFloat32(const Request& request) {
+  return request.kind == OpKind::kAllreduce && request.dtype == DType::kFloat32 &&
+         (request.op == ReduceOp::kSum || request.op == ReduceOp::kAverage);
+}
+
 }  // namespace
 
 bool FitsElements(const Shape& shape) {
@@ -41,18 +46,14 @@ bool FitsElements(const Shape& shape) {
 }
 
 bool CanEncode(const Request& request) {
-  return request.kind == OpKind::kAllreduce && request.dtype == DType::kFloat32 &&
-         (request.op == ReduceOp::kSum || request.op == ReduceOp::kAverage) &&
-         IsValid(request.codec);
+  return SumsFloat32(request) && IsValid(request.codec);
 }
 
 bool CanBeSparse(const Request& request) {
   const int64_t count = NumElements(request.shape);
-  return request.kind == OpKind::kAllreduce && request.dtype == DType::kFloat32 &&
-         request.device == DeviceKind::kHost &&
-         (request.op == ReduceOp::kSum || request.op == ReduceOp::kAverage) &&
-         !request.codec.encodes() && count <= std::numeric_limits<int32_t>::max() &&
-         request.taken >= 1 && request.taken <= count;
+  return SumsFloat32(request) && request.device == DeviceKind::kHost && !request.codec.encodes() &&
+         count <= std::numeric_limits<int32_t>::max() && request.taken >= 1 &&
+         request.taken <= count;
 }
 
 bool Request::SameExceptName(const Request& o) const {

@@ -3,16 +3,17 @@ primitives."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hvdlite.adapter.compression import selecting
+from hvdlite.adapter.compression.algebra import Algebra
 from hvdlite.adapter.compression.journeys import start_encoded
 from hvdlite.adapter.compression.methods import Encoded, Largest
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Sum as SUM
-from hvdlite.core.engine import run_all
+from hvdlite.core.engine import Pending, run_all
 from hvdlite.core.framework import Tensor
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet
@@ -38,31 +39,13 @@ class Backend:
 
     def encoded(self, group: dict[int, Encoded], options: Options) -> dict[int, Any]:
         """The answers to rounds by a codec: sum and residual of each."""
-        method = options.compression.method
-        assert method is not None
-        call = Call(ALLREDUCE, None, options.process_set, SUM, patient=True)
-        pending = [
-            start_encoded(
-                method.algebra, call._replace(name=f"{options.scope}encoded.{number}"), each
-            )
-            for number, each in group.items()
-        ]
-        return dict(zip(group, run_all(pending), strict=True))
+        return _answers(group, options, "encoded", start_encoded)
 
     def largest(self, group: dict[int, Largest], options: Options) -> dict[int, Any]:
         """The answers to rounds of tensors that the core is lent: sum and memory of each."""
-        method = options.compression.method
-        assert method is not None
-        call = Call(ALLREDUCE, None, options.process_set, SUM, patient=True)
-        pending = [
-            selecting.start(
-                method.algebra, call._replace(name=f"{options.scope}largest.{number}"), each
-            )
-            for number, each in group.items()
-        ]
+        answers = _answers(group, options, "largest", selecting.start)
         # All factors are 1 here.
-        answers = [(total.array, state) for total, state in run_all(pending)]
-        return dict(zip(group, answers, strict=True))
+        return {number: (total.array, state) for number, (total, state) in answers.items()}
 
     def is_sparse(self, gradient: Tensor) -> bool:
         return False
@@ -83,3 +66,20 @@ class Backend:
 
     def zeros_like(self, variable: Any) -> Tensor:
         raise NotImplementedError
+
+
+def _answers(
+    group: dict[int, Any],
+    options: Options,
+    word: str,
+    start: Callable[[Algebra, Call, Any], Pending],
+) -> dict[int, Any]:
+    """Those of the core to rounds that are sums, all under way at once."""
+    method = options.compression.method
+    assert method is not None
+    call = Call(ALLREDUCE, None, options.process_set, SUM, patient=True)
+    pending = [
+        start(method.algebra, call._replace(name=f"{options.scope}{word}.{number}"), each)
+        for number, each in group.items()
+    ]
+    return dict(zip(group, run_all(pending), strict=True))

@@ -94,10 +94,9 @@ class Communicator::Allreduce final : public Sequence {
         counts.back().push_back(m < owner_.rails_ ? PartOf(piece.count, owner_.rails_, m) : 0);
       mine_ += counts.back()[local];
     }
-    GrowTo(static_cast<size_t>(mine_) * size, &owner_.share_);
+    my_share_ = GrowTo(mine_ * static_cast<int64_t>(size), &owner_.share_);
     const int64_t finishes = half_ ? PartOf(mine_, owner_.hosts(), owner_.host()) : 0;
-    if (half_) GrowTo(static_cast<size_t>(mine_ + finishes), &owner_.sums_);
-    my_share_ = owner_.share_.data();
+    if (half_) GrowTo(mine_ + finishes, &owner_.sums_);
     int64_t at = 0;
     for (size_t i = 0; i < batch.pieces.size(); ++i) {
       const Piece& piece = batch.pieces[i];
@@ -140,11 +139,6 @@ class Communicator::Allreduce final : public Sequence {
     if (in_place_.loan != nullptr) {
       Then([this] { return StartSpread(in_place_); });
     }
-  }
-
-  template <typename T>
-  static void GrowTo(size_t size, std::vector<T>* memory) {
-    if (memory->size() < size) memory->resize(size);
   }
 
   void BetweenHosts(const Batch& batch, int64_t finishes) {

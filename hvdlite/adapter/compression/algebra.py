@@ -48,9 +48,8 @@ class Algebra(Protocol):
         """Whether the core can read and write this array where it is, in this step: contiguous, in
         host memory. If so, there is room for others."""
 
-    def room(self, count: int, integers: bool = False) -> Array:
-        """Host memory for so many numbers (of 32 bits, if they are `integers`), with anything in
-        it."""
+    def room(self, count: int) -> Array:
+        """Host memory for so many numbers, with anything in it."""
 
     def is_tracing(self) -> bool:
         """Whether a program is being compiled, whose steps are all alike."""
@@ -119,7 +118,7 @@ class NotLent:
     def is_lent(self, array: Array) -> bool:
         return False
 
-    def room(self, count: int, integers: bool = False) -> Array:
+    def room(self, count: int) -> Array:
         raise NotImplementedError("the core is not lent these arrays")
 
 

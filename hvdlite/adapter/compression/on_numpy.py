@@ -42,8 +42,8 @@ class NumpyAlgebra(Arrays):
     def is_lent(self, array: Array) -> bool:
         return bool(array.flags.c_contiguous)
 
-    def room(self, count: int, integers: bool = False) -> Array:
-        return np.empty(count, np.int32 if integers else np.float32)
+    def room(self, count: int) -> Array:
+        return np.empty(count, np.float32)
 
     def constant(self, values: Any, like: Array) -> Array:
         return np.array(values, np.float32)

@@ -47,8 +47,8 @@ class TorchAlgebra(Arrays):
     def is_lent(self, array: Array) -> bool:
         return array.is_cpu and array.is_contiguous()
 
-    def room(self, count: int, integers: bool = False) -> Array:
-        return torch.empty(count, dtype=torch.int32 if integers else torch.float32)
+    def room(self, count: int) -> Array:
+        return torch.empty(count, dtype=torch.float32)
 
     def constant(self, values: Any, like: Array) -> Array:
         return torch.as_tensor(values, dtype=torch.float32).to(like.device, copy=True)

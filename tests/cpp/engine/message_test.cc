@@ -63,20 +63,21 @@ TEST(Message, requests_come_back_as_they_were) {
   }
 }
 
+bool Decodes(const Request& request) {
+  Writer out;
+  request.Encode(&out);
+  Reader in(out.bytes());
+  Request got;
+  return Request::Decode(&in, &got);
+}
+
 TEST(Message, a_codec_that_cannot_encode_the_request_is_refused) {
-  const auto decodes = [](const Request& request) {
-    Writer out;
-    request.Encode(&out);
-    Reader in(out.bytes());
-    Request got;
-    return Request::Decode(&in, &got);
-  };
   Request good;
   good.codec = {Codec::kTernary, 2.5};
-  ASSERT_TRUE(decodes(good));
+  ASSERT_TRUE(Decodes(good));
   Request on_gpu = good;
   on_gpu.device = DeviceKind::kCuda;
-  ASSERT_TRUE(decodes(on_gpu));
+  ASSERT_TRUE(Decodes(on_gpu));
   for (const auto& change : std::vector<void (*)(Request*)>{
            [](Request* r) { r->kind = OpKind::kReducescatter; },
            [](Request* r) { r->dtype = DType::kFloat64; },
@@ -86,22 +87,15 @@ TEST(Message, a_codec_that_cannot_encode_the_request_is_refused) {
        }) {
     Request bad = good;
     change(&bad);
-    EXPECT_FALSE(decodes(bad));
+    EXPECT_FALSE(Decodes(bad));
   }
 }
 
 TEST(Message, a_request_that_cannot_be_sparse_is_refused) {
-  const auto decodes = [](const Request& request) {
-    Writer out;
-    request.Encode(&out);
-    Reader in(out.bytes());
-    Request got;
-    return Request::Decode(&in, &got);
-  };
   Request good;
   good.shape = {10};
   good.taken = 10;
-  ASSERT_TRUE(decodes(good));
+  ASSERT_TRUE(Decodes(good));
   for (const auto& change : std::vector<void (*)(Request*)>{
            [](Request* r) { r->kind = OpKind::kReducescatter; },
            [](Request* r) { r->dtype = DType::kFloat64; },
@@ -113,7 +107,7 @@ TEST(Message, a_request_that_cannot_be_sparse_is_refused) {
        }) {
     Request bad = good;
     change(&bad);
-    EXPECT_FALSE(decodes(bad));
+    EXPECT_FALSE(Decodes(bad));
   }
 }
 
