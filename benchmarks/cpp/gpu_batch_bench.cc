@@ -92,14 +92,14 @@ void Hvdlite(engine::Engine* engine, const List& list, char* tensors, device::Gp
   }
   std::vector<engine::HandlePtr> handles;
   Check(engine->SubmitGroup(0, std::move(group), &handles));
-  engine::FlightPtr last;
+  engine::PendingBatchPtr last;
   for (const engine::HandlePtr& handle : handles) {
     while (!engine->Wait(*handle, 100 * kMillisecond)) {
     }
     Check(handle->status());
-    if (handle->flight == nullptr || handle->flight == last) continue;
-    last = handle->flight;
-    Check(last->HoldBack(gpu->stream()));
+    if (handle->pending == nullptr || handle->pending == last) continue;
+    last = handle->pending;
+    Check(last->MakeWait(gpu->stream()));
   }
 }
 

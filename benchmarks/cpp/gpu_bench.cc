@@ -51,7 +51,8 @@ class Bench {
   }
 
   void Copy(size_t i) {
-    Check(gpu_->Copy(sets_[i].packed->data(), sets_[i].tensors->data(), list_.bytes()));
+    Check(gpu_->Copy(sets_[i].packed->data(), sets_[i].tensors->data(), list_.bytes(),
+                     gpu_->stream()));
   }
   void Pack(size_t i, const Scaling& scaling) { Check(MoveScaled(gpu_, scaling, sets_[i].pack)); }
   void Unpack(size_t i, const Scaling& scaling) {

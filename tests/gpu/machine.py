@@ -158,7 +158,8 @@ class Session:
             configure += ["-G", "Ninja"]
         if not self.run("configure", configure).well:
             return False
-        targets = "hvdlite hvdlite_tensorflow hvdlite_xla _core gpu_bench gpu_batch_bench".split()
+        targets = "hvdlite hvdlite_tensorflow hvdlite_xla _core".split()
+        targets += "gpu_bench gpu_batch_bench gpu_codecs_bench".split()
         build = ["cmake", "--build", BUILD, "--parallel", str(os.cpu_count()), "--target", *targets]
         if not self.run("build", [*build, *(["hvdlite_tests"] if tests else [])]).well:
             return False

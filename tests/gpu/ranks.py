@@ -215,6 +215,49 @@ def training(device: torch.device) -> None:
         torch.testing.assert_close(got.detach().cpu(), want.detach(), rtol=1e-4, atol=1e-5)
 
 
+def through_torch_distributed(device: torch.device) -> None:
+    """The backend "hvdlite": a collective, two steps with DDP and two with FSDP 2."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    import hvdlite.torch.distributed as backend
+
+    backend.init()
+    inputs = tensors_of(torch.float32, 1000, seed=11)
+    mine = inputs[hvd.rank()].to(device, copy=True)
+    dist.all_reduce(mine)
+    same(mine, torch.stack(inputs).sum(0))
+
+    data = torch.randn(8 * hvd.size(), 16, generator=torch.Generator().manual_seed(1))
+    part = data.chunk(hvd.size())[hvd.rank()].to(device, copy=True)
+
+    def model() -> torch.nn.Module:
+        torch.manual_seed(2)
+        return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
+
+    def two_steps(network: torch.nn.Module, batch: torch.Tensor) -> list[torch.Tensor]:
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            network(batch).square().mean().backward()
+            optimizer.step()
+        return [
+            (each.full_tensor() if hasattr(each, "full_tensor") else each).detach().cpu()
+            for each in network.parameters()
+        ]
+
+    mesh = init_device_mesh(device.type, (hvd.size(),))
+    wanted = two_steps(model(), data)
+    for network in (
+        torch.nn.parallel.DistributedDataParallel(model().to(device)),
+        fully_shard(model().to(device), mesh=mesh),
+    ):
+        for got, want in zip(two_steps(network, part), wanted, strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    dist.destroy_process_group()
+
+
 CHECKS: tuple[Check, ...] = (
     allreduce,
     in_place_and_grouped,
@@ -227,6 +270,7 @@ CHECKS: tuple[Check, ...] = (
     streams,
     many_at_once,
     training,
+    through_torch_distributed,
 )
 
 
