@@ -57,8 +57,12 @@ Status Event::MakeWait(Stream stream) const {
 // CUDA reuses the handle of a stream only when everything on that stream is done.
 bool Event::Implies(const Event& other) const {
   if (this == &other) return true;
-  return gpu_ == other.gpu_ && stream_ == other.stream_ && stream_ != kPerThread &&
+  return gpu_ == other.gpu_ && stream_ == other.stream_ && IsOneStream(stream_) &&
          number_ > other.number_;
+}
+
+bool IsOneStream(Stream stream) {
+  return stream != kPerThread;
 }
 
 void KeepLatest(std::vector<EventPtr>* events) {

@@ -58,6 +58,8 @@ class Event {
   uint64_t number_ = 0;  // counts the events of its Gpu
 };
 using EventPtr = std::shared_ptr<const Event>;
+// Whether the handle means the same stream in all threads.
+bool IsOneStream(Stream stream);
 // Removes events that another one implies.
 void KeepLatest(std::vector<EventPtr>* events);
 

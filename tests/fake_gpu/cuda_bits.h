@@ -25,3 +25,6 @@ inline unsigned __float_as_uint(float value) {
 inline float __fsqrt_rn(float value) {
   return std::sqrt(value);
 }
+inline float __fmaf_rn(float a, float b, float c) {
+  return std::fma(a, b, c);
+}

@@ -55,10 +55,18 @@ class PendingBatch {
   }
 
   // Makes `stream` wait for the batch, even if it is aborted: the device may still write until it
-  // has ended the batch.
+  // has ended the batch. The stream is told once, because each handle of the batch asks for it.
   Status MakeWait(device::Stream stream) EXCLUDES(mutex_) {
+    {
+      MutexLock lock(mutex_);
+      if (any_waits_ && waits_ == stream) return state_ == State::kAborted ? why_ : Status::Ok();
+    }
     const Status held = finished_->MakeWait(stream);
     MutexLock lock(mutex_);
+    if (held.ok() && device::IsOneStream(stream)) {
+      any_waits_ = true;
+      waits_ = stream;
+    }
     return state_ == State::kAborted ? why_ : held;
   }
 
@@ -80,6 +88,8 @@ class PendingBatch {
   Mutex mutex_;  // orders finishing and aborting
   Status why_ GUARDED_BY(mutex_);
   Deadline given_up_ GUARDED_BY(mutex_) = Deadline::Never();
+  bool any_waits_ GUARDED_BY(mutex_) = false;
+  device::Stream waits_ GUARDED_BY(mutex_) = nullptr;  // the last stream that was told to wait
 };
 
 using PendingBatchPtr = std::shared_ptr<PendingBatch>;

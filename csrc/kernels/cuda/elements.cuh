@@ -58,10 +58,16 @@ struct BFloat16 {
     return __uint_as_float(static_cast<unsigned>(bits) << 16);
   }
   static __device__ Stored Narrow(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    Stored rounded;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+    return value != value ? static_cast<Stored>(0x7fc0u) : rounded;
+#else
     const unsigned bits = __float_as_uint(value);
     // A NaN of the device has all bits set. Rounded like a number it would become zero.
     if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0u;
     return static_cast<Stored>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+#endif
   }
 };
 

@@ -23,6 +23,45 @@ struct Normalise {
   __device__ unsigned char operator()(unsigned char value) const { return value != 0; }
 };
 
+// Divides by one number, rounded as a division is.
+template <class T>
+class Divider {
+ public:
+  explicit __device__ Divider(T by) : by_(by) {}
+  __device__ T operator()(T value) const { return value / by_; }
+
+ private:
+  T by_;
+};
+
+// A division takes longer than the memory. A product with the reciprocal is at most two steps of
+// rounding away from the quotient; one correction by the exact remainder makes it the quotient or a
+// neighbour, and then a second one rounds correctly (Markstein). That holds as long as no step
+// overflows or becomes subnormal.
+template <>
+class Divider<float> {
+ public:
+  explicit __device__ Divider(float by) : by_(by), reciprocal_(1.0F / by) {
+    const float size = fabsf(by);
+    easy_ = size > 0x1p-40F && size < 0x1p40F;
+  }
+  __device__ float operator()(float value) const {
+    const float product = value * reciprocal_;
+    const float size = fabsf(product);
+    if (easy_ && size > 0x1p-60F && size < 0x1p60F)
+      return Corrected(value, Corrected(value, product));
+    // Zeros are frequent, and their product has the quotient's sign.
+    return easy_ && value == 0 ? product : value / by_;
+  }
+
+ private:
+  __device__ float Corrected(float value, float quotient) const {
+    return __fmaf_rn(__fmaf_rn(-quotient, by_, value), reciprocal_, quotient);
+  }
+  float by_, reciprocal_;
+  bool easy_;
+};
+
 template <class Element>
 struct ScaleFloat {
   using Stored = typename Element::Stored;
@@ -31,13 +70,15 @@ struct ScaleFloat {
   explicit __device__ ScaleFloat(const MoveList& list)
       : divide(list.divide != 0),
         first(static_cast<Computed>(list.first)),
-        second(static_cast<Computed>(list.second)) {}
+        second(static_cast<Computed>(list.second)),
+        divided(first) {}
   __device__ Stored operator()(Stored stored) const {
     const Computed value = Element::Widen(stored);
-    return Element::Narrow((divide ? value / first : value * first) * second);
+    return Element::Narrow((divide ? divided(value) : value * first) * second);
   }
   bool divide;
   Computed first, second;
+  Divider<Computed> divided;
 };
 
 // The range of an integer type; kEnd is the first double above it.

@@ -29,7 +29,13 @@ TEST(EngineGpuBatch, waits_for_each_producer_once_however_many_tensors_it_has_ma
     EXPECT_EQ(fake_cuda_calls("cuEventRecord") - recorded, 1 + 50 + 1);
     // The producer's stream, and the one where results' memory comes from.
     EXPECT_EQ(fake_cuda_calls("cuStreamWaitEvent") - waited, 2);
-    ASSERT_TRUE(mine.Follow(handles[0]).ok());
+    // A stream that follows one handle follows all of the batch.
+    for (const HandlePtr& handle : handles) ASSERT_TRUE(mine.Follow(handle).ok());
+    EXPECT_EQ(fake_cuda_calls("cuStreamWaitEvent") - waited, 2 + 1);
+    const UserStream other(mine.gpu());
+    for (const device::Stream stream : {other.get(), mine.stream()})
+      ASSERT_TRUE(handles[0]->pending->MakeWait(stream).ok());
+    EXPECT_EQ(fake_cuda_calls("cuStreamWaitEvent") - waited, 2 + 3);
     for (size_t i = 0; i < handles.size(); ++i) {
       EXPECT_EQ(mine.Get<float>(handles[i]->output),
                 Count(10 + static_cast<int64_t>(i), static_cast<float>(i)));

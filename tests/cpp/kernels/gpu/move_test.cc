@@ -1,6 +1,8 @@
 // MoveScaled against kernels/reduce.h: the same bits on a GPU as on the processor.
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <vector>
 
 #include "kernels/gpu.h"
 #include "kernels/gpu/on_gpu.h"
@@ -140,6 +142,25 @@ TEST_F(MoveTest, ScalesEveryTypeAsTheProcessorDoes) {
       MoveAndCompare(scaling, {{3000, 0, 0}, {3000, 1, 0}}, false);
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+// A GPU does not divide, but it rounds as a division does.
+TEST_F(MoveTest, DividesEveryMantissaAsTheProcessorDoes) {
+  constexpr uint32_t kMantissas = 1 << 23;
+  std::vector<float> values(kMantissas);
+  for (uint32_t mantissa = 0; mantissa < kMantissas; ++mantissa) {
+    const uint32_t bits = 0x3f800000U | mantissa;
+    std::memcpy(&values[mantissa], &bits, sizeof(bits));
+  }
+  Bytes bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  uint8_t* const from = Upload(bytes);
+  uint8_t* const to = Upload(bytes);
+  for (const double divisor : {3.0, 7.0, 33.0, 1023.0, 1.9999998807907104}) {
+    const Scaling scaling{DType::kFloat32, divisor, true, 1.0};
+    Check(MoveScaled(gpu_.get(), scaling, {{from, to, int64_t{kMantissas}}}));
+    ASSERT_EQ(Download(to, bytes.size()), Expected(scaling, bytes)) << "divided by " << divisor;
   }
 }
 
