@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/half.h"
 #include "device/gpu.h"
 #include "gpu_lists.h"
 #include "kernels/gpu.h"
@@ -92,11 +93,7 @@ class Bench {
     Check(gpu_->OnDevice(list_.bytes() + bench::kBoundary, &set.packed));
     if (content_.empty()) {
       content_.resize(room);
-      std::mt19937_64 random(1);
-      for (size_t i = 0; i + 8 <= room; i += 8) {
-        const uint64_t bits = random();
-        std::memcpy(&content_[i], &bits, sizeof(bits));
-      }
+      Fill();
     }
     Check(gpu_->CopyIn(set.tensors->data(), content_.data(), room));
     bench::Synchronize(gpu_);
@@ -111,6 +108,21 @@ class Bench {
     }
     return set;
   }
+  // As gradients are: small numbers of either sign, and some zeros.
+  void Fill() {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal(0, 1e-2F);
+    const size_t size = SizeOf(list_.dtype);  // 2 or 4
+    for (size_t i = 0; i + size <= content_.size(); i += size) {
+      const float value = i % 31 == 0 ? 0.0F : normal(random);
+      uint32_t bits = 0;
+      std::memcpy(&bits, &value, sizeof(bits));
+      const uint16_t half =
+          list_.dtype == DType::kFloat16 ? FloatToHalf(value) : static_cast<uint16_t>(bits >> 16);
+      std::memcpy(&content_[i], size == 2 ? static_cast<const void*>(&half) : &bits, size);
+    }
+  }
+
   device::Gpu* const gpu_;
   const List& list_;
   std::vector<char> content_;

@@ -116,10 +116,10 @@ def main() -> None:
     if options.way in ("hvdlite", "batch"):
         import hvdlite.torch as hvd
 
+        if options.hosts:  # before the core reads it
+            os.environ["NCCL_HOSTID"] = f"host-of-rank-{os.environ['HVDLITE_RANK']}"
         hvd.init()
         rank = hvd.rank()
-        if options.hosts:
-            os.environ["NCCL_HOSTID"] = f"host-of-rank-{rank}"
     elif options.way in ("ddp", "raw"):
         import torch.distributed as dist
 

@@ -13,6 +13,9 @@ namespace {
 
 // How often a rank signals that it is alive while a set is removed.
 constexpr Nanos kBetweenBeats = 20 * kMillisecond;
+// How many cycle times operations on GPUs wait at most for more of them. A backward pass takes
+// several.
+constexpr Nanos kGatherWindows = 5;
 
 }  // namespace
 
@@ -37,6 +40,10 @@ Status Engine::AddSet(std::vector<int> ranks, int id, std::string name, const Un
     agreement.fuse.threshold =
         tuning_ != nullptr ? tuning_->fusion_threshold() : options_.config.fusion_threshold;
     agreement.fuse.groups_alone = options_.config.disable_group_fusion;
+    agreement.gather.longest =
+        kGatherWindows * static_cast<Nanos>(options_.config.cycle_time * kMillisecond);
+    agreement.device_is_behind = [this, raw = set.get()](const std::string& first)
+                                     REQUIRES(turn_) { return DeviceIsBehind(raw, first); };
     agreement.steps = [raw = set.get()] { return raw->Steps(); };
     set->agreement = std::make_unique<Agreement>(place, set->ranks, agreement);
     log_.Debug("process set " + std::to_string(id) + ": " + set->group->why);

@@ -60,11 +60,13 @@ Turn::Worker::Transfers Engine::transfers() const {
 // If a peer's news does not ring the doorbell, a waiting thread polls again after an eighth of the
 // time it has waited. So it sleeps most of a long wait, and adds little to the wait.
 Nanos Engine::PrepareSleep(Nanos now, std::vector<pollfd>* fds) {
+  constexpr Nanos kDevice = 100 * kMicrosecond;  // a GPU rings no bell
   constexpr Nanos kShortest = 20 * kMicrosecond;
   constexpr Nanos kLongest = 2 * kMillisecond;
   Nanos nap = Turn::kTickEvery;
   for (const ProcessSetPtr& set : sets_.mine()) {
     if (world_->multi_host()) set->agreement->AddPollFds(fds);
+    if (set->agreement->gathers()) nap = std::min(nap, kDevice);
     Running* const running = set->running.get();
     if (running == nullptr || running->work == nullptr) continue;
     if (world_->multi_host()) running->communicator->AddPollFds(fds);

@@ -141,6 +141,8 @@ class CAPABILITY("turn") Turn {
     backoff.Reset();
   }
 
+  // Whether a thread waits for a result.
+  bool waited_for() const { return waiters_.load(std::memory_order_seq_cst) > 0; }
   // Changes how long the background thread gathers submissions.
   void GatherFor(Nanos window) { window_.store(window, std::memory_order_relaxed); }
   // Whether the background thread leaves this kind of operation to the thread that will wait.

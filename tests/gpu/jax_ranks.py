@@ -1,9 +1,10 @@
 """One rank of a job whose JAX runs on a GPU: collectives alone and inside compiled programs,
 compared with what all ranks' inputs give on the processor.
 
-    hvdliterun -np 2 python tests/gpu/jax_ranks.py
+    hvdliterun -np 2 python tests/gpu/jax_ranks.py [--hosts]
 
-All ranks share the first GPU. JAX_PLATFORMS=cpu tries the checks themselves.
+All ranks share the first GPU. --hosts is that of ranks.py. JAX_PLATFORMS=cpu tries the checks
+themselves.
 """
 
 from __future__ import annotations
@@ -156,6 +157,8 @@ CHECKS: tuple[Check, ...] = (
 
 
 def main() -> int:
+    if "--hosts" in sys.argv:  # before the core reads it
+        os.environ["NCCL_HOSTID"] = f"host-of-rank-{os.environ['HVDLITE_RANK']}"
     hvd.init()
     for check in CHECKS:
         try:

@@ -59,6 +59,14 @@ def facts() -> dict[str, str]:
     return found
 
 
+def apart(about: dict[str, str]) -> list[str]:
+    """The option that several ranks of one GPU need: NCCL takes them since 2.30, and before only if
+    it believes each on a host of its own."""
+    versions = [text for name, text in about.items() if name.startswith("nvidia-nccl")]
+    known = versions[0] if versions else "0.0"
+    return [] if tuple(int(part) for part in known.split(".")[:2]) >= (2, 30) else ["--hosts"]
+
+
 @dataclass
 class Step:
     name: str

@@ -279,9 +279,9 @@ def main() -> int:
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--hosts", action="store_true")
     options = parser.parse_args()
+    if options.hosts:  # before the core reads it
+        os.environ["NCCL_HOSTID"] = f"host-of-rank-{os.environ['HVDLITE_RANK']}"
     hvd.init()
-    if options.hosts:
-        os.environ["NCCL_HOSTID"] = f"host-of-rank-{hvd.rank()}"
     device = torch.device(options.device, 0) if options.device == "cuda" else torch.device("cpu")
     for check in CHECKS:
         try:

@@ -20,7 +20,7 @@ bool SameGpu(const Record& a, const Record& b) {
 }
 
 // Older versions do not know NCCL_MULTI_RANK_GPU_ENABLE.
-constexpr int kSharesGpus = 22800;
+constexpr int kSharesGpus = 23000;
 
 // NCCL refuses two ranks on one device of one host, unless a setting allows it or NCCL takes them
 // to be on two hosts.
@@ -79,7 +79,7 @@ std::string Obstacle(const std::vector<Record>& records, const std::vector<int>&
              records[m].name +
              "), which NCCL refuses: give each rank its own by "
              "torch.cuda.set_device(hvd.local_rank()), or, if they "
-             "are to share it, set NCCL_MULTI_RANK_GPU_ENABLE=1 (NCCL 2.28 or later; this is " +
+             "are to share it, set NCCL_MULTI_RANK_GPU_ENABLE=1 (NCCL 2.30 or later; this is " +
              nccl::VersionText(records[m].nccl) + ") or a different NCCL_HOSTID for each";
     }
   }

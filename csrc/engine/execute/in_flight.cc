@@ -38,6 +38,12 @@ Status InFlight::Sweep() {
   return Status::Ok();
 }
 
+bool InFlight::busy() const {
+  if (batches_.empty() || batches_.back().pending == nullptr) return false;
+  bool finished = false;
+  return batches_.back().pending->Finished(&finished).ok() && !finished;
+}
+
 void InFlight::BeginAbort(const Status& reason, bool alone, std::unique_ptr<Running>* running) {
   if (!open()) return;
   for (const Batch& each : batches_) {

@@ -32,6 +32,8 @@ class InFlight {
 
   void Add(std::unique_ptr<Running> running, PendingBatchPtr pending);
   bool empty() const { return batches_.empty(); }
+  // Whether the device has not finished the last batch. False if the device has failed.
+  bool busy() const;
   // Drops the batches that the device has finished. Fails if the device has failed.
   Status Sweep();
   // Whether the communicator has failed.

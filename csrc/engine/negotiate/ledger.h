@@ -39,6 +39,8 @@ class Ledger {
   // The operations that have become ready since the last call, in order. Valid until Settle. A
   // complete join shows as last_joined() >= 0.
   std::vector<Tally*> TakeReady();
+  // What TakeReady would return.
+  const std::vector<Tally*>& ready() const { return ready_; }
   // Makes groups ready, as disagreements, that would never become ready: every member has asked for
   // the group in full, but with different numbers of tensors, and so under different names.
   // Searches everything that is pending.
@@ -54,6 +56,7 @@ class Ledger {
 
   // The last member to join, once all members have joined; then resets the join. -1 otherwise.
   int TakeLastJoined();
+  bool anyone_joined() const { return joined_count_ > 0; }
   bool joined(int member) const { return joined_[static_cast<size_t>(member)]; }
 
   // Slots to forget now because there are too many. Each member answers, which is passed to

@@ -87,7 +87,7 @@ TEST(GpuVerdict, follows_from_what_the_members_say) {
        {Sharing(1, "", true, 22703), Sharing(1, "", true, 22703)},
        "auto",
        Route::kStage,
-       "NCCL 2.28 or later; this is 2.27.3",
+       "NCCL 2.30 or later; this is 2.27.3",
        true},
       {"only one says so",
        {Sharing(1, "", true), Sharing(1, "", false)},

@@ -1,6 +1,10 @@
 // Whole engines with batches on (fake) GPUs: what a batch waits for, and batches that go by hosts.
+#include <chrono>
+#include <thread>
+
 #include "testing/fake_nccl.h"
 #include "testing/gpu_rank.h"
+#include "testing/report.h"
 #include "testing/says.h"
 
 namespace hvdlite::testing {
@@ -55,6 +59,40 @@ TEST(EngineGpuBatch, gives_an_empty_tensor_a_result_once) {
     EXPECT_EQ(handle->output.elements(), 0);
     // The producer's, the result's, and after the batch.
     EXPECT_EQ(fake_cuda_calls("cuEventRecord") - recorded, 3);
+  });
+}
+
+// While the producers' stream is behind, what comes next joins the batch, until the stream is there
+// or a thread waits.
+TEST(EngineGpuBatch, waits_for_more_while_the_device_is_behind) {
+  FakeCuda cuda;
+  Config config = GpuConfig("nccl");
+  config.cycle_time = 20'000;  // no wait of this test ends by time
+  RunRanks({.size = 1, .config = config}, [&](Rank& me) {
+    GpuRank mine(&me, &cuda, 0);
+    const TensorView x = mine.Put(Count(10, 1));
+    ASSERT_TRUE(mine.Do(mine.Ask(OpKind::kAllreduce, "first", x, x)).ok());
+    for (const bool waits : {false, true}) {
+      const int64_t batches = NumberIn(me.engine->Metrics(), "batches");
+      fake_cuda_hold(mine.stream(), 1);
+      std::vector<HandlePtr> handles;
+      for (const char* name : {"a", "b"}) {
+        handles.push_back(me.Submit(mine.Ask(OpKind::kAllreduce, name, x, x)));
+        // Long enough for the background thread, which would begin a batch.
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        EXPECT_FALSE(handles.back()->done());
+      }
+      if (waits) {
+        ASSERT_TRUE(me.Wait(handles[0]).ok());
+      }
+      fake_cuda_hold(mine.stream(), 0);
+      for (const HandlePtr& handle : handles) {
+        while (!waits && !handle->done()) std::this_thread::yield();
+        ASSERT_TRUE(me.Wait(handle).ok());
+        ASSERT_TRUE(mine.Follow(handle).ok());
+      }
+      EXPECT_EQ(NumberIn(me.engine->Metrics(), "batches") - batches, 1);
+    }
   });
 }
 

@@ -8,6 +8,7 @@
 #include "engine/tune/tuning.h"
 #include "testing/in_threads.h"
 #include "testing/ranks.h"
+#include "testing/report.h"
 #include "testing/says.h"
 
 namespace hvdlite::testing {
@@ -24,12 +25,6 @@ class EngineTuning : public ::testing::TestWithParam<Job> {
     return options;
   }
 };
-
-// The number behind a key of a report.
-int64_t NumberIn(const std::string& json, const std::string& key) {
-  const size_t at = json.find("\"" + key + "\": ");
-  return at == std::string::npos ? -1 : std::stoll(json.substr(at + key.size() + 4));
-}
 
 // The sums of floats that differ in size, so that another order of adding gives other bits.
 std::vector<float> Input(int rank, int step, size_t count) {

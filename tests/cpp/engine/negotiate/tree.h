@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -29,6 +30,7 @@ struct Member {
   std::map<uint64_t, Request> slots;  // what this member asked for when the slot was given
   std::map<std::string, uint64_t> slot_of;
   std::vector<std::string> history;  // of decisions, in words
+  int batches = 0;
   std::set<std::string> outstanding;
   bool joined = false;
 
@@ -46,6 +48,7 @@ struct Member {
   void Hear(const Decision& decision) {
     switch (decision.kind) {
       case Down::kExecute:
+        ++batches;
         for (const Response& response : decision.batch) {
           AgreedPtr settled = response.agreed;
           if (response.cached) {
@@ -88,7 +91,8 @@ struct Member {
 
 class Tree {
  public:
-  Tree(int members, int per_host, size_t capacity, bool faults = false) {
+  Tree(int members, int per_host, size_t capacity, bool faults = false,
+       const std::function<void(AgreementOptions*)>& change = nullptr) {
     rendezvous::Roster roster;
     std::vector<rendezvous::Member> all;
     for (int r = 0; r < members; ++r) {
@@ -127,6 +131,7 @@ class Tree {
         place.children.push_back({ends[{m, child.member}], child.speaks_for});
       AgreementOptions options;
       options.cache_capacity = capacity;
+      if (change) change(&options);
       members_.push_back(std::make_unique<Member>());
       members_.back()->agreement = std::make_unique<Agreement>(std::move(place), ranks, options);
     }
