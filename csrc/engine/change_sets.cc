@@ -15,7 +15,7 @@ namespace {
 constexpr Nanos kBetweenBeats = 20 * kMillisecond;
 // How many cycle times operations on GPUs wait at most for more of them. A backward pass takes
 // several.
-constexpr Nanos kGatherWindows = 5;
+constexpr Nanos kWindows = 5;
 
 }  // namespace
 
@@ -40,10 +40,14 @@ Status Engine::AddSet(std::vector<int> ranks, int id, std::string name, const Un
     agreement.fuse.threshold =
         tuning_ != nullptr ? tuning_->fusion_threshold() : options_.config.fusion_threshold;
     agreement.fuse.groups_alone = options_.config.disable_group_fusion;
-    agreement.gather.longest =
-        kGatherWindows * static_cast<Nanos>(options_.config.cycle_time * kMillisecond);
-    agreement.device_is_behind = [this, raw = set.get()](const std::string& first)
-                                     REQUIRES(turn_) { return DeviceIsBehind(raw, first); };
+    const Config& config = options_.config;
+    if (config.fusion_threshold > 0) {
+      const auto window = static_cast<Nanos>(config.cycle_time * kMillisecond);
+      set->gathering = std::make_unique<Gathering>(GatherOptions{.longest = kWindows * window});
+      agreement.keeps = [this, raw = set.get()](const Readiness& readiness, Nanos now) {
+        return raw->Keeps(readiness, now, turn_.waited_for());
+      };
+    }
     agreement.steps = [raw = set.get()] { return raw->Steps(); };
     set->agreement = std::make_unique<Agreement>(place, set->ranks, agreement);
     log_.Debug("process set " + std::to_string(id) + ": " + set->group->why);

@@ -7,7 +7,6 @@
 //     Progress   the running batch; when it is done, complete its handles
 //
 // Nothing here blocks, so a rank that waits for peers in one set still moves the others.
-#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -143,17 +142,6 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
     observer_.Failed(*set, *entry, now);
     Complete(set, entry, decision.status);
   }
-}
-
-bool Engine::DeviceIsBehind(ProcessSet* set, const std::string& name) {
-  const Entry* const entry = set->inbox.Find(name);
-  // A callback's submitter may wait in a way of its own.
-  if (turn_.waited_for() || entry == nullptr || entry->handle->wants_telling()) return false;
-  if (set->in_flight.busy()) return true;
-  return std::any_of(entry->ready.begin(), entry->ready.end(), [](const device::EventPtr& event) {
-    bool fired = false;
-    return event->Query(&fired).ok() && !fired;
-  });
 }
 
 void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now) {

@@ -131,8 +131,6 @@ class Engine final : private Turn::Worker {
   // tick.cc: periodic checks, and what a thread needs before it sleeps
   void Tick(Nanos now) REQUIRES(turn_);
   void CheckInFlight(ProcessSet* set) REQUIRES(turn_);
-  // Whether this rank's GPU would not begin the operation now, and nobody waits for a result.
-  bool DeviceIsBehind(ProcessSet* set, const std::string& name) REQUIRES(turn_);
   bool ended() const override { return life_.ended(); }
   Transfers transfers() const override REQUIRES(turn_);
   Nanos PrepareSleep(Nanos now, std::vector<pollfd>* fds) override REQUIRES(turn_);

@@ -65,6 +65,22 @@ void ProcessSet::Decided(Entry* entry) {
   if (--undecided == 0 && group->meeting != nullptr) group->meeting->SetElsewhere(false);
 }
 
+bool ProcessSet::Keeps(const Readiness& readiness, Nanos now, bool waited_for) {
+  return gathering->Keeps(readiness, now, [&] {
+    // A program that waits for the last of many results waits for all of them. One that waits for a
+    // single result may have more work for the device.
+    if (waited_for && !readiness.more) return false;
+    const Entry* const entry = inbox.Find(readiness.ready[0]->name);
+    // A callback's submitter may wait in a way of its own.
+    if (entry == nullptr || entry->handle->wants_telling()) return false;
+    if (in_flight.busy()) return true;
+    return std::any_of(entry->ready.begin(), entry->ready.end(), [](const auto& event) {
+      bool fired = false;
+      return event->Query(&fired).ok() && !fired;
+    });
+  });
+}
+
 void ProcessSet::Forget(uint64_t slot) {
   const auto known = slots.find(slot);
   if (known == slots.end()) return;

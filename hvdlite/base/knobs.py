@@ -29,7 +29,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "cycle_time", _names("CYCLE_TIME"), "float", 1.0,
         "How long at most the background thread waits for more submissions before it sends a "
-        "batch.",
+        "batch; on a GPU that is behind the program, five times as long.",
         "Batching", unit="milliseconds", minimum=0, maximum=60_000, flag="--cycle-time-ms",
         yaml="params.cycle_time_ms",
     ),

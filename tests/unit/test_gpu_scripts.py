@@ -38,6 +38,24 @@ def test_without_a_gpu_one_sentence_and_an_exit_code_of_its_own(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+@pytest.mark.parametrize("name", ["gpu_bench", "gpu_batch_bench", "gpu_codecs_bench"])
+def test_the_benchmarks_on_a_gpu_compile_here(name: str, tmp_path: Path) -> None:
+    """No other check of a machine without a GPU compiles them."""
+    (tmp_path / "base").mkdir()
+    knobs = [sys.executable, str(ROOT / "csrc/base/knobs.py"), str(tmp_path / "base/knobs.inc")]
+    subprocess.run(knobs, check=True)
+    done = subprocess.run(
+        ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]
+        + [f"-I{folder}" for folder in (ROOT / "csrc", ROOT / "benchmarks/cpp", tmp_path)]
+        + [str(ROOT / f"benchmarks/cpp/{name}.cc")],
+        capture_output=True,
+        text=True,
+        timeout=within(120),
+    )
+    assert done.returncode == 0, done.stderr
+
+
 SESSION = """
 import sys
 sys.path.insert(0, sys.argv[1])

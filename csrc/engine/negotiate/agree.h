@@ -50,10 +50,8 @@ struct TreePlace {
 struct AgreementOptions {
   size_t cache_capacity = 65536;
   FuseOptions fuse;
-  GatherOptions gather;
-  // Root only: whether this rank's GPU would not begin this operation now, and no thread waits.
-  // Null: it would.
-  std::function<bool(const std::string& name)> device_is_behind;
+  // Root only: whether all that is ready is kept for more. Null: never.
+  std::function<bool(const Readiness& readiness, Nanos now)> keeps;
   // How many steps the members have made together. For messages; null: unknown.
   std::function<uint64_t()> steps;
 };
@@ -91,8 +89,6 @@ class Agreement {
             const std::string& text = "");
   // Matters at the root only.
   void FuseUpTo(int64_t threshold) { options_.fuse.threshold = threshold; }
-  // Root only: keeps ready operations back for a moment, so look again soon.
-  bool gathers() const { return gathers_since_ != 0; }
   // Where the program of a member is: of this one, or of one below it.
   void AnswerWhere(int member, const Whereabouts& here);
   // Root only: the answers since they were asked, by global rank.
@@ -164,7 +160,6 @@ class Agreement {
   void SendUp();
   // decide.cc
   void Decide(Nanos now, std::vector<Decision>* decisions);
-  bool Gathers(Nanos now);
   void DecideReady(const std::vector<Tally*>& ready, Writer* out);
   // Ends the tally's round. Returns the response for its operation.
   Response Settle(Tally* tally);
@@ -191,7 +186,6 @@ class Agreement {
   Nanos leaving_since_ = 0;
   Nanos next_look_ = 0;  // on the root: the next search for groups that can never become ready
   bool shutdown_decided_ = false;
-  Nanos gathers_since_ = 0;  // 0: it keeps nothing back
 };
 
 }  // namespace hvdlite::engine

@@ -91,21 +91,6 @@ void Agreement::DecideReady(const std::vector<Tally*>& ready, Writer* out) {
   }
 }
 
-// Whether all that is ready is kept back for more.
-bool Agreement::Gathers(Nanos now) {
-  const bool all_stay = leaving_.empty() && !ledger_.anyone_joined();
-  const bool fuses = options_.fuse.threshold > 0;
-  if (!options_.device_is_behind || ledger_.ready().empty() || !all_stay || !fuses) return false;
-  std::vector<const Request*> ready;
-  ready.reserve(ledger_.ready().size());
-  for (const Tally* tally : ledger_.ready()) ready.push_back(&tally->said());
-  const Nanos since = gathers_since_ == 0 ? now : gathers_since_;
-  if (!MayWaitForMore(ready, now - since, options_.gather)) return false;
-  if (!options_.device_is_behind(ready.front()->name)) return false;
-  gathers_since_ = since;
-  return true;
-}
-
 // Turns ready operations into decisions and sends them to all members. The root decodes its own
 // copy as the others do.
 void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
@@ -114,8 +99,12 @@ void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
     ledger_.FindTornGroups();
     next_look_ = now + kLookEvery;
   }
-  if (Gathers(now)) return;
-  gathers_since_ = 0;
+  if (options_.keeps && !ledger_.ready().empty()) {
+    Readiness readiness{
+        {}, !ledger_.pending().empty(), !leaving_.empty() || ledger_.anyone_joined()};
+    for (const Tally* tally : ledger_.ready()) readiness.ready.push_back(&tally->said());
+    if (options_.keeps(readiness, now)) return;
+  }
   const std::vector<Tally*> ready = ledger_.TakeReady();
   if (!ready.empty()) DecideReady(ready, &out);
   const int last_joined = ledger_.TakeLastJoined();

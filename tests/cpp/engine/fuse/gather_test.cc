@@ -17,9 +17,9 @@ Request Gradient(int64_t elements) {
 }
 
 bool MayWait(const std::vector<Request>& ready, Nanos waited = 0) {
-  std::vector<const Request*> pointers;
-  for (const Request& request : ready) pointers.push_back(&request);
-  return MayWaitForMore(pointers, waited, {.enough = 1000, .longest = kMillisecond});
+  Readiness readiness;
+  for (const Request& request : ready) readiness.ready.push_back(&request);
+  return MayWaitForMore(readiness, waited, {.enough = 1000, .longest = kMillisecond});
 }
 
 TEST(Gather, gradients_wait_until_they_are_enough) {
@@ -33,7 +33,7 @@ TEST(Gather, nothing_waits_longer_than_it_may) {
   EXPECT_TRUE(MayWait({Gradient(1)}, kMillisecond - 1));
   EXPECT_FALSE(MayWait({Gradient(1)}, kMillisecond));
   const Request gradient = Gradient(1);
-  EXPECT_FALSE(MayWaitForMore({&gradient}, 0, {.enough = 1000, .longest = 0}));
+  EXPECT_FALSE(MayWaitForMore({{&gradient}}, 0, {.enough = 1000, .longest = 0}));
 }
 
 TEST(Gather, one_operation_that_somebody_needs_now_ends_the_wait_of_all) {
@@ -49,6 +49,31 @@ TEST(Gather, one_operation_that_somebody_needs_now_ends_the_wait_of_all) {
     EXPECT_FALSE(MayWait({Gradient(1), other}));
     EXPECT_FALSE(MayWait({other}));
   }
+}
+
+TEST(Gather, nothing_waits_for_a_member_that_leaves) {
+  const Request gradient = Gradient(1);
+  const GatherOptions options{.enough = 1000, .longest = kMillisecond};
+  EXPECT_TRUE(MayWaitForMore({{&gradient}, true, false}, 0, options));
+  EXPECT_FALSE(MayWaitForMore({{&gradient}, true, true}, 0, options));
+}
+
+TEST(Gathering, keeps_while_the_device_is_behind_and_counts_from_the_first) {
+  Gathering gathering({.enough = 1000, .longest = 10});
+  const Request gradient = Gradient(1);
+  const auto keeps = [&](Nanos now, bool behind) {
+    return gathering.Keeps({{&gradient}}, now, [behind] { return behind; });
+  };
+  EXPECT_FALSE(keeps(100, false));
+  EXPECT_FALSE(gathering.keeps());
+  EXPECT_TRUE(keeps(101, true));
+  EXPECT_TRUE(keeps(110, true));
+  EXPECT_TRUE(gathering.keeps());
+  EXPECT_FALSE(keeps(111, true));
+  EXPECT_FALSE(gathering.keeps());
+  EXPECT_TRUE(keeps(120, true));
+  EXPECT_FALSE(keeps(121, false));
+  EXPECT_FALSE(gathering.keeps());
 }
 
 }  // namespace

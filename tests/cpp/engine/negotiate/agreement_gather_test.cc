@@ -18,10 +18,10 @@ class AgreementGather : public ::testing::Test {
  protected:
   AgreementGather()
       : tree_(3, 2, 100, false, [this](AgreementOptions* options) {
-          options->gather = {.enough = 1000, .longest = kLongest};
-          options->device_is_behind = [this](const std::string& name) {
-            asked_ = name;
-            return behind_;
+          options->keeps = [this](const Readiness& readiness, Nanos now) {
+            first_ = readiness.ready[0]->name;
+            more_ = readiness.more;
+            return gathering_.Keeps(readiness, now, [this] { return behind_; });
           };
         }) {}
 
@@ -33,10 +33,11 @@ class AgreementGather : public ::testing::Test {
     tree_.ExpectEqualHistories();
     return tree_[0].history.size();
   }
-  bool gathers() { return tree_[0].agreement->gathers(); }
 
   bool behind_ = true;
-  std::string asked_;
+  Gathering gathering_{{.enough = 1000, .longest = kLongest}};
+  std::string first_;
+  bool more_ = false;
   Tree tree_;
 };
 
@@ -44,13 +45,20 @@ TEST_F(AgreementGather, decides_all_at_once_when_the_device_is_there) {
   tree_.now = kSecond;
   for (const char* name : {"a", "b", "c"}) AllAsk(Gradient(name));
   EXPECT_EQ(decided(), 0U);
-  EXPECT_TRUE(gathers());
-  EXPECT_EQ(asked_, "a");
+  EXPECT_TRUE(gathering_.keeps());
+  EXPECT_EQ(first_, "a");
+  EXPECT_FALSE(more_);
+  ASSERT_TRUE(tree_[1].Ask(Gradient("d")).ok());
+  tree_.Settle();
+  EXPECT_TRUE(more_);
   behind_ = false;
   tree_.Settle();
   EXPECT_EQ(decided(), 3U);
   EXPECT_EQ(tree_[0].batches, 1);
-  EXPECT_FALSE(gathers());
+  EXPECT_FALSE(gathering_.keeps());
+  for (const int m : {0, 2}) ASSERT_TRUE(tree_[m].Ask(Gradient("d")).ok());
+  tree_.Settle();
+  EXPECT_EQ(decided(), 4U);
 }
 
 TEST_F(AgreementGather, decides_when_there_is_enough) {
