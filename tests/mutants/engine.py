@@ -162,4 +162,32 @@ csrc/base/ops.def
 - kExchanged, 0)
 + kExchanged, kGroups)
 C++ Hosts/EngineVerdict.a_group_of_what_cannot_be_grouped_is_refused/*
+
+E21: a gradient on a GPU is kept for more for ever
+csrc/engine/fuse/gather.cc
+- if (now.some_leave || waited >= options.longest) return false;
++ if (now.some_leave) return false;
+C++ AgreementGather.*:Gather.*
+
+E22: operations of a member that leaves are kept for more
+csrc/engine/negotiate/decide.cc
+- !leaving_.empty() || ledger_.anyone_joined()};
++ ledger_.anyone_joined()};
+C++ AgreementGather.*
+
+E23: a thread that waits for a single result waits for the device
+csrc/engine/process_set.cc
+- if (waited_for && !readiness.more) return false;
+C++ EngineGpuBatch.waits_for_more_while_the_device_is_behind
+
+E24: what a stream waits for is forgotten
+csrc/engine/complete/pending_batch.h
+- waits_ = stream;
+C++ EngineGpuBatch.waits_for_each_producer_once_however_many_tensors_it_has_made
+
+D1: an average on a GPU is off by one rounding
+csrc/kernels/cuda/move.cuh
+- return Corrected(value, Corrected(value, product));
++ return product;
+C++ MoveTest.DividesEveryMantissaAsTheProcessorDoes
 """)
