@@ -44,7 +44,7 @@ def measure(hosts: int, megabits: int, methods: list[str], fifo: bool) -> list[d
     }
     # A rank believes that it has this machine's processors for itself, and would spin.
     ours = {"OMP_NUM_THREADS": "1", "HVDLITE_SPIN_MICROSECONDS": "0"}
-    with Shaped(hosts, megabits) as network:
+    with Shaped(hosts, megabits, offload=True) as network:
         plan["address"] = network.address(0)
         ranks: list[subprocess.Popen[str]] = []
         try:

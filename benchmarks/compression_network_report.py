@@ -37,7 +37,8 @@ def write(results: Results, notes: str) -> str:
         f"`benchmarks/compression-network` wrote it on {results['date']}, on "
         f"{results['machine']['cores']} shared cores with these versions:\n{versions}.",
         "Each host is a network namespace of one machine, with one rank.\n"
-        "Its card sends and receives so many Mbit/s each.\n"
+        "Its card sends and receives so many Mbit/s each, and cuts what it sends into segments by\n"
+        "itself (segmentation offload).\n"
         f"Ranks run {results.get('scheduling', 'at nice -18')}, before the programs of others.\n"
         "All ranks share the processors, so encoding takes longer than on hosts of their own.\n"
         "A step has its gradients at the beginning: nothing overlaps, and all of it is their way.\n"

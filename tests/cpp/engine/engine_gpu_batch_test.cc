@@ -67,7 +67,7 @@ TEST(EngineGpuBatch, gives_an_empty_tensor_a_result_once) {
 TEST(EngineGpuBatch, waits_for_more_while_the_device_is_behind) {
   FakeCuda cuda;
   Config config = GpuConfig("nccl");
-  config.cycle_time = 20'000;  // no wait of this test ends by time
+  config.cycle_time = 60'000;  // no wait of this test ends by time
   RunRanks({.size = 1, .config = config}, [&](Rank& me) {
     GpuRank mine(&me, &cuda, 0);
     const TensorView x = mine.Put(Count(10, 1));
