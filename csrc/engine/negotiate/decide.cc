@@ -99,10 +99,12 @@ void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
     ledger_.FindTornGroups();
     next_look_ = now + kLookEvery;
   }
-  if (options_.keeps && !ledger_.ready().empty()) {
+  // What it keeps comes first, and is never in host memory.
+  const auto& waiting = ledger_.ready();
+  if (options_.keeps && !waiting.empty() && waiting[0]->said().device != DeviceKind::kHost) {
     Readiness readiness{
         {}, !ledger_.pending().empty(), !leaving_.empty() || ledger_.anyone_joined()};
-    for (const Tally* tally : ledger_.ready()) readiness.ready.push_back(&tally->said());
+    for (const Tally* tally : waiting) readiness.ready.push_back(&tally->said());
     if (options_.keeps(readiness, now)) return;
   }
   const std::vector<Tally*> ready = ledger_.TakeReady();
