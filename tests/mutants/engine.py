@@ -182,7 +182,7 @@ C++ EngineGpuBatch.waits_for_more_while_the_device_is_behind
 
 E24: what a stream waits for is forgotten
 csrc/engine/complete/pending_batch.h
-- waits_ = stream;
+- if (held.ok() && device::IsOneStream(stream)) waits_ = stream;
 C++ EngineGpuBatch.waits_for_each_producer_once_however_many_tensors_it_has_made
 
 D1: an average on a GPU is off by one rounding

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -59,14 +60,11 @@ class PendingBatch {
   Status MakeWait(device::Stream stream) EXCLUDES(mutex_) {
     {
       MutexLock lock(mutex_);
-      if (any_waits_ && waits_ == stream) return state_ == State::kAborted ? why_ : Status::Ok();
+      if (waits_ == stream) return state_ == State::kAborted ? why_ : Status::Ok();
     }
     const Status held = finished_->MakeWait(stream);
     MutexLock lock(mutex_);
-    if (held.ok() && device::IsOneStream(stream)) {
-      any_waits_ = true;
-      waits_ = stream;
-    }
+    if (held.ok() && device::IsOneStream(stream)) waits_ = stream;
     return state_ == State::kAborted ? why_ : held;
   }
 
@@ -88,8 +86,7 @@ class PendingBatch {
   Mutex mutex_;  // orders finishing and aborting
   Status why_ GUARDED_BY(mutex_);
   Deadline given_up_ GUARDED_BY(mutex_) = Deadline::Never();
-  bool any_waits_ GUARDED_BY(mutex_) = false;
-  device::Stream waits_ GUARDED_BY(mutex_) = nullptr;  // the last stream that was told to wait
+  std::optional<device::Stream> waits_ GUARDED_BY(mutex_);  // the last that was told to wait
 };
 
 using PendingBatchPtr = std::shared_ptr<PendingBatch>;
