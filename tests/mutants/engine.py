@@ -167,7 +167,7 @@ E21: a gradient on a GPU is kept for more for ever
 csrc/engine/fuse/gather.cc
 - if (now.some_leave || waited >= options.longest) return false;
 + if (now.some_leave) return false;
-C++ Gather*
+C++ Gather.*
 
 E22: operations of a member that leaves are kept for more
 csrc/engine/negotiate/decide.cc
