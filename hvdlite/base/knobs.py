@@ -186,7 +186,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "nccl_multi_rank_gpu", ("NCCL_MULTI_RANK_GPU_ENABLE",), "bool", False,
-        "NCCL's own variable. It lets ranks share a GPU, with NCCL 2.28 and later.",
+        "NCCL's own variable. It lets ranks share a GPU, with NCCL 2.30 and later.",
         "Communication",
     ),
     Knob(

@@ -27,7 +27,7 @@ struct Row {
   bool warn = false;
 };
 
-Record Sharing(char device, const char* host_id, bool shares, int nccl = 22803) {
+Record Sharing(char device, const char* host_id, bool shares, int nccl = 23003) {
   Record record = Member(device, nccl);
   record.nccl_host_id = host_id;
   record.nccl_shares_gpus = shares;
@@ -84,10 +84,10 @@ TEST(GpuVerdict, follows_from_what_the_members_say) {
        Route::kNccl,
        "nccl"},
       {"NCCL is too old to share it",
-       {Sharing(1, "", true, 22703), Sharing(1, "", true, 22703)},
+       {Sharing(1, "", true, 22907), Sharing(1, "", true, 22907)},
        "auto",
        Route::kStage,
-       "NCCL 2.30 or later; this is 2.27.3",
+       "NCCL 2.30 or later; this is 2.29.7",
        true},
       {"only one says so",
        {Sharing(1, "", true), Sharing(1, "", false)},
