@@ -20,6 +20,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several ranks
 import jax
 import jax.numpy as jnp
 import numpy as np
+from checking import all_right
 
 import hvdlite.jax as hvd
 
@@ -160,17 +161,8 @@ def main() -> int:
     if "--hosts" in sys.argv:  # before the core reads it
         os.environ["NCCL_HOSTID"] = f"host-of-rank-{os.environ['HVDLITE_RANK']}"
     hvd.init()
-    for check in CHECKS:
-        try:
-            check()
-        except Exception as problem:
-            print(
-                f"rank {hvd.rank()}: {check.__name__}: {type(problem).__name__}: {problem}",
-                flush=True,
-            )
-            return 1
-        if hvd.rank() == 0:
-            print(f"{check.__name__} is right", flush=True)
+    if not all_right(hvd.rank(), [(check.__name__, check) for check in CHECKS]):
+        return 1
     hvd.shutdown()
     return 0
 

@@ -14,8 +14,10 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import torch
+from checking import all_right
 
 import hvdlite.torch as hvd
 
@@ -283,17 +285,8 @@ def main() -> int:
         os.environ["NCCL_HOSTID"] = f"host-of-rank-{os.environ['HVDLITE_RANK']}"
     hvd.init()
     device = torch.device(options.device, 0) if options.device == "cuda" else torch.device("cpu")
-    for check in CHECKS:
-        try:
-            check(device)
-        except Exception as problem:
-            print(
-                f"rank {hvd.rank()}: {check.__name__}: {type(problem).__name__}: {problem}",
-                flush=True,
-            )
-            return 1
-        if hvd.rank() == 0:
-            print(f"{check.__name__} is right", flush=True)
+    if not all_right(hvd.rank(), [(check.__name__, partial(check, device)) for check in CHECKS]):
+        return 1
     hvd.shutdown()
     return 0
 
