@@ -10,7 +10,6 @@
 //   gpu_batch_bench NCCL [driver]     paths as dlopen takes them; the driver's default is
 //                                     libcuda.so.1
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -92,14 +91,11 @@ void Hvdlite(engine::Engine* engine, const List& list, char* tensors, device::Gp
   }
   std::vector<engine::HandlePtr> handles;
   Check(engine->SubmitGroup(0, std::move(group), &handles));
-  engine::PendingBatchPtr last;
   for (const engine::HandlePtr& handle : handles) {
     while (!engine->Wait(*handle, 100 * kMillisecond)) {
     }
     Check(handle->status());
-    if (handle->pending == nullptr || handle->pending == last) continue;
-    last = handle->pending;
-    Check(last->MakeWait(gpu->stream()));
+    if (handle->pending != nullptr) Check(handle->pending->MakeWait(gpu->stream()));
   }
 }
 
@@ -150,11 +146,7 @@ int Main(const std::string& nccl_library, const std::string& driver_library) {
   Check(engine::Engine::Start(options, nullptr, &engine));
   {
     const Nccl nccl(library, gpu.get());
-    for (std::string line; std::getline(std::cin, line);) {
-      List list;
-      if (!bench::Parse(line, &list)) Die(Status::InvalidArgument("not a list: " + line));
-      Measure(engine.get(), nccl, gpu.get(), list);
-    }
+    bench::EachList([&](const List& list) { Measure(engine.get(), nccl, gpu.get(), list); });
   }
   Check(engine->Shutdown(Deadline::AfterSeconds(30)));
   return 0;

@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <iostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,8 +27,6 @@ namespace hvdlite {
 namespace {
 
 using bench::Check;
-using bench::Die;
-using bench::kNoGpu;
 using bench::List;
 using kernels::Move;
 using kernels::Scaling;
@@ -152,18 +149,8 @@ void Measure(device::Gpu* gpu, const List& list) {
 }
 
 int Main(const std::string& library) {
-  std::shared_ptr<const device::Driver> driver;
-  Status status = device::LoadDriver(library, &driver);
-  if (!status.ok()) Die(status, kNoGpu);
-  std::shared_ptr<device::Gpu> gpu;
-  Check(device::Gpu::Open(driver, 0, &gpu));
-  status = kernels::Usable(gpu.get());
-  if (!status.ok()) Die(status, kNoGpu);
-  for (std::string line; std::getline(std::cin, line);) {
-    List list;
-    if (!bench::Parse(line, &list)) Die(Status::InvalidArgument("not a list: " + line));
-    Measure(gpu.get(), list);
-  }
+  const std::shared_ptr<device::Gpu> gpu = bench::WithKernels(library);
+  bench::EachList([&](const List& list) { Measure(gpu.get(), list); });
   return 0;
 }
 

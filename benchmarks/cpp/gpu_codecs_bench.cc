@@ -10,14 +10,12 @@
 //   gpu_codecs_bench [library]     libcuda.so.1, or what else dlopen takes
 #include <cstdio>
 #include <functional>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "device/gpu.h"
 #include "gpu_lists.h"
-#include "kernels/gpu.h"
 #include "kernels/gpu_codec.h"
 
 namespace hvdlite {
@@ -95,20 +93,13 @@ class Tensors {
 };
 
 int Main(const std::string& library) {
-  std::shared_ptr<const device::Driver> driver;
-  Status status = device::LoadDriver(library, &driver);
-  if (!status.ok()) Die(status, bench::kNoGpu);
-  std::shared_ptr<device::Gpu> gpu;
-  Check(device::Gpu::Open(driver, 0, &gpu));
-  status = kernels::Usable(gpu.get());
-  if (!status.ok()) Die(status, bench::kNoGpu);
-  for (std::string line; std::getline(std::cin, line);) {
-    List list;
-    if (!bench::Parse(line, &list) || list.dtype != DType::kFloat32)
-      Die(Status::InvalidArgument("not a list of float32: " + line));
+  const std::shared_ptr<device::Gpu> gpu = bench::WithKernels(library);
+  bench::EachList([&](const List& list) {
+    if (list.dtype != DType::kFloat32)
+      Die(Status::InvalidArgument("not a list of float32: " + list.name));
     Tensors tensors(gpu.get(), list);
     for (const CodecSpec& spec : kSpecs) tensors.Measure(spec);
-  }
+  });
   return 0;
 }
 

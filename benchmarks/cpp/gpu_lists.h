@@ -1,4 +1,4 @@
-// What gpu_bench and gpu_batch_bench have in common: lists of tensors, as lines of text, and
+// What the benchmarks on a GPU have in common: the device, lists of tensors, as lines of text, and
 // seconds of what a device does.
 #pragma once
 
@@ -8,12 +8,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <iostream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
 #include "device/gpu.h"
+#include "kernels/gpu.h"
 
 namespace hvdlite::bench {
 
@@ -56,6 +59,26 @@ inline bool Parse(const std::string& line, List* list) {
   }
   for (int64_t n = 0; words >> n;) list->elements.push_back(n);
   return !list->elements.empty();
+}
+
+inline void EachList(const std::function<void(const List&)>& measure) {
+  for (std::string line; std::getline(std::cin, line);) {
+    List list;
+    if (!Parse(line, &list)) Die(Status::InvalidArgument("not a list: " + line));
+    measure(list);
+  }
+}
+
+// The first GPU, on which kernels of this build run.
+inline std::shared_ptr<device::Gpu> WithKernels(const std::string& driver_library) {
+  std::shared_ptr<const device::Driver> driver;
+  Status status = device::LoadDriver(driver_library, &driver);
+  if (!status.ok()) Die(status, kNoGpu);
+  std::shared_ptr<device::Gpu> gpu;
+  Check(device::Gpu::Open(driver, 0, &gpu));
+  status = kernels::Usable(gpu.get());
+  if (!status.ok()) Die(status, kNoGpu);
+  return gpu;
 }
 
 inline void Synchronize(device::Gpu* gpu) {

@@ -40,14 +40,13 @@ Status Engine::AddSet(std::vector<int> ranks, int id, std::string name, const Un
     agreement.fuse.threshold =
         tuning_ != nullptr ? tuning_->fusion_threshold() : options_.config.fusion_threshold;
     agreement.fuse.groups_alone = options_.config.disable_group_fusion;
-    const Config& config = options_.config;
-    if (config.fusion_threshold > 0) {
-      const auto window = static_cast<Nanos>(config.cycle_time * kMillisecond);
-      set->gathering = std::make_unique<Gathering>(GatherOptions{.longest = kWindows * window});
-      agreement.keeps = [this, raw = set.get()](const Readiness& readiness, Nanos now) {
-        return raw->Keeps(readiness, now, turn_.waited_for());
-      };
+    if (options_.config.fusion_threshold > 0) {
+      const auto window = static_cast<Nanos>(options_.config.cycle_time * kMillisecond);
+      set->gathering = Gathering({.longest = kWindows * window});
     }
+    agreement.keeps = [this, raw = set.get()](const Readiness& readiness, Nanos now) {
+      return raw->Keeps(readiness, now, turn_.waited_for());
+    };
     agreement.steps = [raw = set.get()] { return raw->Steps(); };
     set->agreement = std::make_unique<Agreement>(place, set->ranks, agreement);
     log_.Debug("process set " + std::to_string(id) + ": " + set->group->why);

@@ -66,7 +66,7 @@ void ProcessSet::Decided(Entry* entry) {
 }
 
 bool ProcessSet::Keeps(const Readiness& readiness, Nanos now, bool waited_for) {
-  return gathering->Keeps(readiness, now, [&] {
+  return gathering.Keeps(readiness, now, [&] {
     // A program that waits for the last of many results waits for all of them. One that waits for a
     // single result may have more work for the device.
     if (waited_for && !readiness.more) return false;

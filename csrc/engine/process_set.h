@@ -49,12 +49,12 @@ struct ProcessSet {
   std::deque<Decision> decided;  // not yet begun
   uint64_t epoch = 0;            // decisions begun; equal on two members if they know equal slots
   std::unique_ptr<Running> running;
-  InFlight in_flight;                    // on the GPU
-  std::unique_ptr<Gathering> gathering;  // null: operations never wait for more
-  size_t undecided = 0;                  // entries that this rank negotiates
-  std::vector<Entry*> fetched;           // scratch of the turn
-  std::vector<Decision> heard;           // scratch of the turn
-  Suspicion suspicion;                   // the possible causes of a broken link of this set
+  InFlight in_flight;           // on the GPU
+  Gathering gathering;          // on the root: operations on GPUs that wait for more
+  size_t undecided = 0;         // entries that this rank negotiates
+  std::vector<Entry*> fetched;  // scratch of the turn
+  std::vector<Decision> heard;  // scratch of the turn
+  Suspicion suspicion;          // the possible causes of a broken link of this set
 
   // The slot that stands for operations of this name; kNoSlot if there is none. `same`: this rank's
   // request is the one for which it got the slot.

@@ -66,7 +66,7 @@ Nanos Engine::PrepareSleep(Nanos now, std::vector<pollfd>* fds) {
   Nanos nap = Turn::kTickEvery;
   for (const ProcessSetPtr& set : sets_.mine()) {
     if (world_->multi_host()) set->agreement->AddPollFds(fds);
-    if (set->gathering != nullptr && set->gathering->keeps()) nap = std::min(nap, kDevice);
+    if (set->gathering.keeps()) nap = std::min(nap, kDevice);
     Running* const running = set->running.get();
     if (running == nullptr || running->work == nullptr) continue;
     if (world_->multi_host()) running->communicator->AddPollFds(fds);

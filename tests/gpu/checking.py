@@ -1,7 +1,8 @@
-"""The loop of ranks.py and jax_ranks.py."""
+"""What the programs of ranks on a GPU have in common."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 
 
@@ -17,3 +18,9 @@ def all_right(rank: int, checks: Iterable[tuple[str, Callable[[], None]]]) -> bo
         if rank == 0:
             print(f"{name} is right", flush=True)
     return True
+
+
+def pretend_hosts() -> None:
+    """Lets NCCL believe that each rank is on a host of its own. The core reads it, too, in
+    hvd.init(): call this before."""
+    os.environ["NCCL_HOSTID"] = f"host-of-rank-{os.environ['HVDLITE_RANK']}"

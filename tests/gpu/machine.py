@@ -101,10 +101,15 @@ class Session:
             sys.exit(128 + number)
 
     def run(
-        self, name: str, command: Sequence[str | Path], limit: float = LIMIT, **variables: str
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        limit: float = LIMIT,
+        says: str = "",
+        **variables: str,
     ) -> Step:
         """One program, with these variables in its environment; all of its processes are ended with
-        it."""
+        it. It has done well if it ends with 0, or, where `says` is given, has said that."""
         began = time.monotonic()
         limit = min(limit, self._end - began)
         print(f"==> {name}", flush=True)
@@ -135,9 +140,10 @@ class Session:
             raise
         if process.returncode and not note:
             note = f"exit code {process.returncode}"
-        return self._add(
-            Step(name, process.returncode == 0, time.monotonic() - began, output, note)
-        )
+        well = says in output if says else process.returncode == 0
+        if not well:
+            note = note or f"it did not say {says!r}"
+        return self._add(Step(name, well, time.monotonic() - began, output, note))
 
     def skip(self, name: str, why: str) -> None:
         self._add(Step(name, False, 0.0, "", f"not run: {why}"))

@@ -11,13 +11,12 @@ the checks themselves.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from checking import all_right
+from checking import all_right, pretend_hosts
 
 import hvdlite.torch as hvd
 
@@ -192,33 +191,53 @@ def many_at_once(device: torch.device) -> None:
         same(hvd.synchronize(handle), torch.stack(inputs[n]).sum(0))
 
 
-def training(device: torch.device) -> None:
+def model() -> torch.nn.Module:
+    torch.manual_seed(2)
+    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
+
+
+def batch() -> torch.Tensor:
+    """That of all ranks: each takes its chunk."""
+    return torch.randn(8 * hvd.size(), 16, generator=torch.Generator().manual_seed(1))
+
+
+def plain(network: torch.nn.Module) -> torch.optim.SGD:
+    return torch.optim.SGD(network.parameters(), lr=0.1)
+
+
+def two_steps(
+    network: torch.nn.Module, optimizer: torch.optim.Optimizer, data: torch.Tensor
+) -> list[torch.Tensor]:
+    """The parameters after them."""
+    for _ in range(2):
+        optimizer.zero_grad()
+        network(data).square().mean().backward()
+        optimizer.step()
+    return [
+        (each.full_tensor() if hasattr(each, "full_tensor") else each).detach().cpu()
+        for each in network.parameters()
+    ]
+
+
+def trains_as_alone(
+    network: torch.nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
+) -> None:
     """Two steps on each rank's part of a batch are two steps on the batch."""
-    data = torch.randn(8 * hvd.size(), 16, generator=torch.Generator().manual_seed(1))
+    part = batch().chunk(hvd.size())[hvd.rank()].to(device, copy=True)
+    alone = model()
+    wanted = two_steps(alone, plain(alone), batch())
+    for got, want in zip(two_steps(network, optimizer, part), wanted, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
-    def model() -> torch.nn.Module:
-        torch.manual_seed(2)
-        return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
 
-    mine, alone = model().to(device), model()
-    distributed = hvd.DistributedOptimizer(
-        torch.optim.SGD(mine.parameters(), lr=0.1), mine.named_parameters()
-    )
-    plain = torch.optim.SGD(alone.parameters(), lr=0.1)
-    for network, optimizer, batch in (
-        (mine, distributed, data.chunk(hvd.size())[hvd.rank()].to(device, copy=True)),
-        (alone, plain, data),
-    ):
-        for _ in range(2):
-            optimizer.zero_grad()
-            network(batch).square().mean().backward()
-            optimizer.step()
-    for got, want in zip(mine.parameters(), alone.parameters(), strict=True):
-        torch.testing.assert_close(got.detach().cpu(), want.detach(), rtol=1e-4, atol=1e-5)
+def training(device: torch.device) -> None:
+    network = model().to(device)
+    optimizer = hvd.DistributedOptimizer(plain(network), network.named_parameters())
+    trains_as_alone(network, optimizer, device)
 
 
 def through_torch_distributed(device: torch.device) -> None:
-    """The backend "hvdlite": a collective, two steps with DDP and two with FSDP 2."""
+    """The backend "hvdlite": a collective, DDP and FSDP 2."""
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -230,33 +249,12 @@ def through_torch_distributed(device: torch.device) -> None:
     mine = inputs[hvd.rank()].to(device, copy=True)
     dist.all_reduce(mine)
     same(mine, torch.stack(inputs).sum(0))
-
-    data = torch.randn(8 * hvd.size(), 16, generator=torch.Generator().manual_seed(1))
-    part = data.chunk(hvd.size())[hvd.rank()].to(device, copy=True)
-
-    def model() -> torch.nn.Module:
-        torch.manual_seed(2)
-        return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
-
-    def two_steps(network: torch.nn.Module, batch: torch.Tensor) -> list[torch.Tensor]:
-        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-        for _ in range(2):
-            optimizer.zero_grad()
-            network(batch).square().mean().backward()
-            optimizer.step()
-        return [
-            (each.full_tensor() if hasattr(each, "full_tensor") else each).detach().cpu()
-            for each in network.parameters()
-        ]
-
     mesh = init_device_mesh(device.type, (hvd.size(),))
-    wanted = two_steps(model(), data)
     for network in (
         torch.nn.parallel.DistributedDataParallel(model().to(device)),
         fully_shard(model().to(device), mesh=mesh),
     ):
-        for got, want in zip(two_steps(network, part), wanted, strict=True):
-            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        trains_as_alone(network, plain(network), device)
     dist.destroy_process_group()
 
 
@@ -281,8 +279,8 @@ def main() -> int:
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--hosts", action="store_true")
     options = parser.parse_args()
-    if options.hosts:  # before the core reads it
-        os.environ["NCCL_HOSTID"] = f"host-of-rank-{os.environ['HVDLITE_RANK']}"
+    if options.hosts:
+        pretend_hosts()
     hvd.init()
     device = torch.device(options.device, 0) if options.device == "cuda" else torch.device("cpu")
     if not all_right(hvd.rank(), [(check.__name__, partial(check, device)) for check in CHECKS]):

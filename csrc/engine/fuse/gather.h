@@ -43,7 +43,7 @@ class Gathering {
   bool keeps() const { return since_ != 0; }
 
  private:
-  const GatherOptions options_;
+  GatherOptions options_;
   Nanos since_ = 0;
 };
 
