@@ -8,14 +8,18 @@
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/select.h"
+#include "kernels/stream.h"
 
 namespace hvdlite::kernels {
 namespace {
 
-// Results from this size on are written past the caches, which other tensors use.
-constexpr int64_t kStreamFrom = int64_t{1} << 18;  // elements
+// What is taken lies scattered over memory: so many elements are fetched into the cache ahead.
+constexpr int64_t kFetchedAhead = 16;
 // What a Selector does at a time. A multiple of every stride, so that stretches stay aligned.
 constexpr int64_t kStretch = int64_t{1} << 16;  // elements
+// A Selector clears the gradient after so many elements, while the second cache still has them. A
+// multiple of every stride, too.
+constexpr int64_t kClearedEvery = int64_t{1} << 13;  // elements
 
 // The candidates of a Selection. Where there are more than twice as many as are taken, the
 // smaller half is dropped, and what is not greater than the rest is noted no more.
@@ -76,28 +80,47 @@ class Selector::State {
   }
 
   bool Step(int64_t stretch) {
-    args_.count = std::min(selection_.count, args_.at + stretch);
-    table_.select(&args_);
+    const int64_t end = std::min(selection_.count, args_.at + stretch);
+    do {
+      const int64_t begin = args_.at;
+      args_.count = std::min(end, begin + kClearedEvery);
+      table_.select(&args_);
+      if (selection_.cleared != nullptr)
+        Clear(selection_.cleared + begin, args_.at - begin);
+    } while (args_.at < end && HasRoom());
     const bool done = args_.at == selection_.count;
-    if (done || args_.found + cpu::kSelectStride > args_.room) candidates_.Drop(&args_);
+    if (done || !HasRoom()) candidates_.Drop(&args_);
     if (done) Write();
     return done;
   }
 
  private:
+  static void Clear(float* at, int64_t count) {
+    // GCC makes a slow loop of std::fill.
+    std::memset(at, 0, static_cast<size_t>(count) * sizeof(float));
+  }
+
+  bool HasRoom() const { return args_.found + cpu::kSelectStride <= args_.room; }
+
   void Write() const {
     for (int64_t i = 0; i < selection_.taken; ++i) {
+      if (i + kFetchedAhead < selection_.taken) Fetch(candidates_.PositionOf(i + kFetchedAhead));
       const int32_t position = candidates_.PositionOf(i);
       selection_.positions[i] = position;
       selection_.values[i] = candidates_.ValueOf(i);
       selection_.new_residual[position] = 0;
-      if (selection_.velocity != nullptr && selection_.masking)
-        selection_.new_velocity[position] = 0;
+      if (forgets_) selection_.new_velocity[position] = 0;
     }
+  }
+
+  void Fetch(int32_t position) const {
+    __builtin_prefetch(selection_.new_residual + position, /*written=*/1);
+    if (forgets_) __builtin_prefetch(selection_.new_velocity + position, /*written=*/1);
   }
 
   const cpu::KernelTable& table_;
   const Selection selection_;
+  const bool forgets_ = selection_.velocity != nullptr && selection_.masking;
   Candidates candidates_;
   cpu::SelectArgs args_ = {};
 };
@@ -129,7 +152,11 @@ void AddPairs(const std::vector<Pairs>& lists, float factor, float* zeros) {
   int64_t count = 0;
   for (const Pairs& pairs : lists) {
     count += pairs.count;
-    for (int64_t i = 0; i < pairs.count; ++i) zeros[pairs.positions[i]] += pairs.values[i];
+    for (int64_t i = 0; i < pairs.count; ++i) {
+      if (i + kFetchedAhead < pairs.count)
+        __builtin_prefetch(zeros + pairs.positions[i + kFetchedAhead], /*written=*/1);
+      zeros[pairs.positions[i]] += pairs.values[i];
+    }
   }
   if (factor == 1) return;
   // In two passes, because a position that occurs twice is multiplied once.

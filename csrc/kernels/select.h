@@ -32,6 +32,8 @@ struct Selection {
   float* new_residual = nullptr;
   float* new_velocity = nullptr;
 
+  float* cleared = nullptr;  // becomes zeros; may be the gradient. Null: nothing does
+
   int64_t taken = 0;  // from 1 to `count`
   float* values = nullptr;
   int32_t* positions = nullptr;

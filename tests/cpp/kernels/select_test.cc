@@ -43,9 +43,10 @@ Outcome Selected(const cpu::KernelTable& table, const Asked& given, size_t offse
   // A few floats before each array, so that results are not aligned as they would be.
   Floats residual(count + offset, -7), velocity(count + offset, -7), values(given.taken);
   std::vector<int32_t> positions(given.taken);
+  Floats gradient = given.gradient;
   Selection selection;
   selection.count = static_cast<int64_t>(count);
-  selection.gradient = given.gradient.data();
+  selection.gradient = selection.cleared = gradient.data();
   selection.residual = given.residual.data();
   if (!given.velocity.empty()) selection.velocity = given.velocity.data();
   selection.momentum = 0.9F;
@@ -57,6 +58,7 @@ Outcome Selected(const cpu::KernelTable& table, const Asked& given, size_t offse
   selection.values = values.data();
   selection.positions = positions.data();
   cpu::Select(table, selection, given.stretch);
+  EXPECT_EQ(gradient, Floats(count));
 
   std::vector<size_t> order(given.taken);
   std::iota(order.begin(), order.end(), size_t{0});
