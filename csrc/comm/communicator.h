@@ -1,11 +1,11 @@
 // Communicator: performs collectives among the members of one process set.
 //
 // There is a folder per implementation (self, shm, net, hierarchical, mpi, nccl, gpu). All members
-// start the same batches in the same order, one at a time. Nothing here ever blocks: Start()
-// returns a Work, and the engine calls its Advance() until it is done. So a rank that belongs to
-// several process sets can never deadlock between them. Only the engine waits, and it notices a
-// dead peer, a deadline or Ctrl-C. Thread-safety: one thread at a time (the holder of the engine's
-// turn).
+// start the same batches in the same order, one at a time but for Exchanges. Nothing here ever
+// blocks: Start() returns a Work, and the engine calls its Advance() until it is done. So a rank
+// that belongs to several process sets can never deadlock between them. Only the engine waits, and
+// it notices a dead peer, a deadline or Ctrl-C. Thread-safety: one thread at a time (the holder of
+// the engine's turn).
 #pragma once
 
 #include <poll.h>
@@ -54,6 +54,8 @@ class Work {
   Status status_;
 };
 
+class Exchanges;
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -64,7 +66,10 @@ class Communicator {
   virtual std::string Explain(const Batch& batch) const = 0;
   // `batch` must outlive the returned work. Never null.
   virtual std::unique_ptr<Work> Start(const Batch& batch) = 0;
-  // The same of an allreduce with a codec, which Start() does not obey: by owners, with encoded
+  // Starts a stream of alltoalls and allgathers, of which several may be under way. No other batch
+  // is started before they have ended.
+  virtual std::unique_ptr<Exchanges> StartExchanges();
+  // As Start(), of an allreduce with a codec, which Start() does not obey: by owners, with encoded
   // shares as bytes of this communicator's alltoall and allgather. `me`: of `members`.
   virtual std::unique_ptr<Work> StartEncoded(const Batch& batch, int me, int members);
   // The same of a sparse allreduce: elements with their positions as bytes of an allgather.

@@ -5,63 +5,37 @@
 
 #include "comm/encoded_part.h"
 #include "comm/parts.h"
+#include "comm/parts_work.h"
 #include "comm/whole.h"
 
 namespace hvdlite::comm {
 
 namespace {
 
-// Stretches of local work between two polls of a slow exchange: a poll is two system calls, which
-// seldom find anything there.
-constexpr int kStretchesPerPoll = 4;
+// Contributions of so many parts are under way before the results of the first one, which need all
+// members.
+constexpr size_t kAhead = 2;
 
-class Encoding final : public Work {
+class Encoding final : public PartsWork {
  public:
   Encoding(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : over_(over), whole_(OnlyWhole(batch)) {
+      : PartsWork(over, OnlyWhole(batch)) {
     for (Batch& part : InParts(WithoutWhole(batch)))
       parts_.push_back(std::make_unique<EncodedPart>(std::move(part), me, members));
     PlaceIn(scratch);
-    if (members == 1) arrived_ = parts_.size();
+    contributed_.resize(parts_.size());
     needed_.resize(parts_.size());
-    const auto exchange = [this](size_t part, bool spreads) {
-      exchanges_.push_back({part, spreads});
-      needed_[part] = exchanges_.size();
-    };
-    for (size_t i = 0; members > 1 && i <= parts_.size(); ++i) {
-      if (i < parts_.size()) exchange(i, /*spreads=*/false);
-      if (i > 0 && parts_[i - 1]->plan().has_results()) exchange(i - 1, /*spreads=*/true);
-    }
-    whole_travels_ = !whole_.pieces.empty();
-    if (whole_travels_) exchange_ = over->Start(whole_);
-  }
-
-  Progress Advance() override {
-    Progress exchanged = Progress::kNone;
-    if (exchange_ != nullptr) {
-      exchanged = exchange_->Advance();
-      if (exchanged == Progress::kFailed) return Fail(exchange_->status());
-      if (exchanged == Progress::kDone) {
-        exchange_.reset();
-        if (whole_travels_) {
-          whole_travels_ = false;
-        } else if (!exchanges_[exchanged_++].spreads) {
-          ++arrived_;
-        }
+    if (members == 1) return;
+    for (size_t i = 0; i < parts_.size() + kAhead; ++i) {
+      if (i < parts_.size()) {
+        exchanges_.push_back({i, /*spreads=*/false});
+        contributed_[i] = needed_[i] = exchanges_.size();
+      }
+      if (i >= kAhead && parts_[i - kAhead]->plan().has_results()) {
+        exchanges_.push_back({i - kAhead, /*spreads=*/true});
+        needed_[i - kAhead] = exchanges_.size();
       }
     }
-    if (exchange_ == nullptr && MayExchange()) {
-      EncodedPart& part = *parts_[exchanges_[exchanged_].part];
-      exchange_ = exchanges_[exchanged_].spreads ? part.SpreadResults(over_)
-                                                 : part.SendContributions(over_);
-      return Progress::kSome;
-    }
-    // After each step of the exchange a stretch of local work.
-    const int most = exchange_ != nullptr && over_->slow() ? kStretchesPerPoll : 1;
-    int stretches = 0;
-    while (stretches < most && WorkHere()) ++stretches;
-    if (stretches > 0) return Progress::kSome;
-    return exchange_ == nullptr && finished_ == parts_.size() ? Progress::kDone : exchanged;
   }
 
   std::vector<const EncodedPlan*> plans() const {
@@ -100,37 +74,38 @@ class Encoding final : public Work {
     }
   }
 
-  // Whether what the next exchange sends is there.
-  bool MayExchange() const {
-    if (exchanged_ == exchanges_.size()) return false;
-    const Exchange& next = exchanges_[exchanged_];
-    return next.part < (next.spreads ? summed_ : encoded_);
+  const Batch* NextExchange() override {
+    if (added_ == exchanges_.size()) return nullptr;
+    const Exchange& next = exchanges_[added_];
+    if (next.part >= (next.spreads ? summed_ : encoded_)) return nullptr;
+    ++added_;
+    EncodedPart& part = *parts_[next.part];
+    return next.spreads ? &part.SpreadResults() : &part.SendContributions();
   }
 
-  // Works on one stretch, first on what others wait for. False: nothing can be done now.
-  bool WorkHere() {
-    if (summed_ < arrived_ && summed_ < encoded_) {
+  Status WorkHere(bool* worked) override {
+    *worked = true;
+    if (summed_ < encoded_ && contributed_[summed_] <= ended()) {
       if (parts_[summed_]->Sum()) ++summed_;
     } else if (encoded_ < parts_.size()) {
       if (parts_[encoded_]->Encode()) ++encoded_;
-    } else if (finished_ < summed_ && exchanged_ >= needed_[finished_]) {
+    } else if (finished_ < summed_ && needed_[finished_] <= ended()) {
       if (parts_[finished_]->Finish()) ++finished_;
     } else {
-      return false;
+      *worked = false;
     }
-    return true;
+    return Status::Ok();
   }
 
-  Communicator* const over_;
-  const Batch whole_;
+  bool has_all() const override { return finished_ == parts_.size(); }
+
   std::vector<std::unique_ptr<EncodedPart>> parts_;
   std::vector<Exchange> exchanges_;  // in the order of all members
-  std::vector<size_t> needed_;       // by part: so many must be done before it is finished
-  std::unique_ptr<Work> exchange_;   // the one under way
-  bool whole_travels_ = false;       // that it is that of whole tensors
-  size_t exchanged_ = 0;             // exchanges that are done
-  // So many parts have been encoded, their contributions have arrived, ...
-  size_t encoded_ = 0, arrived_ = 0, summed_ = 0, finished_ = 0;
+  size_t added_ = 0;                 // of them
+  // By part: so many exchanges must have ended before it is summed, and before it is finished.
+  std::vector<size_t> contributed_, needed_;
+  // So many parts have been encoded, ...
+  size_t encoded_ = 0, summed_ = 0, finished_ = 0;
 };
 
 }  // namespace

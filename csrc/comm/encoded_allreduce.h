@@ -13,7 +13,7 @@
 // the member encodes, sums and finishes others, which costs no time on a slow network. Exchanges
 // follow one another, in the same order on all members.
 //
-//   exchanges  contributions 0 | contributions 1 | results 0 | contributions 2 | results 1 | ...
+//   exchanges  contributions 0, 1, 2 | results 0 | contributions 3 | results 1 | ...
 //
 // Whole tensors of the batch travel first (whole.h).
 //

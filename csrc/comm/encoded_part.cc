@@ -91,7 +91,7 @@ void EncodedPart::EncodeOne(const Stretch& s) const {
   }
 }
 
-std::unique_ptr<Work> EncodedPart::SendContributions(Communicator* over) {
+const Batch& EncodedPart::SendContributions() {
   contributions_.kind = OpKind::kAlltoall;
   Piece piece;
   piece.input = memory_.sent;
@@ -101,7 +101,7 @@ std::unique_ptr<Work> EncodedPart::SendContributions(Communicator* over) {
       piece.counts.push_back(from == to ? 0 : plan_.Contribution(to));
   }
   contributions_.pieces.push_back(std::move(piece));
-  return over->Start(contributions_);
+  return contributions_;
 }
 
 // The sum of all contributions, for their owner.
@@ -122,14 +122,14 @@ void EncodedPart::SumOne(const Stretch& s) const {
   kernels::Encode(batch_.codec, {sum, nullptr, 1}, s.count(), Draw(s, /*of_sum=*/true), Result(s));
 }
 
-std::unique_ptr<Work> EncodedPart::SpreadResults(Communicator* over) {
+const Batch& EncodedPart::SpreadResults() {
   spread_.kind = OpKind::kAllgather;
   Piece piece;
   piece.input = memory_.results + plan_.ResultOf(me_);
   piece.output = memory_.results;
   for (int m = 0; m < plan_.members(); ++m) piece.counts.push_back(plan_.Result(m));
   spread_.pieces.push_back(std::move(piece));
-  return over->Start(spread_);
+  return spread_;
 }
 
 void EncodedPart::FinishOne(const Stretch& s) const {
@@ -138,6 +138,7 @@ void EncodedPart::FinishOne(const Stretch& s) const {
     few.end = std::min(s.end, few.begin + kCached);
     FinishCached(few);
   }
+  if (IsLarge(s)) kernels::EndStreaming();
 }
 
 // The residual, which has what my contribution loses since Encode(). In place the input is still
@@ -163,7 +164,11 @@ void EncodedPart::FinishCached(const Stretch& s) const {
   if (Residual(s) != nullptr) Settle(s, result);
   kernels::Finish(batch_.reduce, result, s.count());
   float* const output = static_cast<float*>(batch_.pieces[s.piece].output) + s.begin;
-  std::memcpy(output, result, static_cast<size_t>(s.count()) * sizeof(float));
+  if (IsLarge(s)) {
+    kernels::StreamCopy(result, s.count(), output);
+  } else {
+    std::memcpy(output, result, static_cast<size_t>(s.count()) * sizeof(float));
+  }
 }
 
 }  // namespace hvdlite::comm

@@ -5,12 +5,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/batch.h"
 #include "comm/encoded_plan.h"
 #include "kernels/codec.h"
+#include "kernels/stream.h"
 
 namespace hvdlite::comm {
 
@@ -58,8 +58,8 @@ class EncodedPart {
   bool Finish();  // results, and the residuals of what I own, once results have arrived
 
   // The exchange after Encode(), and the one after Sum(), which a plan without results leaves out.
-  std::unique_ptr<Work> SendContributions(Communicator* over);
-  std::unique_ptr<Work> SpreadResults(Communicator* over);
+  const Batch& SendContributions();
+  const Batch& SpreadResults();
 
  private:
   // Elements of a piece that lie in the share of one member.
@@ -83,6 +83,9 @@ class EncodedPart {
   float* Residual(const Stretch& s) const;  // null: none
   kernels::Encoded What(const Stretch& s) const;
   bool StaysHere(const Stretch& s) const;
+  bool IsLarge(const Stretch& s) const {
+    return batch_.pieces[s.piece].count >= kernels::kStreamFrom;
+  }
 
   void EncodeOne(const Stretch& s) const;
   void Add(const Stretch& s, float* sum) const;

@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "comm/parts.h"
+#include "comm/parts_work.h"
 #include "comm/whole.h"
 
 namespace hvdlite::comm {
 
 namespace {
 
-// Elements that are cleared or copied at a time: tens of microseconds.
-constexpr int64_t kCleared = 1 << 17;
+// Elements that are cleared at a time: tens of microseconds.
+constexpr int64_t kClearedAtOnce = 1 << 17;
 constexpr int64_t kPair = sizeof(float) + sizeof(int32_t);
 
 // The rows of all members in an allgather of bytes, one after the other.
@@ -38,17 +39,18 @@ class SparseTensor {
         factor_(static_cast<float>(reduce.prescale * reduce.postscale / reduce.divisor)),
         offset_(offset) {}
 
-  // Works on one stretch. True: my row has what I send.
+  // Works on one stretch. True: my row has what I send, and the result has zeros.
   bool Select(const SparseRows& rows, int me) {
     float* const values = rows.Values(me, offset_);
     if (piece_.memory == nullptr) {
-      std::memset(values, 0, static_cast<size_t>(piece_.taken * kPair));
-      return true;
+      if (cleared_ == 0) std::memset(values, 0, static_cast<size_t>(piece_.taken * kPair));
+      return Clear();
     }
     if (selector_ == nullptr) {
       kernels::Selection selection = *piece_.memory;
       selection.count = piece_.count;
       selection.gradient = static_cast<const float*>(piece_.input);
+      selection.cleared = static_cast<float*>(piece_.output);
       selection.taken = piece_.taken;
       selection.values = values;
       selection.positions = reinterpret_cast<int32_t*>(values + piece_.taken);
@@ -59,14 +61,8 @@ class SparseTensor {
     return true;
   }
 
-  // Works on one stretch. Sets *done if the result is there.
-  Status Spread(const SparseRows& rows, int members, bool* done) {
-    const int64_t stretch = std::min(kCleared, piece_.count - cleared_);
-    float* const output = static_cast<float*>(piece_.output);
-    std::memset(output + cleared_, 0, static_cast<size_t>(stretch) * sizeof(float));
-    cleared_ += stretch;
-    *done = cleared_ == piece_.count;
-    if (!*done) return Status::Ok();
+  // Adds what all members have sent to the zeros of the result.
+  Status Spread(const SparseRows& rows, int members) const {
     std::vector<kernels::Pairs> lists;
     bool finite = true;
     for (int m = 0; m < members; ++m) {
@@ -81,12 +77,21 @@ class SparseTensor {
       finite &= std::all_of(values, values + piece_.taken,
                             [](float value) { return value - value == 0; });
     }
-    kernels::AddPairs(lists, factor_, output);
+    kernels::AddPairs(lists, factor_, static_cast<float*>(piece_.output));
     if (!finite && piece_.memory != nullptr) Forget(*piece_.memory);
     return Status::Ok();
   }
 
  private:
+  // One stretch. True: all elements.
+  bool Clear() {
+    const int64_t stretch = std::min(kClearedAtOnce, piece_.count - cleared_);
+    std::memset(static_cast<float*>(piece_.output) + cleared_, 0,
+                static_cast<size_t>(stretch) * sizeof(float));
+    cleared_ += stretch;
+    return cleared_ == piece_.count;
+  }
+
   // This step does not enter the memory.
   void Forget(const kernels::Selection& memory) const {
     std::copy_n(memory.residual, piece_.count, memory.new_residual);
@@ -115,29 +120,26 @@ class SparsePart {
   // Memory for the rows of all members.
   void Use(char* rows) { rows_ = {rows, row_}; }
 
-  // Each call works on one stretch. True, or *done: the stage is over.
+  // Works on one stretch. True: the stage is over.
   bool Select(int me) {
     if (tensors_[next_].Select(rows_, me)) ++next_;
-    if (next_ < tensors_.size()) return false;
-    next_ = 0;
-    return true;
+    return next_ == tensors_.size();
   }
-  Status Spread(int members, bool* done) {
-    bool spread = false;
-    HVDLITE_RETURN_IF_ERROR(tensors_[next_].Spread(rows_, members, &spread));
-    if (spread) ++next_;
-    *done = next_ == tensors_.size();
+  Status Spread(int members) const {
+    for (const SparseTensor& tensor : tensors_)
+      HVDLITE_RETURN_IF_ERROR(tensor.Spread(rows_, members));
     return Status::Ok();
   }
 
-  std::unique_ptr<Work> Exchange(Communicator* over, int me, int members) {
+  // The rows of all.
+  const Batch& Exchange(int me, int members) {
     exchange_.kind = OpKind::kAllgather;
     Piece piece;
     piece.input = rows_.Values(me, 0);
     piece.output = rows_.Values(0, 0);
     piece.counts.assign(static_cast<size_t>(members), row_);
     exchange_.pieces.push_back(std::move(piece));
-    return over->Start(exchange_);
+    return exchange_;
   }
 
  private:
@@ -145,14 +147,14 @@ class SparsePart {
   std::vector<SparseTensor> tensors_;  // of its pieces
   int64_t row_ = 0;                    // bytes
   SparseRows rows_;
-  size_t next_ = 0;  // tensor of the present stage
+  size_t next_ = 0;  // tensor that is being selected from
   Batch exchange_;
 };
 
-class SparseWork final : public Work {
+class SparseWork final : public PartsWork {
  public:
   SparseWork(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : over_(over), me_(me), members_(members), whole_(OnlyWhole(batch)) {
+      : PartsWork(over, OnlyWhole(batch)), me_(me), members_(members) {
     int64_t bytes = 0;
     for (Batch& part : InParts(WithoutWhole(batch))) {
       parts_.push_back(std::make_unique<SparsePart>(std::move(part)));
@@ -163,46 +165,30 @@ class SparseWork final : public Work {
       part->Use(at);
       at += part->row() * members;
     }
-    if (!whole_.pieces.empty()) exchange_ = over->Start(whole_);
-  }
-
-  Progress Advance() override {
-    Progress exchanged = Progress::kNone;
-    if (exchange_ != nullptr) {
-      exchanged = exchange_->Advance();
-      if (exchanged == Progress::kFailed) return Fail(exchange_->status());
-      if (exchanged == Progress::kDone) {
-        exchange_.reset();
-        arrived_ = started_;
-      }
-    }
-    if (exchange_ == nullptr && started_ < selected_) {
-      exchange_ = parts_[started_++]->Exchange(over_, me_, members_);
-      return Progress::kSome;
-    }
-    // After each step of the exchange a stretch of local work: first what others wait for.
-    if (selected_ < parts_.size()) {
-      if (parts_[selected_]->Select(me_)) ++selected_;
-      return Progress::kSome;
-    }
-    if (spread_ < arrived_) {
-      bool done = false;
-      Status status = parts_[spread_]->Spread(members_, &done);
-      if (!status.ok()) return Fail(std::move(status));
-      if (done) ++spread_;
-      return Progress::kSome;
-    }
-    return exchange_ == nullptr ? Progress::kDone : exchanged;
   }
 
  private:
-  Communicator* const over_;
+  const Batch* NextExchange() override {
+    return added_ < selected_ ? &parts_[added_++]->Exchange(me_, members_) : nullptr;
+  }
+
+  Status WorkHere(bool* worked) override {
+    *worked = true;
+    if (selected_ < parts_.size()) {
+      if (parts_[selected_]->Select(me_)) ++selected_;
+      return Status::Ok();
+    }
+    if (spread_ < ended()) return parts_[spread_++]->Spread(members_);
+    *worked = false;
+    return Status::Ok();
+  }
+
+  bool has_all() const override { return spread_ == parts_.size(); }
+
   const int me_, members_;
-  const Batch whole_;
   std::vector<std::unique_ptr<SparsePart>> parts_;
-  std::unique_ptr<Work> exchange_;  // the one under way
-  // So many parts have been selected, their exchange has been started, ...
-  size_t selected_ = 0, started_ = 0, arrived_ = 0, spread_ = 0;
+  // So many parts have been selected, their exchange has been added, ...
+  size_t selected_ = 0, added_ = 0, spread_ = 0;
 };
 
 }  // namespace

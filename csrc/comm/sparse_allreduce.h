@@ -1,9 +1,10 @@
 // An allreduce to which each member contributes the greatest elements of its tensors, and remembers
 // the others (kernels/select.h), over any communicator.
 //
-//   select     the greatest elements of input and memory, in one pass    local
+//   select     the greatest elements of input and memory, in one pass,   local
+//              which leaves zeros in the result
 //   allgather  values and positions to all                               bytes
-//   spread     result = their sum * factor, zeros elsewhere              local
+//   spread     result += their sum * factor                              local
 //
 // Whole tensors of the batch travel first (whole.h).
 //

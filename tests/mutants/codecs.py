@@ -64,7 +64,7 @@ csrc/kernels/cpu/codecs/blocks.h
 C++ EveryCodec.WhatIsLostInOnePassHasTheBitsOfSeveralOnEveryInstructionSet
 
 CD11: a slow exchange is polled after each stretch
-csrc/comm/encoded_allreduce.cc
+csrc/comm/parts_work.cc
 - constexpr int kStretchesPerPoll = 4;
 + constexpr int kStretchesPerPoll = 1;
 C++ EncodedParts.ASlowExchangeIsPolledLessOften

@@ -14,8 +14,8 @@ C++ SelectTest.IsTheDefinitionOnEveryInstructionSetAtEveryLengthAndAddress
 
 SL2: what is taken loses its momentum although masking is off
 csrc/kernels/select.cc
-- if (selection_.velocity != nullptr && selection_.masking)
-+ if (selection_.velocity != nullptr)
+-     if (forgets_) selection_.new_velocity[position] = 0;
++     if (selection_.velocity != nullptr) selection_.new_velocity[position] = 0;
 C++ SelectTest.IsTheDefinitionOnEveryInstructionSetAtEveryLengthAndAddress
 
 SL3: of equal elements the last are taken
@@ -78,4 +78,28 @@ csrc/engine/negotiate/validate.cc
 - a.taken != b.taken ||
 +
 C++ EngineSparse.ranks_agree_about_the_number_of_elements
+
+SL13: what has been selected from stays in the result
+csrc/kernels/select.cc
+- if (selection_.cleared != nullptr)
++ if (false)
+C++ SelectTest.IsTheDefinitionOnEveryInstructionSetAtEveryLengthAndAddress
+
+SL14: a bias with NaN enters its momentum
+hvdlite/adapter/momenta.py
+- if fine or are_finite([result]):
++ if True:
+test_torch.py::shm-2::torch_methods.a_bias_with_nan_keeps_the_momentum_that_it_had_under_dgc
+
+SL15: a velocity that enters the memory is that of the step before
+hvdlite/adapter/momenta.py
+- self._method.keep(flight.label, {"velocity": velocity})
++ pass
+test_torch.py::shm-2::torch_methods.a_bias_with_nan_keeps_the_momentum_that_it_had_under_dgc
+
+SL16: a bias with momentum goes the long way
+hvdlite/adapter/reducer.py
+- flight.momentum = part.momentum if type(part) is DenseMomentum else None
++ flight.momentum = None
+test_torch.py::shm-2::torch_methods.what_dgc_leaves_dense_goes_as_it_is
 """)

@@ -36,9 +36,11 @@ R3: after an exception in a step the passes of the old one count for the next
 hvdlite/adapter/reducer.py
 -         self._others.clear()
 -         self._sparse.clear()
+-         self._momenta.forget()
 -         self._aggregation.reset()
 +         self._others.clear()
 +         self._sparse.clear()
++         self._momenta.forget()
 test_torch.py::shm-2::torch_misuse.too_many_backward_passes_are_an_error
 test_torch.py::shm-2::torch_misuse.a_failure_in_a_hook_surfaces_in_step
 
@@ -60,7 +62,7 @@ hvdlite/torch/gradients.py
 test_torch.py::shm-2::torch_life.one_that_is_made_anew_for_the_same_model_takes_over
 
 R7: gradients that go the long way are reduced in step() only: nothing overlaps
-hvdlite/adapter/reducer.py
+hvdlite/adapter/flight.py
 -             living.arrived(number)
 -
 -     return hook

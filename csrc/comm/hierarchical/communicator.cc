@@ -3,6 +3,7 @@
 #include <numeric>
 #include <optional>
 
+#include "comm/exchanges.h"
 #include "comm/flat.h"
 #include "comm/hierarchical/in_place.h"
 #include "comm/sequence.h"
@@ -257,6 +258,10 @@ class WholeFirst final : public Sequence {
 };
 
 }  // namespace
+
+std::unique_ptr<Exchanges> Communicator::StartExchanges() {
+  return flat_->StartExchanges();
+}
 
 std::unique_ptr<Work> Communicator::StartEncoded(const Batch& batch, int me, int members) {
   if (HasWhole(batch)) return std::make_unique<WholeFirst>(this, batch, me, members);

@@ -7,10 +7,12 @@
 // formed in the order of members and rounded once. `wire` and `batch` outlive the work.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "comm/batch.h"
 #include "comm/communicator.h"
+#include "comm/exchanges.h"
 #include "comm/net/wire.h"
 
 namespace hvdlite::comm::net {
@@ -31,6 +33,8 @@ std::unique_ptr<Work> ChainBroadcast(Wire* wire, const Batch& batch);
 // pairwise.cc
 std::unique_ptr<Work> PairwiseAllgather(Wire* wire, const Batch& batch);
 std::unique_ptr<Work> PairwiseAlltoall(Wire* wire, const Batch& batch);
+// Calls `count` for each exchange that is added.
+std::unique_ptr<Exchanges> PairwiseExchanges(Wire* wire, std::function<void(OpKind)> count);
 // barrier.cc
 std::unique_ptr<Work> DisseminationBarrier(Wire* wire);
 

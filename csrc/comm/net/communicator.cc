@@ -86,4 +86,9 @@ std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
   return std::make_unique<FailedWork>(Status::Internal("no such algorithm"));
 }
 
+std::unique_ptr<Exchanges> Communicator::StartExchanges() {
+  return net::PairwiseExchanges(&wire_,
+                                [this](OpKind kind) { Count(Carrier::kNetPairwise, kind); });
+}
+
 }  // namespace hvdlite::comm::net

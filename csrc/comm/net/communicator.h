@@ -39,6 +39,7 @@ class Communicator : public comm::Communicator {
   const char* name() const override { return "net"; }
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
+  std::unique_ptr<Exchanges> StartExchanges() override;
   void Tune(const Tunables& tunables) override {
     model_.beta = options_.model.beta * tunables.byte_cost;
   }
