@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from hvdlite.adapter.compression.algebra import Array
+from hvdlite.adapter.compression.methods import Momentum
 from hvdlite.adapter.drift_guard import Reader
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.framework import Tensor
@@ -15,10 +17,26 @@ from hvdlite.core.process_sets import ProcessSet
 Hook = Callable[[Any], None]
 
 
+class Batched(Protocol):
+    """Arithmetic on many gradients at a time: hundreds of small ones take as long as a few."""
+
+    def add_momentum(
+        self, gradients: Sequence[Tensor], velocities: Sequence[Array], momentum: Momentum
+    ) -> Sequence[Array]:
+        """Makes steps of gradients, in place, and new velocities, which are returned (both float32
+        in one dimension)."""
+
+    def are_finite(self, gradients: Sequence[Tensor]) -> bool:
+        """Whether all numbers of all gradients are finite."""
+
+
 class Gradients(Protocol):
     """The primitives."""
 
     ops: Collectives
+
+    @property
+    def batched(self) -> Batched: ...
 
     @property
     def reader(self) -> Reader:
@@ -31,7 +49,7 @@ class Gradients(Protocol):
     def wanted(self, parameter: Any) -> bool:
         """Whether the parameter gets gradients; a program may change that."""
 
-    def expect(self, parameters: Sequence[Any], owner: object) -> None:
+    def expect(self, parameters: Sequence[Any], owner: object) -> object:
         """Gradients of these parameters are to come while the owner lives: may prepare memory."""
 
     def of(self, parameter: Any) -> Tensor | None:

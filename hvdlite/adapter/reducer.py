@@ -9,17 +9,20 @@ are submitted as they are, in place, by a native hook. What that refuses goes th
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from hvdlite.adapter import divergence, presence, sharers
 from hvdlite.adapter.aggregation import Aggregation, Unit
 from hvdlite.adapter.compression.journeys import Journey, arrive
-from hvdlite.adapter.compression.methods import DENSE
+from hvdlite.adapter.compression.methods import DENSE, DenseMomentum
 from hvdlite.adapter.drift_guard import DriftGuard
-from hvdlite.adapter.gradients import Gradients, Hook
+from hvdlite.adapter.flight import Flight as Flight
+from hvdlite.adapter.flight import arrival
+from hvdlite.adapter.gradients import Gradients
+from hvdlite.adapter.momenta import Momenta
 from hvdlite.adapter.roll_call import RollCall
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
@@ -27,24 +30,6 @@ from hvdlite.base.ops import Sum
 from hvdlite.core import engine
 from hvdlite.core.framework import Tensor
 from hvdlite.core.operations import Call
-
-
-class Flight:
-    """A gradient, or a group of them, and its operation under way."""
-
-    __slots__ = ("directly", "error", "finish", "journey", "label", "name", "parameter", "place")
-
-    def __init__(
-        self, parameter: Any, scope: str, label: str, directly: bool, place: int = -1
-    ) -> None:
-        self.parameter = parameter
-        self.place = place  # among all parameters of the optimizer
-        self.label = label  # for people
-        self.name = scope + label
-        self.directly = directly  # as it is, in place: until that has been refused
-        self.finish: Callable[[], None] | None = None  # of the long way
-        self.journey: Journey | None = None  # of a gradient that travels in several rounds
-        self.error: Exception | None = None
 
 
 class GradientReducer:
@@ -62,6 +47,7 @@ class GradientReducer:
         self._synchronized = ""
         self._method = settings.compression.method
         settings.compression.serve(self)
+        self._momenta = Momenta(self._method, gradients, settings.process_set)
         self._checked = divergence.mode() == "off"
         # the reducers made before and after this one
         self._earlier, self._later = sharers.Sharers(), sharers.Sharers()
@@ -91,14 +77,13 @@ class GradientReducer:
 
     def _add(self, parameter: Any, place: int) -> None:
         label = self.roll_call.labels[place]
-        directly = self._stays_as_it_is(parameter, label)
-        flight = Flight(parameter, self.settings.scope, label, directly, place)
+        flight = Flight(parameter, self.settings.scope, label, place)
         self.roll_call.train(place)
         number = self._aggregation.add()
         self._direct.add(flight.name)
         self.flights.append(flight)
-        self._choose_way(number)
-        hook = self._direct.hook(number, _arrival(self, number))
+        self._settle_way(number)
+        hook = self._direct.hook(number, arrival(self, number))
         earlier = self._gradients.take(parameter, self, hook)
         if earlier is not None:
             self._earlier.note(flight.label, earlier)
@@ -108,7 +93,7 @@ class GradientReducer:
         """These are reduced together, or not at all."""
         if len(members) > 1:
             self._aggregation.group(members)
-            self._groups[tuple(members)] = Flight(None, self.settings.scope, name, False)
+            self._groups[tuple(members)] = Flight(None, self.settings.scope, name)
             for number in members:
                 self._choose_way(number)
 
@@ -124,12 +109,16 @@ class GradientReducer:
             number, self.flights[number].directly and self._aggregation.travels_at_once(number)
         )
 
-    def _stays_as_it_is(self, parameter: Any, label: str) -> bool:
-        """Whether the compression does nothing to this gradient in the next step."""
+    def _settle_way(self, number: int) -> None:
+        """Asks the compression how this gradient travels in the next step."""
+        flight = self.flights[number]
         if self._method is None:
-            return self.settings.compression.is_none
-        shape = self._gradients.ops.framework.shape(parameter)
-        return self._method.part(label, shape) is DENSE
+            self._permit(number, self.settings.compression.is_none)
+            return
+        shape = self._gradients.ops.framework.shape(flight.parameter)
+        part = self._method.part(flight.label, shape)
+        flight.momentum = part.momentum if type(part) is DenseMomentum else None
+        self._permit(number, part is DENSE)
 
     def _permit(self, number: int, directly: bool) -> None:
         self.flights[number].directly = directly
@@ -179,6 +168,10 @@ class GradientReducer:
         elif unit:
             self._launch_group(unit)
 
+    def _go_all(self, units: Iterable[Unit]) -> None:
+        for unit in units:
+            self._go(unit)
+
     def _launch(self, number: int) -> None:
         flight = self.flights[number]
         if flight.directly:
@@ -187,18 +180,24 @@ class GradientReducer:
             self._permit(number, False)
         try:
             with self._gradients.unrecorded():
+                if flight.momentum is not None:
+                    self._momenta.add([flight])
+                    if self._direct.submit(number, flight.parameter):
+                        return
                 flight.finish = self._start(flight, self._gradients.of(flight.parameter))
         # a hook's exception would end the backward pass somewhere; step() raises it
         except Exception as error:
             flight.error = error
-            # it was not the way's fault
-            self._permit(number, self._stays_as_it_is(flight.parameter, flight.label))
+            self._settle_way(number)  # it was not the way's fault
         self._others.append(flight)
 
     def _start(self, flight: Flight, gradient: Tensor) -> Callable[[], None]:
         settings, parameter, kept = self.settings, flight.parameter, self._gradients
         if kept.is_dense(gradient):
             call = self._call(flight.name)
+            if flight.momentum is not None:
+                step = kept.ops.start(call, [gradient])
+                return lambda: kept.put(parameter, engine.run_now(step))
             reduced = settings.compression.start(kept.ops, call, gradient, flight.label)
             flight.journey = reduced if isinstance(reduced, Journey) else None
             return lambda: kept.put(parameter, reduced())
@@ -259,9 +258,11 @@ class GradientReducer:
             self._check_sharers()
             self._check_parameters()
             rest = self._rest()
-            heard = self._exchange(rest)
-            for unit in rest:
-                self._go(self._completed(unit, heard))
+            ready = [unit for unit in rest if self._is_complete(unit)]
+            self._momenta.add(self.flights[number] for unit in ready for number in unit)
+            heard = self._exchange(rest, partial(self._go_all, ready))
+            known = set(ready)
+            self._go_all(self._completed(unit, heard) for unit in rest if unit not in known)
         except Exception:
             self.abandon()  # what is under way may never meet its like
             raise
@@ -272,8 +273,8 @@ class GradientReducer:
             raise
         self._sparse.clear()
         if self._method is not None and self._method.stepped(self.settings.process_set):
-            for number, flight in enumerate(self.flights):
-                self._permit(number, self._stays_as_it_is(flight.parameter, flight.label))
+            for number in range(len(self.flights)):
+                self._settle_way(number)
 
     def _rest(self) -> list[Unit]:
         """The units that have not travelled in this step. The step is over."""
@@ -289,6 +290,7 @@ class GradientReducer:
     def _begin(self) -> None:
         """As if no gradient had arrived."""
         self._sparse.clear()
+        self._momenta.forget()
         self._aggregation.reset()
         self._direct.begin_step()
 
@@ -320,8 +322,16 @@ class GradientReducer:
                 self._others.popleft()
         if error is not None:
             raise error
+        self._momenta.keep()
 
-    def _exchange(self, rest: Sequence[Unit]) -> list[int] | None:
+    def _is_complete(self, unit: Unit) -> bool:
+        """Whether this rank has all gradients of the unit, and dense ones. Others send zeros for
+        what they lack, or the step fails."""
+        kept = self._gradients
+        gradients = (kept.of(self.flights[number].parameter) for number in unit)
+        return all(gradient is not None and kept.is_dense(gradient) for gradient in gradients)
+
+    def _exchange(self, rest: Sequence[Unit], meanwhile: Callable[[], None]) -> list[int] | None:
         """Tells the others which gradients this rank has, and hears what they have. None: all have
         all, and dense ones."""
         if not rest and not self._sparse:
@@ -334,7 +344,7 @@ class GradientReducer:
                 lacking.add(flight.place)
             elif sparse := self._gradients.sparse_dimensions(gradient):
                 dimensions[flight.place] = sparse
-        return self.roll_call.hold(lacking, dimensions)
+        return self.roll_call.hold(lacking, dimensions, meanwhile)
 
     def _completed(self, unit: Unit, heard: Sequence[int] | None) -> Unit:
         """With zeros for what this rank lacks, of the kind that others have. What no rank has stays
@@ -384,17 +394,5 @@ class GradientReducer:
             flight.finish = flight.journey = flight.error = None
         self._others.clear()
         self._sparse.clear()
+        self._momenta.forget()
         self._aggregation.reset()
-
-
-def _arrival(reducer: GradientReducer, number: int) -> Hook:
-    """Tells the reducer that a gradient of this number has arrived."""
-    # Weak: parameters would keep the optimizer alive for ever.
-    reference = weakref.ref(reducer)
-
-    def hook(parameter: Any) -> None:
-        living = reference()
-        if living is not None:
-            living.arrived(number)
-
-    return hook

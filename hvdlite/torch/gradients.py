@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from hvdlite.adapter.gradients import Hook
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.torch import pool, sparse
+from hvdlite.torch.compression import batched
 from hvdlite.torch.framework import sample
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.replicas import READER
@@ -27,13 +28,13 @@ class TorchGradients:
 
     ops = OPS
     reader = READER
+    batched = batched
     unrecorded = torch.no_grad
+    expect = staticmethod(pool.use)
+    sparse_dimensions = staticmethod(sparse.dimensions)
 
     def wanted(self, parameter: torch.Tensor) -> bool:
         return parameter.requires_grad
-
-    def expect(self, parameters: Sequence[torch.Tensor], owner: object) -> None:
-        pool.use(parameters, owner)
 
     def of(self, parameter: torch.Tensor) -> torch.Tensor | None:
         return None if parameter.grad is None else parameter.grad.detach()
@@ -49,9 +50,6 @@ class TorchGradients:
 
     def is_dense(self, gradient: torch.Tensor) -> bool:
         return gradient.layout == torch.strided
-
-    def sparse_dimensions(self, gradient: torch.Tensor) -> int:
-        return sparse.dimensions(gradient)
 
     def to_dense(self, gradient: torch.Tensor) -> torch.Tensor:
         return gradient.to_dense()

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.methods import (
     DENSE,
+    DenseMomentum,
     Largest,
     Method,
     Momentum,
     Part,
     Rounds,
     State,
-    Sum,
     check_fraction,
     share_of,
 )
@@ -50,7 +50,11 @@ class DGC(Method):
         self.momentum = float(momentum)
         self.warmup_epochs = warmup_epochs
         self._velocity = _Velocity(Momentum(self.momentum, nesterov), clip)
-        self._clip = clip
+        self._dense: Part = DENSE
+        if clip is not None:
+            self._dense = _Clipped(self._velocity)
+        elif self.momentum:
+            self._dense = DenseMomentum(self._velocity.momentum)
         self._masking = masking
         self._epoch = 0
 
@@ -71,7 +75,8 @@ class DGC(Method):
         return _Corrected(self._velocity, self.density_now(), self._masking)
 
     def dense(self) -> Part:
-        return _DenseVelocity(self._velocity) if self.momentum or self._clip else DENSE
+        """With momentum, because the optimizer has none."""
+        return self._dense
 
     def __repr__(self) -> str:
         warmup = f", warmup_epochs={self.warmup_epochs}" if self.warmup_epochs else ""
@@ -113,17 +118,12 @@ class _Corrected:
         return total, after
 
 
-class _DenseVelocity:
-    """For biases and norms: the optimizer has no momentum, so that theirs is here."""
+class _Clipped(DenseMomentum):
+    """The same for a gradient that is clipped before."""
 
     def __init__(self, velocity: _Velocity) -> None:
+        super().__init__(velocity.momentum)
         self._velocity = velocity
 
-    def begin(self, algebra: Algebra, flat: Array) -> State:
-        return {"velocity": algebra.zeros(flat.shape, flat)}
-
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
-        gradient = self._velocity.clipped(algebra, flat, ranks)
-        velocity, step = self._velocity.momentum.after(gradient, state["velocity"])
-        total = yield Sum(step, last=True)
-        return total, {"velocity": velocity}
+        return super().rounds(algebra, self._velocity.clipped(algebra, flat, ranks), state, ranks)

@@ -45,17 +45,16 @@ class Journey:
         part: Part | None = None,
     ) -> None:
         self._method = method
+        self._algebra = algebra = method.algebra
         self._ops = ops
         self._call = call
         self._key = key
         self._tensor = tensor
-        self._ranks = call.process_set.size() or 1
-        algebra = method.algebra
+        self._ranks = ranks = call.process_set.size() or 1
         flat = algebra.flat(tensor)
         shape = ops.framework.shape(tensor)
-        state = method.state_of(key, flat, shape, self._ranks)
-        part = part or method.part(key, shape)
-        self._rounds = rounds(part, algebra, flat, state, self._ranks)
+        state = method.state_of(key, flat, shape, ranks)
+        self._rounds = rounds(part or method.part(key, shape), algebra, flat, state, ranks)
         self._count = 0
         self._spare: State | None = None
         self._total: Total = None
@@ -79,12 +78,7 @@ class Journey:
         arrive([self])
         if self._error is not None:
             raise self._error
-        return landed(
-            self._method.algebra,
-            self._total,
-            factor(self._call, self._ranks),
-            self._tensor,
-        )
+        return landed(self._algebra, self._total, factor(self._call, self._ranks), self._tensor)
 
     def _send(self, answer: Any) -> None:
         try:
@@ -95,15 +89,19 @@ class Journey:
             if self._spare is not None:
                 self._method.spare[self._key] = self._spare
             return
-        if isinstance(asked, Largest) and self._method.algebra.is_lent(asked.flat):
-            # The new memory goes where that of before the last step was.
-            asked = asked._replace(room=self._method.spare.pop(self._key, None))
-            self._spare = asked.state
         # The first round has the tensor's own name: where another rank does not compress, or by
         # another method, two kinds of operations meet there, and that is an error on all ranks.
-        name = f"{self._call.name}.round{self._count}" if self._count else str(self._call.name)
+        call = self._call
+        if self._count:
+            call = call._replace(name=f"{call.name}.round{self._count}")
         self._count += 1
-        self._pending = begin_round(self._ops, self._method.algebra, self._call, name, asked)
+        if isinstance(asked, Largest) and self._algebra.is_lent(asked.flat):
+            # The new memory goes where that of before the last step was.
+            self._spare = asked.state
+            room = self._method.spare.pop(self._key, None)
+            self._pending = selecting.start(self._algebra, call, asked, room)
+        else:
+            self._pending = begin_round(self._ops, self._algebra, call, asked)
 
 
 def arrive(journeys: Sequence[Journey]) -> None:
@@ -130,20 +128,23 @@ def travelled(
     return [journey() for journey in journeys]
 
 
-def begin_round(ops: Collectives, algebra: Algebra, call: Call, name: str, asked: Round) -> Pending:
-    """Starts a round; the Pending's result is the answer."""
+def begin_round(ops: Collectives, algebra: Algebra, call: Call, asked: Round) -> Pending:
+    """Starts a round under the call's name; the Pending's result is the answer."""
     if isinstance(asked, Encoded):
-        return start_encoded(algebra, call._replace(name=name), asked, scaled=True)
+        return start_encoded(algebra, call, asked, scaled=True)
     if isinstance(asked, Sum):
-        return _begin_sum(ops, call, name, asked)
-    gather = Call(ALLGATHER, name, call.process_set, grouped=True, patient=call.patient)
+        return _begin_sum(ops, call, asked)
     if isinstance(asked, Largest):
-        return _begin_largest(ops, algebra, call, gather, asked)
-    return ops.start(gather, [array[None] for array in asked.arrays])
+        return _begin_largest(ops, algebra, call, asked)
+    return ops.start(_gather(call), [array[None] for array in asked.arrays])
 
 
-def _begin_sum(ops: Collectives, call: Call, name: str, asked: Sum) -> Pending:
-    plain = Call(ALLREDUCE, name, call.process_set, SUM, patient=call.patient)
+def _gather(call: Call) -> Call:
+    return Call(ALLGATHER, call.name, call.process_set, grouped=True, patient=call.patient)
+
+
+def _begin_sum(ops: Collectives, call: Call, asked: Sum) -> Pending:
+    plain = Call(ALLREDUCE, call.name, call.process_set, SUM, patient=call.patient)
     if not asked.last:
         return ops.start(plain, [asked.array])
     scaled = plain._replace(op=call.op, prescale=call.prescale, postscale=call.postscale)
@@ -151,14 +152,12 @@ def _begin_sum(ops: Collectives, call: Call, name: str, asked: Sum) -> Pending:
     return Pending(pending.natives, lambda outcomes: Scaled(pending.finish(outcomes)))
 
 
-def _begin_largest(
-    ops: Collectives, algebra: Algebra, call: Call, gather: Call, asked: Largest
-) -> Pending:
-    ranks = call.process_set.size() or 1
+def _begin_largest(ops: Collectives, algebra: Algebra, call: Call, asked: Largest) -> Pending:
     if algebra.is_lent(asked.flat):
-        return selecting.start(algebra, call._replace(name=gather.name), asked)
+        return selecting.start(algebra, call, asked)
+    ranks = call.process_set.size() or 1
     taken = selecting.take(algebra, asked)
-    pending = ops.start(gather, [taken.values[None], taken.positions[None]])
+    pending = ops.start(_gather(call), [taken.values[None], taken.positions[None]])
 
     def answer(outcomes: list[Any]) -> tuple[Total, State]:
         return selecting.summed(algebra, asked, taken, pending.finish(outcomes), ranks)

@@ -74,7 +74,6 @@ class Largest(NamedTuple):
     elements: int
     momentum: Momentum | None = None
     masking: bool = False  # what is sent loses its momentum
-    room: State | None = None  # memory of before that step, which the core may write the new one to
 
 
 class Scaled(NamedTuple):
@@ -109,6 +108,21 @@ class Dense:
 
 
 DENSE = Dense()
+
+
+class DenseMomentum:
+    """Sends the tensor as it is, once it has momentum on this rank."""
+
+    def __init__(self, momentum: Momentum) -> None:
+        self.momentum = momentum
+
+    def begin(self, algebra: Algebra, flat: Array) -> State:
+        return {"velocity": algebra.zeros((algebra.count(flat),), flat)}
+
+    def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
+        velocity, step = self.momentum.after(flat, state["velocity"])
+        total = yield Sum(step, last=True)
+        return total, {"velocity": velocity}
 
 
 class Method(Compressor):
@@ -275,8 +289,13 @@ class Method(Compressor):
 
 def rounds(part: Part, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
     """A part's, with a guard: a step whose result is no finite number does not enter the memory."""
-    total, new = yield from part.rounds(algebra, flat, state, ranks)
-    if not (new and getattr(part, "guarded", True)):
+    way = part.rounds(algebra, flat, state, ranks)
+    return _guarded(way, algebra, state) if getattr(part, "guarded", True) else way
+
+
+def _guarded(way: Rounds, algebra: Algebra, state: State) -> Rounds:
+    total, new = yield from way
+    if not new:
         return total, new
     array = total.array if isinstance(total, Scaled) else total
     fine = algebra.is_finite(algebra.total(array))

@@ -78,5 +78,6 @@ def _travel(part: Part, flat: Array, state: State, call: Call) -> State:
         except StopIteration as end:
             _, after = end.value
             break
-        answer = run_now(begin_round(OPS, ALGEBRA, call, f"{call.name}.{number}", asked))
+        mine = call._replace(name=f"{call.name}.{number}")
+        answer = run_now(begin_round(OPS, ALGEBRA, mine, asked))
     return after

@@ -18,38 +18,33 @@ from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import set_id_of
 
 
-def start(algebra: Algebra, call: Call, asked: Largest) -> Pending:
+def start(algebra: Algebra, call: Call, asked: Largest, room: State | None = None) -> Pending:
     """Starts the round in the core, for a tensor that it is lent; the Pending's result is the
-    answer, with the call's factors. In place, if the call is."""
-    count = algebra.count(asked.flat)
-    output = asked.flat if call.in_place else algebra.room(count)
-    after = _room(algebra, asked, count)
+    answer, with the call's factors. In place, if the call is. `room`: memory of before that step,
+    which the new one may be written to."""
+    flat, state = asked.flat, asked.state
+    count = algebra.count(flat)
+    output = flat if call.in_place else algebra.room(count)
+    # Fresh pages cost time.
+    after = room or {key: algebra.room(count) for key in state}
     native = engine.submit_sparse(
         call.op,
         set_id_of(call.process_set),
         call.name,
-        asked.flat,
+        flat,
         output,
         call.prescale,
         call.postscale,
         asked.elements,
-        asked.state["residual"],
+        state["residual"],
         after["residual"],
-        asked.state.get("velocity"),
+        state.get("velocity"),
         after.get("velocity"),
         *(asked.momentum or (0.0, False)),
         asked.masking,
         call.patient,
     )
     return Pending([native], lambda _: (Scaled(output), after))
-
-
-def _room(algebra: Algebra, asked: Largest, count: int) -> State:
-    """For the new memory: old one of this tensor if there is some, as fresh pages cost time."""
-    room = asked.room or {}
-    if room.keys() == asked.state.keys() and all(algebra.count(a) == count for a in room.values()):
-        return room
-    return {key: algebra.room(count) for key in asked.state}
 
 
 class Taken(NamedTuple):

@@ -22,6 +22,8 @@ class Settled:
     def __init__(self, compression: Any) -> None:
         _check(compression)
         self.given = compression
+        #: the compressor, if it has rounds and a memory
+        self.method = compression if isinstance(compression, Method) else None
         self.is_none = _does_nothing(compression)
         self.decompress: Callable[[Any, Any], Tensor] = compression.decompress
         self.communicate: Callable[..., Any] | None = getattr(compression, "communicate", None)
@@ -30,11 +32,6 @@ class Settled:
             self.compress: Callable[[Tensor, str | None], tuple[Any, Any]] = compress
         else:
             self.compress = lambda tensor, name: compress(tensor)
-
-    @property
-    def method(self) -> Method | None:
-        """The compressor, if it has rounds and a memory."""
-        return self.given if isinstance(self.given, Method) else None
 
     @property
     def carries_momentum(self) -> bool:

@@ -271,6 +271,45 @@ def dgc_has_momentum_on_one_rank_as_on_many(here: Here) -> None:
         torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
 
 
+@check(nesterov=(False, True))
+def what_dgc_leaves_dense_goes_as_it_is(here: Here, nesterov: bool) -> None:
+    dgc = hvd.Compression.dgc(momentum=0.9, nesterov=nesterov, skip="*")
+    nets = []
+    for momentum, options in ((0.0, {"compression": dgc}), (0.9, {})):
+        net = model()
+        sgd = torch.optim.SGD(
+            net.parameters(), lr=0.05, momentum=momentum, nesterov=nesterov and momentum > 0
+        )
+        optimizer = hvd.DistributedOptimizer(sgd, net.named_parameters(), **options)
+        run_steps(here, net, optimizer, 6)
+        nets.append(net)
+        reducer = optimizer._hvd.reducer
+        if momentum == 0.0:
+            assert all(flight.momentum is not None for flight in reducer.flights)
+    for mine, other in zip(*(net.parameters() for net in nets), strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
+    equal_everywhere(nets[0])
+
+
+@check()
+def a_bias_with_nan_keeps_the_momentum_that_it_had_under_dgc(here: Here) -> None:
+    dgc = hvd.Compression.dgc(momentum=0.5)
+    net, optimizer = distributed(dgc)
+    biases = {name: p for name, p in net.named_parameters() if p.dim() == 1}
+    first, *others = biases
+    for poison in (0.0, math.nan, 0.0):
+        for name, parameter in net.named_parameters():
+            parameter.grad = torch.ones_like(parameter)
+            if name == first and here.rank == here.size - 1:
+                parameter.grad[0] += poison
+        optimizer.synchronize()
+        assert math.isnan(biases[first].grad.sum().item()) == math.isnan(poison)
+    memory = dgc.state_dict()["memory"]
+    assert (memory[first]["velocity"] == 1.5).all()
+    for name in others:
+        assert (memory[name]["velocity"] == 1.75).all() and (biases[name].grad == 1.75).all()
+
+
 @check(min_ranks=2)
 def one_memory_is_for_one_optimizer(here: Here) -> None:
     compression = hvd.Compression.topk()
