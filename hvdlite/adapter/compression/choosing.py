@@ -11,7 +11,7 @@ from typing import NamedTuple
 #: saves more; elsewhere a small gain is not worth what is lost.
 LEAST_GAIN = 1 / 3
 #: And so much of a step: three steps of each kind tell no smaller difference.
-LEAST_GAIN_OF_STEP = 0.1
+LEAST_GAIN_OF_STEP = 0.2
 
 
 class Curve(NamedTuple):
