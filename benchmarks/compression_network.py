@@ -33,7 +33,7 @@ _PATIENCE = 600.0
 _TURNS = {100: 3, 400: 7, 0: 11}
 
 
-def measure(hosts: int, megabits: int, methods: list[str], fifo: bool) -> list[dict[str, Any]]:
+def measure(hosts: int, megabits: int, methods: list[str], in_turns: bool) -> list[dict[str, Any]]:
     """What rank 0 tells of each method."""
     plan: dict[str, Any] = {
         "size": hosts,
@@ -56,7 +56,7 @@ def measure(hosts: int, megabits: int, methods: list[str], fifo: bool) -> list[d
                         env=os.environ | ours | {"HVDLITE_HOST_ID": f"host{rank}"},
                         stdout=subprocess.PIPE,
                         text=True,
-                        preexec_fn=partial(machine.go_first, fifo),
+                        preexec_fn=partial(machine.go_first, in_turns, os.SCHED_RR),
                     )
                 )
             outputs = [rank.communicate(timeout=_PATIENCE)[0] for rank in ranks]
@@ -76,7 +76,11 @@ def main() -> None:
     parser.add_argument("--rates", type=int, nargs="+", default=[100, 400, 0], help="Mbit/s")
     parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--fifo", action="store_true", help="as SCHED_FIFO, not at nice -18")
+    parser.add_argument(
+        "--in-turns",
+        action="store_true",
+        help="ranks as SCHED_RR, which share the processors before all others, not at nice -18",
+    )
     parser.add_argument("--output", type=Path, help="a folder for the page and its figures")
     given = parser.parse_args()
     if os.geteuid() != 0:
@@ -87,14 +91,15 @@ def main() -> None:
     for megabits in given.rates:
         for hosts in given.hosts:
             name = compression_network_report.name_of(megabits, hosts)
-            rows = measure(hosts, megabits, given.methods, given.fifo)
+            with machine.short_turns():
+                rows = measure(hosts, megabits, given.methods, given.in_turns)
             found[name] = {"megabits": megabits, "hosts": hosts, "rows": rows}
             print(compression_network_report.section(name, found[name]), flush=True)
     if given.output is not None:
         record = Record(given.output, "compression-network.json", _PACKAGES)
         record.results["networks"] = record.results.get("networks", {}) | found
         record.results["date"] = time.strftime("%d %B %Y")
-        record.results["scheduling"] = "as SCHED_FIFO" if given.fifo else "at nice -18"
+        record.results["scheduling"] = "as SCHED_RR" if given.in_turns else "at nice -18"
         notes = (_WORKER.parent / "compression_network_notes.md").read_text()
         page = compression_network_report.write(record.results, notes)
         record.publish("compression-network.md", page)
