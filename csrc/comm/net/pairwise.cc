@@ -51,7 +51,7 @@ class Blocks {
 
   // This is exchange `number`. Moves what can move, about a piece.
   Status Send(Wire* wire, size_t number, Counts* counts) {
-    // Blocks without bytes never have a turn.
+    // Blocks without bytes need no turn.
     for (; send_from_ < size_; ++send_from_) {
       size_t& sent = counts->sent[At(To(send_from_))];
       if (sent == number && Sent(send_from_).done()) ++sent;
@@ -185,6 +185,7 @@ class PairwiseStream final : public Exchanges {
     for (; !under_way_.empty() && under_way_.front()->done(ended(), counts_); some = true) {
       under_way_.pop_front();
       EndOne();
+      wire_.BeginWork();  // the next one's bytes may be late, which says nothing of the links
     }
     if (under_way_.empty()) wire_.BeginTurn();
     return some ? Progress::kSome : under_way_.empty() ? Progress::kDone : Progress::kNone;
