@@ -85,8 +85,7 @@ class Selector::State {
       const int64_t begin = args_.at;
       args_.count = std::min(end, begin + kClearedEvery);
       table_.select(&args_);
-      if (selection_.cleared != nullptr)
-        Clear(selection_.cleared + begin, args_.at - begin);
+      if (selection_.cleared != nullptr) Clear(selection_.cleared + begin, args_.at - begin);
     } while (args_.at < end && HasRoom());
     const bool done = args_.at == selection_.count;
     if (done || !HasRoom()) candidates_.Drop(&args_);
