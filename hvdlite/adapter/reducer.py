@@ -10,7 +10,8 @@ are submitted as they are, in place, by a native hook. What that refuses goes th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from hvdlite.adapter import divergence, presence, sharers
@@ -167,6 +168,10 @@ class GradientReducer:
         elif unit:
             self._launch_group(unit)
 
+    def _go_all(self, units: Iterable[Unit]) -> None:
+        for unit in units:
+            self._go(unit)
+
     def _launch(self, number: int) -> None:
         flight = self.flights[number]
         if flight.directly:
@@ -253,11 +258,11 @@ class GradientReducer:
             self._check_sharers()
             self._check_parameters()
             rest = self._rest()
-            heard = self._exchange(rest)
-            units = [self._completed(unit, heard) for unit in rest]
-            self._momenta.add(self.flights[number] for unit in units for number in unit)
-            for unit in units:
-                self._go(unit)
+            ready = [unit for unit in rest if self._is_complete(unit)]
+            self._momenta.add(self.flights[number] for unit in ready for number in unit)
+            heard = self._exchange(rest, partial(self._go_all, ready))
+            known = set(ready)
+            self._go_all(self._completed(unit, heard) for unit in rest if unit not in known)
         except Exception:
             self.abandon()  # what is under way may never meet its like
             raise
@@ -319,7 +324,16 @@ class GradientReducer:
             raise error
         self._momenta.keep()
 
-    def _exchange(self, rest: Sequence[Unit]) -> list[int] | None:
+    def _is_complete(self, unit: Unit) -> bool:
+        """Whether this rank has all gradients of the unit, and dense ones. Other ranks send zeros
+        for theirs, or the step fails. Another optimizer may have a shared gradient in flight."""
+        if self._earlier.named() or self._later.named():
+            return False
+        kept = self._gradients
+        gradients = (kept.of(self.flights[number].parameter) for number in unit)
+        return all(gradient is not None and kept.is_dense(gradient) for gradient in gradients)
+
+    def _exchange(self, rest: Sequence[Unit], meanwhile: Callable[[], None]) -> list[int] | None:
         """Tells the others which gradients this rank has, and hears what they have. None: all have
         all, and dense ones."""
         if not rest and not self._sparse:
@@ -332,7 +346,7 @@ class GradientReducer:
                 lacking.add(flight.place)
             elif sparse := self._gradients.sparse_dimensions(gradient):
                 dimensions[flight.place] = sparse
-        return self.roll_call.hold(lacking, dimensions)
+        return self.roll_call.hold(lacking, dimensions, meanwhile)
 
     def _completed(self, unit: Unit, heard: Sequence[int] | None) -> Unit:
         """With zeros for what this rank lacks, of the kind that others have. What no rank has stays

@@ -3,7 +3,7 @@ presence.py, exchanged. The words of the drift guard travel with them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from hvdlite.arrays.objects import allgather_object
 from hvdlite.arrays.ops import OPS
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max
+from hvdlite.core.engine import run_now
+from hvdlite.core.operations import Call
 from hvdlite.exceptions import MismatchError
 
 Words = np.ndarray[Any, Any]
@@ -47,13 +49,16 @@ class RollCall:
         self._usual = None
 
     def hold(
-        self, lacking: Collection[int] = (), sparse: Mapping[int, int] = _NONE
+        self,
+        lacking: Collection[int] = (),
+        sparse: Mapping[int, int] = _NONE,
+        meanwhile: Callable[[], None] | None = None,
     ) -> list[int] | None:
         """What the ranks have, by place, for presence.said_of(). None: all have all gradients, and
         dense ones.
 
-        `sparse`: how many dimensions are, of which gradient. MismatchError if ranks can never
-        agree.
+        `sparse`: how many dimensions are, of which gradient. `meanwhile` is called while the words
+        are under way. MismatchError if ranks can never agree.
         """
         if self._usual is None:
             self._usual = self._words((), {})
@@ -61,7 +66,7 @@ class RollCall:
         mine = self._words(lacking, sparse) if lacking or sparse else usual
         words = np.concatenate((mine, self._guard.words()))
         try:
-            everything = _run(words, ALLREDUCE, self._name, self._settings.process_set, Max)
+            everything = self._spoken(words, meanwhile)
         except MismatchError as error:
             raise MismatchError(
                 "Ranks have different numbers of parameters in this optimizer: add_param_group() "
@@ -78,6 +83,17 @@ class RollCall:
         if not self._settings.sparse_as_dense:
             self._refuse(found.of_both_kinds, mine)
         return said
+
+    def _spoken(self, words: Words, meanwhile: Callable[[], None] | None) -> Words:
+        """The largest of all ranks' words."""
+        process_set = self._settings.process_set
+        if meanwhile is None:
+            largest: Words = _run(words, ALLREDUCE, self._name, process_set, Max)
+            return largest
+        pending = OPS.start(Call(ALLREDUCE, self._name, process_set, Max), [words])
+        meanwhile()
+        largest = run_now(pending)
+        return largest
 
     def _words(self, lacking: Collection[int], sparse: Mapping[int, int]) -> Words:
         return np.array(presence.words(len(self.labels), self._trained, lacking, sparse), np.uint8)
