@@ -258,7 +258,9 @@ class GradientReducer:
             self._check_sharers()
             self._check_parameters()
             rest = self._rest()
-            ready = [unit for unit in rest if self._is_complete(unit)]
+            # Another optimizer may have a sum of a shared gradient in flight.
+            is_shared = self._earlier.named() or self._later.named()
+            ready = [] if is_shared else [unit for unit in rest if self._is_complete(unit)]
             self._momenta.add(self.flights[number] for unit in ready for number in unit)
             heard = self._exchange(rest, partial(self._go_all, ready))
             known = set(ready)
@@ -326,9 +328,7 @@ class GradientReducer:
 
     def _is_complete(self, unit: Unit) -> bool:
         """Whether this rank has all gradients of the unit, and dense ones. Other ranks send zeros
-        for theirs, or the step fails. Another optimizer may have a shared gradient in flight."""
-        if self._earlier.named() or self._later.named():
-            return False
+        for theirs, or the step fails."""
         kept = self._gradients
         gradients = (kept.of(self.flights[number].parameter) for number in unit)
         return all(gradient is not None and kept.is_dense(gradient) for gradient in gradients)
