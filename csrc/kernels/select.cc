@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/select.h"
+#include "kernels/greatest.h"
 #include "kernels/stream.h"
 
 namespace hvdlite::kernels {
@@ -39,9 +39,7 @@ class Candidates {
 
   // Afterwards those to be taken come first.
   void Drop(cpu::SelectArgs* args) {
-    uint64_t* const last = list_.get() + taken_ - 1;
-    std::nth_element(list_.get(), last, list_.get() + args->found, std::greater<>());
-    args->threshold = static_cast<int32_t>(*last >> 32);
+    args->threshold = static_cast<int32_t>(KeepGreatest(list_.get(), args->found, taken_) >> 32);
     args->found = taken_;
   }
 

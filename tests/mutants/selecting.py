@@ -7,9 +7,9 @@ from mutants.mutant import faults
 
 MUTANTS = faults(r"""
 SL1: a candidate must be greater than the greatest one of those before
-csrc/kernels/select.cc
-- args->threshold = static_cast<int32_t>(*last >> 32);
-+ args->threshold = static_cast<int32_t>(*std::max_element(list_.get(), last + 1) >> 32);
+csrc/kernels/greatest.cc
+- return list[kept - 1];
++ return list[0];
 C++ SelectTest.IsTheDefinitionOnEveryInstructionSetAtEveryLengthAndAddress
 
 SL2: what is taken loses its momentum although masking is off
@@ -102,4 +102,16 @@ hvdlite/adapter/reducer.py
 - flight.momentum = part.momentum if type(part) is DenseMomentum else None
 + flight.momentum = None
 test_torch.py::shm-2::torch_methods.what_dgc_leaves_dense_goes_as_it_is
+
+SL17: elements of the last bin stand among those above
+csrc/kernels/greatest.cc
+- found_above += static_cast<size_t>(bin > last);
++ found_above += static_cast<size_t>(bin >= last);
+C++ KeepGreatest.*
+
+SL18: gradients whose sum overflows do not enter their momentum
+hvdlite/torch/compression/batched.py
+- return bool(total.isfinite()) or bool(flat.isfinite().all())
++ return bool(total.isfinite())
+tests/unit/test_torch_batched.py::test_nan_and_infinity_are_found_among_many_gradients
 """)
