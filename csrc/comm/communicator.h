@@ -69,6 +69,8 @@ class Communicator {
   // Starts a stream of alltoalls and allgathers, of which several may be under way. No other batch
   // is started before they have ended.
   virtual std::unique_ptr<Exchanges> StartExchanges();
+  // Whether several of them are under way indeed; the same on all members.
+  virtual bool overlaps_exchanges() const { return false; }
   // As Start(), of an allreduce with a codec, which Start() does not obey: by owners, with encoded
   // shares as bytes of this communicator's alltoall and allgather. `me`: of `members`.
   virtual std::unique_ptr<Work> StartEncoded(const Batch& batch, int me, int members);

@@ -19,7 +19,7 @@ constexpr size_t kAhead = 2;
 class Encoding final : public PartsWork {
  public:
   Encoding(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : PartsWork(over, OnlyWhole(batch)) {
+      : PartsWork(over, OnlyWhole(batch), me, members) {
     for (Batch& part : InParts(WithoutWhole(batch)))
       parts_.push_back(std::make_unique<EncodedPart>(std::move(part), me, members));
     PlaceIn(scratch);
@@ -73,6 +73,8 @@ class Encoding final : public PartsWork {
       next.sums += part->sums();
     }
   }
+
+  size_t exchanges() const override { return exchanges_.size(); }
 
   const Batch* NextExchange() override {
     if (added_ == exchanges_.size()) return nullptr;

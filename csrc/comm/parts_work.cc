@@ -1,5 +1,7 @@
 #include "comm/parts_work.h"
 
+#include <algorithm>
+
 namespace hvdlite::comm {
 
 namespace {
@@ -7,11 +9,37 @@ namespace {
 // Stretches of local work between two polls of slow links: a poll is two system calls for each
 // peer, which seldom find anything there.
 constexpr int kStretchesPerPoll = 4;
+// Exchanges of parts that are under way while members add up whole tensors.
+constexpr size_t kBeforeWholeResults = 2;
 
 }  // namespace
 
-PartsWork::PartsWork(Communicator* over, Batch whole) : over_(over), whole_(std::move(whole)) {
-  if (!whole_.pieces.empty()) whole_travels_ = over->Start(whole_);
+PartsWork::PartsWork(Communicator* over, Batch whole, int me, int members)
+    : over_(over), whole_(std::move(whole)) {
+  if (whole_.pieces.empty()) return;
+  if (over->overlaps_exchanges() && members > 1 && Inputs(whole_).size() <= WholeTensors::kMost) {
+    among_them_ = std::make_unique<WholeTensors>(whole_, me, members);
+  } else {
+    whole_travels_ = over->Start(whole_);
+  }
+}
+
+size_t PartsWork::WholeResultsAt() const {
+  return 1 + std::min(kBeforeWholeResults, exchanges());
+}
+
+size_t PartsWork::ended() const {
+  const size_t all = exchanges_ == nullptr ? 0 : exchanges_->ended();
+  if (among_them_ == nullptr || all == 0) return all;
+  return all > WholeResultsAt() ? all - 2 : all - 1;
+}
+
+// The next exchange, if its inputs are there.
+const Batch* PartsWork::Next() {
+  if (among_them_ != nullptr && added_ == 0) return &among_them_->Contributions();
+  if (among_them_ != nullptr && added_ == WholeResultsAt())
+    return exchanges_->ended() > 0 ? &among_them_->Results() : nullptr;
+  return NextExchange();
 }
 
 Progress PartsWork::Travel() {
@@ -22,9 +50,17 @@ Progress PartsWork::Travel() {
     whole_travels_.reset();
   }
   if (exchanges_ == nullptr) exchanges_ = over_->StartExchanges();
-  while (const Batch* next = NextExchange()) exchanges_->Add(*next);
+  for (const Batch* next = Next(); next != nullptr; next = Next()) {
+    exchanges_->Add(*next);
+    ++added_;
+  }
   const Progress progress = exchanges_->Advance();
-  return progress == Progress::kFailed ? Fail(exchanges_->status()) : progress;
+  if (progress == Progress::kFailed) return Fail(exchanges_->status());
+  if (among_them_ != nullptr && !whole_arrived_ && exchanges_->ended() > WholeResultsAt()) {
+    among_them_->Finish();
+    whole_arrived_ = true;
+  }
+  return progress;
 }
 
 Progress PartsWork::Advance() {
@@ -41,7 +77,8 @@ Progress PartsWork::Advance() {
 
 // kDone of the exchanges: none is under way, and others may follow.
 Progress PartsWork::Result(Progress travels) const {
-  if (whole_travels_ == nullptr && has_all()) return Progress::kDone;
+  const bool has_whole = whole_travels_ == nullptr && (among_them_ == nullptr || whole_arrived_);
+  if (has_whole && has_all()) return Progress::kDone;
   return travels == Progress::kDone ? Progress::kSome : travels;
 }
 

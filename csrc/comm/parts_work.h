@@ -1,5 +1,8 @@
-// PartsWork: the Work of a large batch that goes in parts. Whole tensors travel first (whole.h).
-// Then local stages of some parts are performed while the bytes of others travel.
+// PartsWork: the Work of a large batch that goes in parts: local stages of some parts are performed
+// while the bytes of others travel. Whole tensors (whole.h) travel first: among the exchanges of
+// the parts, where those overlap and the tensors are small, else as in any allreduce.
+//
+//   exchanges  whole contributions | two of the parts | whole results | others of the parts
 //
 // Derived classes say which exchanges there are, in an order that all members share, and what can
 // be done here.
@@ -12,6 +15,7 @@
 #include "comm/batch.h"
 #include "comm/communicator.h"
 #include "comm/exchanges.h"
+#include "comm/whole_tensors.h"
 
 namespace hvdlite::comm {
 
@@ -21,7 +25,10 @@ class PartsWork : public Work {
 
  protected:
   // `whole`: the batch of whole tensors, perhaps empty.
-  PartsWork(Communicator* over, Batch whole);
+  PartsWork(Communicator* over, Batch whole, int me, int members);
+
+  // How many exchanges the parts have.
+  virtual size_t exchanges() const = 0;
 
   // The next exchange, if its inputs are there, else null. It is added.
   virtual const Batch* NextExchange() = 0;
@@ -31,10 +38,13 @@ class PartsWork : public Work {
   // Whether all stages of all parts have been performed.
   virtual bool has_all() const = 0;
 
-  // How many exchanges have ended.
-  size_t ended() const { return exchanges_ == nullptr ? 0 : exchanges_->ended(); }
+  // How many exchanges of the parts have ended.
+  size_t ended() const;
 
  private:
+  const Batch* Next();
+  // The number of the exchange of whole results.
+  size_t WholeResultsAt() const;
   // The progress of what travels.
   Progress Travel();
   Progress Result(Progress travels) const;
@@ -42,7 +52,10 @@ class PartsWork : public Work {
   Communicator* const over_;
   const Batch whole_;
   std::unique_ptr<Work> whole_travels_;
-  std::unique_ptr<Exchanges> exchanges_;  // null until whole tensors have arrived
+  std::unique_ptr<WholeTensors> among_them_;  // the whole tensors, if they travel so
+  bool whole_arrived_ = false;
+  std::unique_ptr<Exchanges> exchanges_;  // null while whole tensors travel alone
+  size_t added_ = 0;                      // exchanges
 };
 
 }  // namespace hvdlite::comm

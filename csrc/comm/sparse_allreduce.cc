@@ -154,7 +154,7 @@ class SparsePart {
 class SparseWork final : public PartsWork {
  public:
   SparseWork(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : PartsWork(over, OnlyWhole(batch)), me_(me), members_(members) {
+      : PartsWork(over, OnlyWhole(batch), me, members), me_(me), members_(members) {
     int64_t bytes = 0;
     for (Batch& part : InParts(WithoutWhole(batch))) {
       parts_.push_back(std::make_unique<SparsePart>(std::move(part)));
@@ -168,6 +168,8 @@ class SparseWork final : public PartsWork {
   }
 
  private:
+  size_t exchanges() const override { return parts_.size(); }
+
   const Batch* NextExchange() override {
     return added_ < selected_ ? &parts_[added_++]->Exchange(me_, members_) : nullptr;
   }

@@ -1,5 +1,6 @@
 // The two kinds of tensors in an encoded or sparse batch: those that travel whole, as in any
-// allreduce, and the others. The former travel first, while members work on the latter.
+// allreduce, and the others. The former travel first, while members work on the latter: see
+// parts_work.h.
 #pragma once
 
 #include <algorithm>

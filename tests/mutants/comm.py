@@ -34,6 +34,12 @@ csrc/comm/encoded_allreduce.cc
 + if (summed_ < encoded_ && contributed_[summed_] <= ended() + 1) {
 C++ EncodedAllreduce.*
 
+C36: whole tensors are added up before all contributions are there
+csrc/comm/parts_work.cc
+- return exchanges_->ended() > 0 ? &among_them_->Results() : nullptr;
++ return &among_them_->Results();
+C++ SparseAllreduce.*
+
 C8: scaled integers beyond the largest become 0
 csrc/kernels/cpu/integer_scale.cc
 - const bool above = value >= kEnd,

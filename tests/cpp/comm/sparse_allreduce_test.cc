@@ -233,5 +233,20 @@ TEST(SparseAllreduce, a_large_batch_goes_in_parts_and_its_bytes_are_counted) {
   EXPECT_EQ(world.carried().after_encoding(), (15000U + 7000 + 3 + 25000 + 1) * 8 * 2 * 3);
 }
 
+TEST(SparseAllreduce, small_whole_tensors_travel_among_the_exchanges_of_the_parts) {
+  OverNet world(3);
+  SparseJob job(3, {2500000, 301, 2500000});
+  for (auto& mine : job.members) mine[1].taken = 0;
+  job.Allreduce(&world);
+  const Carried& carried = world.carried();
+  EXPECT_EQ(carried.By(Carrier::kNetPairwise, OpKind::kAlltoall), 3U);
+  EXPECT_EQ(carried.By(Carrier::kNetPairwise, OpKind::kAllgather), 3U * 3);
+  for (size_t i = 0; i < 301; ++i) {
+    float sum = 0;
+    for (const auto& mine : job.members) sum += mine[1].input[i];
+    for (const auto& mine : job.members) ASSERT_EQ(mine[1].output[i], sum);
+  }
+}
+
 }  // namespace
 }  // namespace hvdlite::comm::net_testing
