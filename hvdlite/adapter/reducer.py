@@ -156,21 +156,19 @@ class GradientReducer:
             unit = self._aggregation.arrived(number)
         except AssertionError as error:
             raise AssertionError(f"{error}{self.why_too_early()}") from None
-        self._go(unit)
+        self._go((unit,))
 
     def _count(self, left: Sequence[int]) -> None:
         for number in left:
             self._aggregation.arrived(number)
 
-    def _go(self, unit: Unit) -> None:
-        if len(unit) == 1:
-            self._launch(unit[0])
-        elif unit:
-            self._launch_group(unit)
-
-    def _go_all(self, units: Iterable[Unit]) -> None:
-        for unit in units:
-            self._go(unit)
+    def _go(self, units: Iterable[Unit]) -> None:
+        with self._gradients.unrecorded():
+            for unit in units:
+                if len(unit) == 1:
+                    self._launch(unit[0])
+                elif unit:
+                    self._launch_group(unit)
 
     def _launch(self, number: int) -> None:
         flight = self.flights[number]
@@ -179,12 +177,11 @@ class GradientReducer:
                 return
             self._permit(number, False)
         try:
-            with self._gradients.unrecorded():
-                if flight.momentum is not None:
-                    self._momenta.add([flight])
-                    if self._direct.submit(number, flight.parameter):
-                        return
-                flight.finish = self._start(flight, self._gradients.of(flight.parameter))
+            if flight.momentum is not None:
+                self._momenta.add([flight])
+                if self._direct.submit(number, flight.parameter):
+                    return
+            flight.finish = self._start(flight, self._gradients.of(flight.parameter))
         # a hook's exception would end the backward pass somewhere; step() raises it
         except Exception as error:
             flight.error = error
@@ -229,8 +226,7 @@ class GradientReducer:
             return
         self._others.append(group)
         try:
-            with self._gradients.unrecorded():
-                group.finish = self._start_group(group.name, dense)
+            group.finish = self._start_group(group.name, dense)
         except Exception as error:
             group.error = error
 
@@ -258,13 +254,14 @@ class GradientReducer:
             self._check_sharers()
             self._check_parameters()
             rest = self._rest()
+            complete, lacking, dimensions = self._look(rest)
             # Another optimizer may have a sum of a shared gradient in flight.
-            is_shared = self._earlier.named() or self._later.named()
-            ready = [] if is_shared else [unit for unit in rest if self._is_complete(unit)]
+            ready = [] if self._earlier.named() or self._later.named() else complete
             self._momenta.add(self.flights[number] for unit in ready for number in unit)
-            heard = self._exchange(rest, partial(self._go_all, ready))
+            meanwhile = partial(self._go, ready) if ready else None
+            heard = self.roll_call.hold(lacking, dimensions, meanwhile)
             known = set(ready)
-            self._go_all(self._completed(unit, heard) for unit in rest if unit not in known)
+            self._go(self._completed(unit, heard) for unit in rest if unit not in known)
         except Exception:
             self.abandon()  # what is under way may never meet its like
             raise
@@ -326,27 +323,25 @@ class GradientReducer:
             raise error
         self._momenta.keep()
 
-    def _is_complete(self, unit: Unit) -> bool:
-        """Whether this rank has all gradients of the unit, and dense ones. Other ranks send zeros
-        for theirs, or the step fails."""
-        kept = self._gradients
-        gradients = (kept.of(self.flights[number].parameter) for number in unit)
-        return all(gradient is not None and kept.is_dense(gradient) for gradient in gradients)
-
-    def _exchange(self, rest: Sequence[Unit], meanwhile: Callable[[], None]) -> list[int] | None:
-        """Tells the others which gradients this rank has, and hears what they have. None: all have
-        all, and dense ones."""
-        if not rest and not self._sparse:
-            return self.roll_call.hold()
+    def _look(self, rest: Sequence[Unit]) -> tuple[list[Unit], set[int], dict[int, int]]:
+        """The units of which this rank has all gradients, and dense ones; the places of those that
+        it lacks; and how many dimensions of which ones are sparse."""
+        kept, dimensions = self._gradients, dict(self._sparse)
+        complete: list[Unit] = []
         lacking: set[int] = set()
-        dimensions = dict(self._sparse)
-        for flight in (self.flights[number] for unit in rest for number in unit):
-            gradient = self._gradients.of(flight.parameter)
-            if gradient is None:
-                lacking.add(flight.place)
-            elif sparse := self._gradients.sparse_dimensions(gradient):
-                dimensions[flight.place] = sparse
-        return self.roll_call.hold(lacking, dimensions, meanwhile)
+        for unit in rest:
+            found = 0
+            for flight in (self.flights[number] for number in unit):
+                gradient = kept.of(flight.parameter)
+                if gradient is None:
+                    lacking.add(flight.place)
+                elif kept.is_dense(gradient):
+                    found += 1
+                elif sparse := kept.sparse_dimensions(gradient):
+                    dimensions[flight.place] = sparse
+            if found == len(unit):
+                complete.append(unit)
+        return complete, lacking, dimensions
 
     def _completed(self, unit: Unit, heard: Sequence[int] | None) -> Unit:
         """With zeros for what this rank lacks, of the kind that others have. What no rank has stays

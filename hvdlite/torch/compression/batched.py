@@ -12,17 +12,17 @@ Tensors = Sequence[torch.Tensor]
 
 
 def add_momentum(gradients: Tensors, velocities: Tensors, momentum: Momentum) -> Tensors:
-    given = list(gradients)
-    old = [
-        v if v.shape == g.shape else v.view(g.shape) for g, v in zip(given, velocities, strict=True)
-    ]
-    new = torch._foreach_mul(old, momentum.factor)
-    torch._foreach_add_(new, given, alpha=momentum.factor if momentum.nesterov else 1.0)
-    for gradient, velocity in zip(given, new, strict=True):
-        gradient.copy_(gradient + velocity if momentum.nesterov else velocity)
-    return [velocity.view(-1) for velocity in new]
+    flat = [each if each.dim() == 1 else each.reshape(-1) for each in gradients]
+    new = torch._foreach_mul(list(velocities), momentum.factor)
+    torch._foreach_add_(new, flat, alpha=momentum.factor if momentum.nesterov else 1.0)
+    steps = torch._foreach_add(flat, new) if momentum.nesterov else new
+    for gradient, step in zip(gradients, steps, strict=True):
+        gradient.copy_(step if gradient.dim() == 1 else step.view_as(gradient))
+    return new
 
 
 def are_finite(gradients: Tensors) -> bool:
-    sums = [each.sum(dtype=torch.promote_types(each.dtype, torch.float32)) for each in gradients]
-    return bool(torch.stack([each.cpu().double() for each in sums]).isfinite().all())
+    flat = torch.cat([each.reshape(-1).to(gradients[0].device) for each in gradients])
+    total = flat.sum(dtype=torch.promote_types(flat.dtype, torch.float32))
+    # A sum takes a third of the time of all comparisons, and is finite unless it overflows.
+    return bool(total.isfinite()) or bool(flat.isfinite().all())
