@@ -38,7 +38,6 @@ def broadcast_optimizer_state(
     optimizer has made no step here, as in Horovod.
     """
     del model
-    _refuse_lbfgs(optimizer)
     if not optimizer.state:
         for parameter in _parameters(optimizer):
             if parameter.requires_grad and parameter.grad is None:
@@ -57,6 +56,7 @@ def broadcast(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
         tensors = _rebuild(optimizer, described)
     names = [f"broadcast_optimizer_state.{i}" for i in range(len(tensors))]
     OPS.broadcast_all(tensors, names, root_rank, in_place=True)
+    getattr(optimizer, "_hvd_adopt", bool)()
 
 
 def _refuse_lbfgs(optimizer: torch.optim.Optimizer) -> None:

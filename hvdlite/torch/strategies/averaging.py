@@ -70,15 +70,11 @@ class Averaging:
         self._at = time.monotonic()  # of the last average; of this process, so not in a checkpoint
         self._replicas: list[Replica] = []
         self._era = basics.incarnation()
-        if plan.never_synchronous:
-            self._become_local()
+        self.adopt()
 
     # ---- around a step
 
     def before_step(self) -> None:
-        """The step may be the first that is not synchronous."""
-        if not self._is_local and not local_steps.is_synchronous(self.plan, self._count):
-            self._become_local()
         if self._era != basics.incarnation():  # what was under way will never arrive
             self._era = basics.incarnation()
             self.drop()
@@ -103,8 +99,8 @@ class Averaging:
         count = local_steps.stepped(self.plan, self._count, now, np, samples, float(loss))
         self._keep(count)
         if not (self._is_local and self._takes_part):
-            return
-        if self.plan.is_cut:
+            self.adopt()
+        elif self.plan.is_cut:
             self._go_on_with_round(int(count.since))
         elif local_steps.is_due(self.plan, count, now):
             self._average_all()
@@ -241,8 +237,10 @@ class Averaging:
         self.adopt()
 
     def adopt(self) -> None:
-        """The optimizer may have new parameters."""
-        if self._is_local:
+        """The next step may be the first that is local, and there may be new parameters."""
+        if not self._is_local and not local_steps.is_synchronous(self.plan, self._count):
+            self._become_local()
+        elif self._is_local:
             declare_own(p for group in self._groups() for p in _trained(group))
 
     def _groups(self) -> list[dict[str, Any]]:

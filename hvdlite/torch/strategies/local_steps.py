@@ -60,6 +60,7 @@ class LocalSteps:
         """As the optimizer's own."""
         self._hvd_local_steps.drop()
         super().load_state_dict(state_dict)  # type: ignore[misc]
+        self._hvd_local_steps.adopt()
 
     def _hvd_adopt(self) -> None:
         super()._hvd_adopt()  # type: ignore[misc]

@@ -125,11 +125,25 @@ def the_first_steps_are_synchronous(here: Here, start: int) -> None:
     net, own = local(with_momentum, every=3, start=start)
     run_steps(here, net, own, start)
     equal_everywhere(net)
+    assert own._hvd.reducer is None  # or the next backward pass would send gradients
     net, own = local(with_momentum, every=3, start=start)
     run_steps(here, net, own, start + 6)
     close(net, simulated(here, with_momentum, start + 6, 3, start))
     equal_everywhere(net)
-    assert own._hvd.reducer is None and own._hvd_local_steps.averages == 2
+    assert own._hvd_local_steps.averages == 2
+
+
+@check(how=("loaded", "broadcast"))
+def gradients_stay_where_they_are_after_a_checkpoint_of_a_local_step(here: Here, how: str) -> None:
+    net, own = local(every=3, start=1)
+    run_steps(here, net, own, 2)
+    state = own.state_dict()
+    net, own = local(every=3, start=1)
+    if how == "loaded" or here.rank == 0:
+        own.load_state_dict(state)
+    if how == "broadcast":
+        hvd.broadcast_optimizer_state(own, 0)
+    assert own._hvd.reducer is None
 
 
 @check(min_ranks=2)
