@@ -54,10 +54,11 @@ def sent_and_kept_is_the_average_of_all_gradients(here: Here, method: str) -> No
             for i in range(2)
         ]
         memory = compression.state_dict()["memory"]
-        assert [name.partition("#")[0] for name in memory] == ["w"], memory.keys()
-        kept = hvd.allreduce(
-            tf.constant(memory["w#0"]["residual"].reshape(12, 9)), op=hvd.Average, name="kept"
-        )
+        # One rank sends nothing.
+        compressed = ["w"] if here.size > 1 else []
+        assert [name.partition("#")[0] for name in memory] == compressed, memory.keys()
+        own = memory["w#0"]["residual"].reshape(12, 9) if compressed else np.zeros((12, 9))
+        kept = hvd.allreduce(tf.constant(own), op=hvd.Average, name="kept")
         np.testing.assert_allclose(sent[0] + kept.numpy(), given[0], atol=1e-4)
         np.testing.assert_allclose(sent[1], given[1], atol=1e-4)
         here.saw(sent[0])
