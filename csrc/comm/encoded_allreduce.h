@@ -15,7 +15,7 @@
 //
 //   exchanges  contributions 0, 1, 2 | results 0 | contributions 3 | results 1 | ...
 //
-// Whole tensors of the batch travel first (whole.h).
+// Whole tensors of the batch (whole.h) travel first, or among the exchanges (parts_work.h).
 //
 // All members, the owner too, decode the same bytes, so all have the same bits. A block whose
 // result is not finite leaves its residual as it was on all members: exactly where the member's own

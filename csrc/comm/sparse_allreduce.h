@@ -6,7 +6,7 @@
 //   allgather  values and positions to all                               bytes
 //   spread     result += their sum * factor                              local
 //
-// Whole tensors of the batch travel first (whole.h).
+// Whole tensors of the batch (whole.h) travel first, or among the exchanges (parts_work.h).
 //
 // A large batch goes in parts of consecutive tensors. While the bytes of one part are under way,
 // the member selects from others, and spreads those that have arrived.

@@ -6,10 +6,10 @@
 namespace hvdlite::kernels {
 
 // Moves the `kept` greatest of `count` different elements to the front, nearly in the order in
-// which they were, and returns the least of them. 0 < kept <= count.
+// which they were, and returns the least of them. The others are lost. 0 < kept <= count.
 //
-// Cost: three passes without comparisons between elements, if the elements' upper 32 bits are
-// spread; else that of std::nth_element.
+// Cost: three passes without comparisons between elements, and std::nth_element of those whose
+// upper 32 bits are in the same one of 512 ranges as the least one's.
 uint64_t KeepGreatest(uint64_t* list, int64_t count, int64_t kept);
 
 }  // namespace hvdlite::kernels

@@ -156,7 +156,8 @@ class GradientReducer:
             unit = self._aggregation.arrived(number)
         except AssertionError as error:
             raise AssertionError(f"{error}{self.why_too_early()}") from None
-        self._go((unit,))
+        if unit:
+            self._go((unit,))
 
     def _count(self, left: Sequence[int]) -> None:
         for number in left:

@@ -111,7 +111,7 @@ C++ KeepGreatest.*
 
 SL18: gradients whose sum overflows do not enter their momentum
 hvdlite/torch/compression/batched.py
-- return bool(total.isfinite()) or bool(flat.isfinite().all())
+- return bool(total.isfinite()) or all(bool(each.isfinite().all()) for each in gradients)
 + return bool(total.isfinite())
-tests/unit/test_torch_batched.py::test_nan_and_infinity_are_found_among_many_gradients
+test_torch_batched.py::test_nan_and_infinity_are_found_among_many_gradients
 """)

@@ -53,7 +53,6 @@ class Communicator final : public comm::Communicator {
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
   std::unique_ptr<Exchanges> StartExchanges() override;
-  bool overlaps_exchanges() const override { return flat_->overlaps_exchanges(); }
   std::unique_ptr<Work> StartEncoded(const Batch& batch, int me, int members) override;
   bool encodes_between_hosts() const override { return true; }
   void AddPollFds(std::vector<pollfd>* fds) const override;

@@ -22,7 +22,8 @@ def add_momentum(gradients: Tensors, velocities: Tensors, momentum: Momentum) ->
 
 
 def are_finite(gradients: Tensors) -> bool:
-    flat = torch.cat([each.reshape(-1).to(gradients[0].device) for each in gradients])
-    total = flat.sum(dtype=torch.promote_types(flat.dtype, torch.float32))
+    # Large ones are not copied.
+    parts = [(each.sum() if each.numel() > 65536 else each).reshape(-1) for each in gradients]
+    total = torch.cat([part.to(parts[0].device) for part in parts]).sum()
     # A sum takes a third of the time of all comparisons, and is finite unless it overflows.
-    return bool(total.isfinite()) or bool(flat.isfinite().all())
+    return bool(total.isfinite()) or all(bool(each.isfinite().all()) for each in gradients)

@@ -248,5 +248,24 @@ TEST(SparseAllreduce, small_whole_tensors_travel_among_the_exchanges_of_the_part
   }
 }
 
+TEST(SparseAllreduce, fewer_whole_elements_than_members_are_scaled_as_in_any_allreduce) {
+  OverNet world(4);
+  SparseJob job(4, {3000, 1, 2});
+  for (auto& mine : job.members) mine[1].taken = mine[2].taken = 0;
+  kernels::ReduceSpec reduce;
+  reduce.prescale = 0.5;
+  reduce.divisor = 4;
+  reduce.postscale = 3;
+  job.Allreduce(&world, reduce, /*in_place=*/false);
+  EXPECT_EQ(world.carried().By(Carrier::kNetPairwise, OpKind::kAlltoall), 4U);
+  for (size_t t = 1; t < 3; ++t) {
+    for (size_t i = 0; i < t; ++i) {
+      double sum = 0;
+      for (const auto& mine : job.members) sum += mine[t].input[i];
+      for (const auto& mine : job.members) EXPECT_NEAR(mine[t].output[i], sum * 0.5 / 4 * 3, 1e-6);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hvdlite::comm::net_testing
