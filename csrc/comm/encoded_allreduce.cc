@@ -19,7 +19,7 @@ constexpr size_t kAhead = 2;
 class Encoding final : public PartsWork {
  public:
   Encoding(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : PartsWork(over, OnlyWhole(batch), me, members) {
+      : PartsWork(over, scratch, OnlyWhole(batch), me, members) {
     for (Batch& part : InParts(WithoutWhole(batch)))
       parts_.push_back(std::make_unique<EncodedPart>(std::move(part), me, members));
     PlaceIn(scratch);
@@ -28,12 +28,12 @@ class Encoding final : public PartsWork {
     if (members == 1) return;
     for (size_t i = 0; i < parts_.size() + kAhead; ++i) {
       if (i < parts_.size()) {
-        exchanges_.push_back({i, /*spreads=*/false});
-        contributed_[i] = needed_[i] = exchanges_.size();
+        order_.push_back({i, /*spreads=*/false});
+        contributed_[i] = needed_[i] = order_.size();
       }
       if (i >= kAhead && parts_[i - kAhead]->plan().has_results()) {
-        exchanges_.push_back({i - kAhead, /*spreads=*/true});
-        needed_[i - kAhead] = exchanges_.size();
+        order_.push_back({i - kAhead, /*spreads=*/true});
+        needed_[i - kAhead] = order_.size();
       }
     }
   }
@@ -45,7 +45,7 @@ class Encoding final : public PartsWork {
   }
 
  private:
-  struct Exchange {
+  struct Stage {
     size_t part;
     bool spreads;  // results; else contributions
   };
@@ -74,15 +74,13 @@ class Encoding final : public PartsWork {
     }
   }
 
-  size_t exchanges() const override { return exchanges_.size(); }
+  size_t exchanges() const override { return order_.size(); }
 
-  const Batch* NextExchange() override {
-    if (added_ == exchanges_.size()) return nullptr;
-    const Exchange& next = exchanges_[added_];
-    if (next.part >= (next.spreads ? summed_ : encoded_)) return nullptr;
-    ++added_;
-    EncodedPart& part = *parts_[next.part];
-    return next.spreads ? &part.SpreadResults() : &part.SendContributions();
+  const Batch* Exchange(size_t number) override {
+    const Stage& stage = order_[number];
+    if (stage.part >= (stage.spreads ? summed_ : encoded_)) return nullptr;
+    EncodedPart& part = *parts_[stage.part];
+    return stage.spreads ? &part.SpreadResults() : &part.SendContributions();
   }
 
   Status WorkHere(bool* worked) override {
@@ -102,8 +100,7 @@ class Encoding final : public PartsWork {
   bool has_all() const override { return finished_ == parts_.size(); }
 
   std::vector<std::unique_ptr<EncodedPart>> parts_;
-  std::vector<Exchange> exchanges_;  // in the order of all members
-  size_t added_ = 0;                 // of them
+  std::vector<Stage> order_;  // of exchanges, alike on all members
   // By part: so many exchanges must have ended before it is summed, and before it is finished.
   std::vector<size_t> contributed_, needed_;
   // So many parts have been encoded, ...

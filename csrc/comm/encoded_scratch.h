@@ -13,6 +13,7 @@ struct EncodedScratch {
   std::vector<char> results;   // the encoded sums of all shares, one member after the other
   std::vector<float> sums;     // of my share, where sums travel back
   std::vector<float> values;   // a few decoded floats
+  std::vector<char> whole;     // whole tensors, packed, and all contributions to my block of them
 };
 
 // At least so many elements of the memory.

@@ -14,11 +14,11 @@ constexpr size_t kBeforeWholeResults = 2;
 
 }  // namespace
 
-PartsWork::PartsWork(Communicator* over, Batch whole, int me, int members)
-    : over_(over), whole_(std::move(whole)) {
+PartsWork::PartsWork(Communicator* over, EncodedScratch* scratch, Batch whole, int me, int members)
+    : over_(over), me_(me), members_(members), whole_(std::move(whole)) {
   if (whole_.pieces.empty()) return;
   if (over->overlaps_exchanges() && members > 1 && Inputs(whole_).size() <= WholeTensors::kMost) {
-    among_them_ = std::make_unique<WholeTensors>(whole_, me, members);
+    among_them_ = std::make_unique<WholeTensors>(whole_, scratch, me, members);
   } else {
     whole_travels_ = over->Start(whole_);
   }
@@ -28,18 +28,21 @@ size_t PartsWork::WholeResultsAt() const {
   return 1 + std::min(kBeforeWholeResults, exchanges());
 }
 
-size_t PartsWork::ended() const {
-  const size_t all = exchanges_ == nullptr ? 0 : exchanges_->ended();
-  if (among_them_ == nullptr || all == 0) return all;
-  return all > WholeResultsAt() ? all - 2 : all - 1;
+size_t PartsWork::OfParts(size_t exchanges) const {
+  if (among_them_ == nullptr || exchanges == 0) return exchanges;
+  return exchanges > WholeResultsAt() ? exchanges - 2 : exchanges - 1;
 }
 
-// The next exchange, if its inputs are there.
+size_t PartsWork::ended() const {
+  return exchanges_ == nullptr ? 0 : OfParts(exchanges_->ended());
+}
+
 const Batch* PartsWork::Next() {
   if (among_them_ != nullptr && added_ == 0) return &among_them_->Contributions();
   if (among_them_ != nullptr && added_ == WholeResultsAt())
     return exchanges_->ended() > 0 ? &among_them_->Results() : nullptr;
-  return NextExchange();
+  const size_t number = OfParts(added_);
+  return number < exchanges() ? Exchange(number) : nullptr;
 }
 
 Progress PartsWork::Travel() {

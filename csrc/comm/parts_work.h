@@ -25,13 +25,16 @@ class PartsWork : public Work {
 
  protected:
   // `whole`: the batch of whole tensors, perhaps empty.
-  PartsWork(Communicator* over, Batch whole, int me, int members);
+  PartsWork(Communicator* over, EncodedScratch* scratch, Batch whole, int me, int members);
+
+  int me() const { return me_; }
+  int members() const { return members_; }
 
   // How many exchanges the parts have.
   virtual size_t exchanges() const = 0;
 
-  // The next exchange, if its inputs are there, else null. It is added.
-  virtual const Batch* NextExchange() = 0;
+  // The exchange of this number, if its inputs are there, else null. Each is given once, in order.
+  virtual const Batch* Exchange(size_t number) = 0;
   // Works on one stretch, first on what others wait for. Sets *worked unless nothing can be done
   // now.
   virtual Status WorkHere(bool* worked) = 0;
@@ -42,14 +45,18 @@ class PartsWork : public Work {
   size_t ended() const;
 
  private:
+  // The next exchange to be added, of whole tensors or of the parts, if its inputs are there.
   const Batch* Next();
   // The number of the exchange of whole results.
   size_t WholeResultsAt() const;
+  // How many of the first exchanges are those of the parts.
+  size_t OfParts(size_t exchanges) const;
   // The progress of what travels.
   Progress Travel();
   Progress Result(Progress travels) const;
 
   Communicator* const over_;
+  const int me_, members_;
   const Batch whole_;
   std::unique_ptr<Work> whole_travels_;
   std::unique_ptr<WholeTensors> among_them_;  // the whole tensors, if they travel so

@@ -154,7 +154,7 @@ class SparsePart {
 class SparseWork final : public PartsWork {
  public:
   SparseWork(Communicator* over, EncodedScratch* scratch, const Batch& batch, int me, int members)
-      : PartsWork(over, OnlyWhole(batch), me, members), me_(me), members_(members) {
+      : PartsWork(over, scratch, OnlyWhole(batch), me, members) {
     int64_t bytes = 0;
     for (Batch& part : InParts(WithoutWhole(batch))) {
       parts_.push_back(std::make_unique<SparsePart>(std::move(part)));
@@ -170,27 +170,25 @@ class SparseWork final : public PartsWork {
  private:
   size_t exchanges() const override { return parts_.size(); }
 
-  const Batch* NextExchange() override {
-    return added_ < selected_ ? &parts_[added_++]->Exchange(me_, members_) : nullptr;
+  const Batch* Exchange(size_t number) override {
+    return number < selected_ ? &parts_[number]->Exchange(me(), members()) : nullptr;
   }
 
   Status WorkHere(bool* worked) override {
     *worked = true;
     if (selected_ < parts_.size()) {
-      if (parts_[selected_]->Select(me_)) ++selected_;
+      if (parts_[selected_]->Select(me())) ++selected_;
       return Status::Ok();
     }
-    if (spread_ < ended()) return parts_[spread_++]->Spread(members_);
+    if (spread_ < ended()) return parts_[spread_++]->Spread(members());
     *worked = false;
     return Status::Ok();
   }
 
   bool has_all() const override { return spread_ == parts_.size(); }
 
-  const int me_, members_;
   std::vector<std::unique_ptr<SparsePart>> parts_;
-  // So many parts have been selected, their exchange has been added, ...
-  size_t selected_ = 0, added_ = 0, spread_ = 0;
+  size_t selected_ = 0, spread_ = 0;  // so many parts have been
 };
 
 }  // namespace
