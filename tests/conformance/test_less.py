@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+import pytest
 from battery import battery_of
 from runner import Configuration
 
@@ -44,5 +45,8 @@ CONFIGURATIONS = tuple(
     if find_spec(package) and (suite != "keras" or find_spec("keras"))
     for place, way, ranks, hosts in _PLACES
 )
+
+if not CONFIGURATIONS:
+    pytest.skip("neither torch, jax nor tensorflow is installed", allow_module_level=True)
 
 test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS, limit=900)

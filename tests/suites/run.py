@@ -70,6 +70,8 @@ class Run:
         with self._ended_with_us():
             self._all()
             lasting, unsteady = self._again()
+        if not lasting and not any(run.ran_a_test for run in self._over):
+            lasting.append("no test ran")
         self._tell_the_end(lasting, unsteady, time.monotonic() - begun)
         return 1 if lasting else 0
 
@@ -101,6 +103,8 @@ class Run:
                     self._running.remove(run)
                     self._over.append(run)
                     self._line(run)
+                    if run.passed and not run.ran_a_test:
+                        self._not_run.append((run.suite, "all its tests were skipped"))
 
     def _again(self) -> tuple[list[str], list[str]]:
         """Failures that last, and those that do not."""

@@ -100,6 +100,12 @@ class SuiteRun:
     def passed(self) -> bool:
         return self.code == 0 and not self._failed
 
+    @property
+    def ran_a_test(self) -> bool:
+        """A command is one test."""
+        outcomes = self.counts.outcomes
+        return bool(self.suite.command or outcomes["passed"] or outcomes["failed"])
+
     def poll(self) -> list[Failure]:
         if self.code is None:
             pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)

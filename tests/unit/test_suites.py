@@ -163,8 +163,18 @@ def test_a_test_that_passes_the_second_time_is_called_unsteady_and_noted(run_of)
 
 
 def test_why_a_test_was_skipped_is_said(run_of) -> None:
+    code, told, _ = run_of(SKIPPED + "def test_another():\n    pass\n")
+    assert code == 0 and "no such device" in told and "NOT RUN" not in told
+
+
+def test_a_suite_whose_tests_are_all_skipped_is_told_as_not_run(run_of) -> None:
+    code, told, _ = run_of(SKIPPED, suite("another"))
+    assert code == 0 and "NOT RUN: subject: all its tests were skipped" in told
+
+
+def test_a_run_whose_tests_are_all_skipped_fails(run_of) -> None:
     code, told, _ = run_of(SKIPPED)
-    assert code == 0 and "no such device" in told
+    assert code == 1 and "FAILED: no test ran" in told
 
 
 def test_a_suite_that_dies_without_a_failed_test_fails_the_run(run_of) -> None:
