@@ -129,10 +129,23 @@ def test_a_step_must_become_shorter(medians: dict[int | None, float], chosen: in
     assert choosing.best(medians) == chosen
 
 
-def test_a_candidate_that_steps_prefer_goes_first() -> None:
-    measured = Measured(SLOW, (INT8_SLOW, SIGN_SLOW))
-    assert [choice(1 << 20, measured, [0, 1], first) for first in (None, 0, 1)] == [1, 0, 1]
-    assert choice(1 << 20, measured, [1], 0) == 1
+@pytest.mark.parametrize(
+    ("dense", "compressed", "first", "allowed", "chosen"),
+    [
+        (1.0, [0.5, 0.1], 0, [0, 1], 0),
+        (1.0, [0.5, 0.1], 1, [0, 1], 1),
+        (1.0, [0.5, 0.1], 0, [1], 1),  # the preferred one leaves this tensor out
+        (1.0, [0.9, 0.1], 0, [0, 1], 0),  # small tensors travel with large ones
+        (1.0, [1.4, 0.1], 0, [0, 1], 0),
+        (1.0, [1.6, 0.1], 0, [0, 1], None),  # dense is faster by a third
+        (1.0, [0.9, 0.9], 0, [1], None),
+    ],
+)
+def test_a_candidate_that_steps_prefer_takes_tensors_unless_dense_is_faster(
+    dense: float, compressed: list[float], first: int, allowed: list[int], chosen: int | None
+) -> None:
+    measured = Measured(Curve((1,), (dense,)), tuple(Curve((1,), (each,)) for each in compressed))
+    assert choice(1, measured, allowed, first) == chosen
 
 
 def test_dense_and_compressing_steps_take_turns() -> None:
@@ -257,7 +270,7 @@ def test_another_generation_measures_anew(monkeypatch: pytest.MonkeyPatch) -> No
     job = Job(monkeypatch, compression, Measured(SLOW, (INT8_SLOW,)))
     compression.decide_now(PAIR)
     assert job.step() == BOTH
-    monkeypatch.setattr(module.elastic, "era", lambda: ("run.", 7))
+    monkeypatch.setattr(module.basics, "incarnation", lambda: 7)
     assert job.step() == DENSELY and job.asked == 2
 
 

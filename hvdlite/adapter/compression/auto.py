@@ -12,11 +12,12 @@ from hvdlite.adapter.announcing import announce
 from hvdlite.adapter.compression import probing
 from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.casts import Cast
-from hvdlite.adapter.compression.choosing import Measured, Trial, best, choice, evidence, rule
+from hvdlite.adapter.compression.choosing import Measured, Trial, best, choice, evidence, pays, rule
 from hvdlite.adapter.compression.methods import DENSE, Method, Part, State
 from hvdlite.adapter.compression.narrow import Narrow
 from hvdlite.adapter.compression.quantised import int8
 from hvdlite.core.process_sets import ProcessSet
+from hvdlite.job import basics
 
 
 class Auto(Method):
@@ -51,7 +52,7 @@ class Auto(Method):
         self._clock: Callable[[], float] = time.perf_counter
 
     def _forget(self) -> None:
-        self._era: tuple[str, int] | None = None
+        self._job = 0  # of which what follows is known
         self._measured: Measured | None = None
         self._trial: Trial | None = None
         self._first: int | None = None  # the candidate that is preferred
@@ -113,10 +114,10 @@ class Auto(Method):
 
     def _renew(self) -> None:
         """Another job, or another generation of an elastic one, has another network."""
-        era = elastic.era()
-        if era != self._era:
+        job = basics.incarnation()
+        if job != self._job:
             self._forget()
-            self._era = era
+            self._job = job
 
     def _labels(self) -> list[str]:
         return [str(each) for each in self.candidates]
@@ -128,17 +129,25 @@ class Auto(Method):
     # ---- how a tensor travels
 
     def _pays(self, number: int) -> bool:
-        """Whether a candidate is chosen for some tensor if it is preferred."""
-        method = self.candidates[number]
-        return any(self._chosen(*tensor, number) is method for tensor in self._seen.items())
+        """Whether a candidate is faster than dense for some tensor that it takes."""
+        assert self._measured is not None
+        return any(
+            number in self._allowed(name, shape) and pays(math.prod(shape), self._measured, number)
+            for name, shape in self._seen.items()
+        )
+
+    def _allowed(self, name: str, shape: Sequence[int]) -> list[int]:
+        """The candidates that take a tensor."""
+        plain = name.partition("#")[0]
+        if not self.takes(plain, shape):
+            return []
+        return [i for i, each in enumerate(self.candidates) if each.takes(plain, shape)]
 
     def _chosen(self, name: str, shape: Sequence[int], first: int | None) -> Method | None:
         """The candidate for a tensor; None: dense."""
-        plain = name.partition("#")[0]
-        if self._measured is None or not self.takes(plain, shape):
+        if self._measured is None:
             return None
-        allowed = [i for i, each in enumerate(self.candidates) if each.takes(plain, shape)]
-        number = choice(math.prod(shape), self._measured, allowed, first)
+        number = choice(math.prod(shape), self._measured, self._allowed(name, shape), first)
         return None if number is None else self.candidates[number]
 
     def _now(self, name: str, shape: Sequence[int]) -> Method | None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-#: A compression must make an allreduce shorter by this share. Where the network limits, any of them
-#: saves more; elsewhere a small gain is not worth what is lost.
+#: An allreduce is faster than another one if it is shorter by this share. Where the network limits,
+#: any compression saves more; elsewhere a small gain is not worth what is lost.
 LEAST_GAIN = 1 / 3
 #: And so much of a step: three steps of each kind tell no smaller difference.
 LEAST_GAIN_OF_STEP = 0.2
@@ -38,26 +38,35 @@ class Measured(NamedTuple):
     why: str = ""  # nothing was measured
 
 
+def _is_faster(seconds: float, others: float) -> bool:
+    return seconds <= (1.0 - LEAST_GAIN) * others
+
+
+def pays(count: int, measured: Measured, number: int) -> bool:
+    """Whether a candidate is faster than dense for a tensor of so many numbers."""
+    return measured.dense is not None and _is_faster(
+        measured.compressed[number].at(count), measured.dense.at(count)
+    )
+
+
 def choice(
     count: int, measured: Measured, allowed: Sequence[int], first: int | None = None
 ) -> int | None:
     """The allowed candidate for a tensor of so many numbers; None: dense.
 
-    A candidate must be faster than dense by LEAST_GAIN. Of several, it is `first`, or else the one
-    that is fastest for the largest tensor that was measured: small tensors travel with large ones,
-    and one kind of batches is faster than two.
+    `first` was faster in whole steps: it takes the tensor unless dense is faster for it. Others
+    must be faster than dense. Of several, it is the one that is fastest for the largest tensor that
+    was measured. Both because small tensors travel with large ones, and one kind of batches is
+    faster than two.
     """
     if measured.dense is None:
         return None
+    if first is not None and first in allowed:
+        alone = measured.compressed[first].at(count)
+        return None if _is_faster(measured.dense.at(count), alone) else first
     largest = measured.dense.counts[-1]
-
-    def rank(number: int) -> tuple[bool, float]:
-        return number != first, measured.compressed[number].at(largest)
-
-    for number in sorted(allowed, key=rank):
-        if measured.compressed[number].at(count) <= (1.0 - LEAST_GAIN) * measured.dense.at(count):
-            return number
-    return None
+    found = [number for number in allowed if pays(count, measured, number)]
+    return min(found, key=lambda number: measured.compressed[number].at(largest), default=None)
 
 
 class Trial:
