@@ -45,7 +45,7 @@ class Encoding final : public PartsWork {
   }
 
  private:
-  struct Stage {
+  struct Transfer {
     size_t part;
     bool spreads;  // results; else contributions
   };
@@ -77,10 +77,10 @@ class Encoding final : public PartsWork {
   size_t exchanges() const override { return order_.size(); }
 
   const Batch* Exchange(size_t number) override {
-    const Stage& stage = order_[number];
-    if (stage.part >= (stage.spreads ? summed_ : encoded_)) return nullptr;
-    EncodedPart& part = *parts_[stage.part];
-    return stage.spreads ? &part.SpreadResults() : &part.SendContributions();
+    const Transfer& transfer = order_[number];
+    if (transfer.part >= (transfer.spreads ? summed_ : encoded_)) return nullptr;
+    EncodedPart& part = *parts_[transfer.part];
+    return transfer.spreads ? &part.SpreadResults() : &part.SendContributions();
   }
 
   Status WorkHere(bool* worked) override {
@@ -100,7 +100,7 @@ class Encoding final : public PartsWork {
   bool has_all() const override { return finished_ == parts_.size(); }
 
   std::vector<std::unique_ptr<EncodedPart>> parts_;
-  std::vector<Stage> order_;  // of exchanges, alike on all members
+  std::vector<Transfer> order_;  // of exchanges, alike on all members
   // By part: so many exchanges must have ended before it is summed, and before it is finished.
   std::vector<size_t> contributed_, needed_;
   // So many parts have been encoded, ...

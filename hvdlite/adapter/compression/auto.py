@@ -205,11 +205,11 @@ class Auto(Method):
                 each.load_state_dict(state[str(each)])
 
     def __getstate__(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"_seen": {}, "_travels": {}, "_found": {}, "_owner": None}
-        return {**self.__dict__, **own, "_measured": None, "_trial": None, "said": ""}
+        return {**self.__dict__, "_seen": {}, "_travels": {}, "_owner": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._forget()
 
     def __repr__(self) -> str:
         return f"auto({', '.join(self._labels())})"
