@@ -1,4 +1,4 @@
-"""No class has more than 40 methods or 20 data members: a file of at most 400 lines may still be a
+"""No class has more than 40 methods or 20 data members: a file of at most 600 lines may still be a
 part of a huge class."""
 
 from __future__ import annotations

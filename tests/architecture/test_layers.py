@@ -249,13 +249,13 @@ def test_imports_follow_the_second_table(path: Path) -> None:
     assert not core or folder in ("core", "job"), f"{path}: through core/engine.py"
 
 
-# Files that have grown beyond 400 lines. This list may only become shorter.
+# Files that have grown beyond 600 lines. This list may only become shorter.
 TOO_LONG: set[str] = set()
 
 
 def test_files_stay_small() -> None:
     files = [*SOURCES, *(ROOT / "hvdlite").rglob("*.py")]
-    long = {str(p.relative_to(ROOT)) for p in files if len(p.read_text().splitlines()) > 400}
+    long = {str(p.relative_to(ROOT)) for p in files if len(p.read_text().splitlines()) > 600}
     assert long <= TOO_LONG, f"split these: {sorted(long - TOO_LONG)}"
     assert long >= TOO_LONG, f"take these off the list: {sorted(TOO_LONG - long)}"
     assert len((ROOT / "docs" / "how-it-works" / "architecture.md").read_text().splitlines()) <= 260
