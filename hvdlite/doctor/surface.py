@@ -4,6 +4,7 @@ date, and nothing is imported."""
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ _PACKAGE = Path(DIRECTORY).parents[1]
 @dataclass(frozen=True)
 class Found:
     """A name that exists. `path`: the name without the attributes behind it. `parameters`: those of
-    a function or class, if they are complete."""
+    the function, class or method that the whole name means, if they are known and complete."""
 
     path: str
     is_module: bool = False
@@ -43,11 +44,11 @@ class _Module:
 
 
 def look_up(path: str) -> Found | Missing:
-    """Resolves a name such as horovod.torch.allreduce. Does not look at attributes of functions,
-    classes and values."""
+    """Resolves a name such as horovod.torch.allreduce. Takes each attribute of a function, class or
+    value to exist, and knows parameters of a class' own methods only."""
     parts = path.split(".")
     reached = parts[0]
-    for part in parts[1:]:
+    for index, part in enumerate(parts[1:], 2):
         inside = f"{reached}.{part}"
         file = _file_of_horovods(inside)
         if file is not None:
@@ -57,7 +58,7 @@ def look_up(path: str) -> Found | Missing:
             continue
         home = _file_of_horovods(reached)
         assert home is not None, reached
-        return _binding(home, part, inside) or Missing(reached, part)
+        return _binding(home, part, inside, parts[index:]) or Missing(reached, part)
     return Found(path, is_module=True)
 
 
@@ -92,13 +93,14 @@ def _source(root: Path, name: str) -> Path | None:
     return None
 
 
-def _binding(file: Path, name: str, path: str) -> Found | None:
+def _binding(file: Path, name: str, path: str, behind: Sequence[str]) -> Found | None:
+    """`behind`: the attributes that follow the name."""
     if name in _OF_EVERY_MODULE:
         return Found(path)
     module = _read(file)
     definition = module.definitions.get(name)
     if definition is not None:
-        return Found(path, parameters=_parameters(definition))
+        return Found(path, parameters=_parameters_behind(definition, behind))
     if name in module.imports:
         origin, original = module.imports[name]
         source = _source(_PACKAGE.parent, origin)
@@ -106,7 +108,7 @@ def _binding(file: Path, name: str, path: str) -> Found | None:
             return Found(path)  # another package than hvdlite
         if _source(_PACKAGE.parent, f"{origin}.{original}") is not None:
             return Found(path, is_module=True)
-        return _binding(source, original, path)
+        return _binding(source, original, path, behind)
     return None
 
 
@@ -176,6 +178,22 @@ def _listed_by(module: _Module, added: ast.expr) -> set[str]:
         source = _source(_PACKAGE.parent, f"{package}.{name}")
         return set() if source is None else _bound(source, public=True)
     return set(ast.literal_eval(added))
+
+
+def _parameters_behind(definition: ast.stmt, behind: Sequence[str]) -> tuple[str, ...] | None:
+    """Returns the parameters of a definition, or of the method that is called by way of it."""
+    if not behind:
+        return _parameters(definition)
+    if len(behind) > 1 or not isinstance(definition, ast.ClassDef):
+        return None
+    for method in definition.body:
+        if isinstance(method, ast.FunctionDef) and method.name == behind[0]:
+            decorators = [getattr(each, "id", "") for each in method.decorator_list]
+            parameters = _parameters(method)
+            if parameters is None or not {*decorators} <= {"classmethod", "staticmethod"}:
+                return None
+            return parameters[1:] if "classmethod" in decorators else parameters
+    return None
 
 
 def _parameters(definition: ast.stmt) -> tuple[str, ...] | None:

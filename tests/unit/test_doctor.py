@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -438,3 +440,34 @@ def test_files_that_are_no_programs_are_named_or_passed_over(tmp_path: Path) -> 
         str(tmp_path / f"{n}.py") for n in ("binary", "deep", "long")
     }
     assert all("nested too deeply" in s or "not Python" in s for s in unreadable) and unreadable
+
+
+def _classmethods() -> Iterator[tuple[str, list[str]]]:
+    """Yields the full name and the arguments of each method that a class of Horovod's names has
+    itself. Reads the sources beside the doctor, not through it."""
+    for module in {*advice.HOROVOD, "horovod.spark.common.store"}:
+        file = surface._file_of_horovods(module)
+        for node in ast.parse(file.read_text()).body if file else ():
+            for method in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(method, ast.FunctionDef) and any(
+                    ast.unparse(each) == "classmethod" for each in method.decorator_list
+                ):
+                    assert isinstance(node, ast.ClassDef)
+                    names = [a.arg for a in [*method.args.args, *method.args.kwonlyargs]]
+                    yield f"{module}.{node.name}.{method.name}", names[1:]
+
+
+def test_the_arguments_of_classmethods_are_their_own(tmp_path: Path) -> None:
+    methods = dict(_classmethods())
+    assert {
+        "horovod.ray.runner.RayExecutor.create_settings",
+        "horovod.ray.elastic.ElasticRayExecutor.create_settings",
+    } <= {*methods}
+    file = tmp_path / "program.py"
+    lines = [f"import {name.rpartition('.')[0].rpartition('.')[0]}" for name in methods]
+    lines += [f"{name}({', '.join(f'{each}=1' for each in of)})" for name, of in methods.items()]
+    file.write_text("\n".join(lines))
+    assert _found(file) == []
+    file.write_text("import horovod.ray\nhorovod.ray.RayExecutor.create_settings(timeout=1)")
+    (said,) = _found(file)
+    assert "create_settings() has no argument of this name; it has timeout_s, ssh_" in said, said
