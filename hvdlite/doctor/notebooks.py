@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 
 # Lines of IPython: %pip install, !ls, name?, and the result of a command: files = !ls
 _IPYTHON = re.compile(r"\s*([%!?]|\w+(\.\w+)*\?\??\s*$|\w+\s*=\s*[%!])")
+# Those of a line that goes on in the next one, which name? does not.
+_GOES_ON = re.compile(r"\s*([%!]|\w+\s*=\s*[%!]).*\\\s*$")
 # Cells of other languages. Python follows after %%time and similar lines.
 _PYTHON_FOLLOWS = {"%%time", "%%timeit", "%%capture", "%%prun", "%%python", "%%python3"}
 
@@ -42,8 +45,25 @@ def python_of(raw: bytes) -> tuple[str, list[Place]]:
 
 
 def _without_ipython(lines: Sequence[str]) -> list[str]:
+    """Leaves a cell that is Python as it is: `% x` may begin a line of an expression."""
+    try:
+        ast.parse("\n".join(lines))
+        return [*lines]
+    except SyntaxError:
+        pass
     first = next((line.split() for line in lines if line.strip()), [""])[0]
     if first.startswith("%%") and first not in _PYTHON_FOLLOWS:
         return [""] * len(lines)
-    # A statement may be needed there: `if x:` and then `!ls`.
-    return [re.sub(r"\S.*", "pass", line) if _IPYTHON.match(line) else line for line in lines]
+    kept = []
+    goes_on = False
+    for line in lines:
+        if goes_on:
+            goes_on = line.rstrip().endswith("\\")
+            kept.append("")
+        elif _IPYTHON.match(line):
+            goes_on = _GOES_ON.match(line) is not None
+            # A statement may be needed there: `if x:` and then `!ls`.
+            kept.append(re.sub(r"\S.*", "pass", line))
+        else:
+            kept.append(line)
+    return kept

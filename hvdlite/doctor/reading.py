@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 _MODULE = re.compile(r"horovod(\.\w+)+")
+# what stands before the first part that is only known when the program runs: f"horovod.{x}",
+# "horovod.%s" % x, "horovod.{}".format(x), "horovod." + x
+_BEGINNING = re.compile(r"horovod(\.\w+)*\.((%s|\{\w*\}).*)?")
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
@@ -43,10 +46,11 @@ class Variable:
 
 @dataclass(frozen=True)
 class Mention:
-    """A module's full name in a string."""
+    """A module's full name in a string, or the beginning of one."""
 
     path: str
     line: int
+    begins: bool = False
 
 
 @dataclass
@@ -59,6 +63,13 @@ class Program:
     calls: list[Call] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
+    packages: set[str] = field(default_factory=set)  # horovod and hvdlite, if it imports them
+
+    @property
+    def is_hvdlites(self) -> bool:
+        """Whether it imports hvdlite's adapters and nothing of Horovod's, which it may never have
+        used."""
+        return self.packages == {"hvdlite"}
 
 
 def read(file: str, text: str | bytes, star: Callable[[str], list[str]]) -> Program:
@@ -82,10 +93,7 @@ def imported_by_call(node: ast.AST) -> str | None:
     """Returns the argument of a call of import_module(), of any module."""
     if not isinstance(node, ast.Call) or not node.args:
         return None
-    function = (
-        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    )
-    return _constant(node.args[0]) if function == "import_module" else None
+    return _constant(node.args[0]) if _function(node) == "import_module" else None
 
 
 class _Reader(ast.NodeVisitor):
@@ -97,12 +105,16 @@ class _Reader(ast.NodeVisitor):
         self._meaning: dict[str, str] = {}  # the program's names for objects of horovod
         self._guarded = False
         self._followed: set[int] = set()  # strings whose import was read
+        self._imports_by_name = any(
+            isinstance(node, ast.Call) and _function(node) in ("import_module", "__import__")
+            for node in ast.walk(program.tree)
+        )
 
     # --- imports
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            module = horovods_name(alias.name)
+            module = self._horovods_name(alias.name)
             if module is None:
                 continue
             self._note(module, node, is_import=True)
@@ -116,7 +128,7 @@ class _Reader(ast.NodeVisitor):
             return
         # `from hvdlite import torch` counts as well.
         for alias in node.names:
-            module = horovods_name(
+            module = self._horovods_name(
                 f"{node.module}.{alias.name}" if node.module == "hvdlite" else node.module
             )
             if module is None:
@@ -183,12 +195,12 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        if (
-            isinstance(node.value, str)
-            and _MODULE.fullmatch(node.value)
-            and id(node) not in self._followed
-        ):
+        if not isinstance(node.value, str) or id(node) in self._followed:
+            return
+        if _MODULE.fullmatch(node.value):
             self._program.mentions.append(Mention(node.value, node.lineno))
+        elif self._imports_by_name and _BEGINNING.fullmatch(node.value):
+            self._program.mentions.append(Mention(node.value, node.lineno, begins=True))
 
     # --- details
 
@@ -203,7 +215,13 @@ class _Reader(ast.NodeVisitor):
     def _imported(self, node: ast.expr) -> str | None:
         """Returns the module that importlib.import_module("horovod...") or __import__ returns."""
         name = imported_by_call(node)
-        return horovods_name(name) if name else None
+        return self._horovods_name(name) if name else None
+
+    def _horovods_name(self, module: str) -> str | None:
+        name = horovods_name(module)
+        if name is not None:
+            self._program.packages.add(module.partition(".")[0])
+        return name
 
     def _note(self, path: str, node: ast.AST, is_import: bool = False) -> None:
         line: int = getattr(node, "lineno", 0)
@@ -214,6 +232,11 @@ class _Reader(ast.NodeVisitor):
         if name is not None:
             line: int = getattr(node, "lineno", 0)
             self._program.variables.append(Variable(name, line, _constant(value)))
+
+
+def _function(call: ast.Call) -> str:
+    """Returns `f` for f() and a.b.f()."""
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
 
 
 def _constant(node: ast.AST) -> str | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from hvdlite.doctor import legacy_keras, variables
+from hvdlite.doctor import legacy_keras, libraries, variables
 from hvdlite.doctor.findings import Finding, Kind
 
 _SUFFIXES = {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".pbs", ".lsf", ".yaml", ".yml", ".env"}
@@ -15,6 +15,7 @@ _NAMES = re.compile(r"(Dockerfile|Containerfile|Makefile)(\..*)?$")
 
 _VARIABLE = re.compile(rf"\b(?:HOROVOD_[A-Z0-9_]+|{legacy_keras.VARIABLE})\b")
 _INSTALLS = re.compile(r"\b(?:pip3?|uv|conda|mamba)\b.*\binstall\b.*\bhorovod\b")
+_LIGHTNING = re.compile(r"""\b(?:strategy|accelerator)\b["']?\s*[:=]?\s*["']?horovod\b""")
 _LAUNCHES = re.compile(r"(?<![\w./-])horovodrun\b")
 
 
@@ -30,6 +31,9 @@ def findings(file: str, text: str) -> Iterator[Finding]:
         if _INSTALLS.search(line):
             sentence = "install hvdlite, and `hvdlite compat install` where programs import horovod"
             yield Finding(Kind.CHANGE, file, number, "horovod", sentence)
+        if _LIGHTNING.search(line):
+            name = "strategy: horovod"
+            yield Finding(Kind.CHANGE, file, number, name, libraries.LIGHTNING)
         if _LAUNCHES.search(line):
             sentence = (
                 "is hvdliterun, with the same flags; `hvdlite compat install` gives it this name"

@@ -33,6 +33,9 @@ _SHARDING = {
     "shard_index",
     "split_list",
 }
+#: functions that make data where they are called; with the same seed, the same on each rank
+_RANDOM = {"rand", "randn", "randint", "normal", "standard_normal", "uniform"}
+_SEEDS = {"manual_seed", "seed", "set_seed", "set_random_seed", "seed_everything", "default_rng"}
 
 
 def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
@@ -71,21 +74,48 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
             "hvd.broadcast_parameters (torch), hvd.broadcast_variables (TensorFlow) or "
             "hvd.callbacks.BroadcastGlobalVariablesCallback (Keras)",
         )
+    users = [p for p in programs if any(use.path.startswith(_ADAPTERS) for use in p.uses)]
+    for_library = (
+        "" if any(map(_starts_by_itself, users)) else "a library may leave that to its caller"
+    )
     if (
-        not any(_scales_by_size(program) for program in programs)
+        not all(program.is_hvdlites for program in users)
+        and not any(_scales_by_size(program) for program in programs)
         and "LearningRateWarmupCallback" not in used
     ):
         yield hint(
             "learning rate",
-            "is not multiplied by hvd.size(), although the batch of all ranks together is that "
-            "much larger: is this intended?",
+            f"is not multiplied by hvd.size(): {for_library}"
+            if for_library
+            else "is not multiplied by hvd.size(), although the batch of all ranks together is "
+            "that much larger: is this intended?",
         )
-    if not words & _SHARDING and not any(_computes_with_rank(program) for program in programs):
+    if (
+        not words & _SHARDING
+        and not any(_computes_with_rank(program) for program in programs)
+        and (words & _SEEDS or not any(_makes_data(program.tree) for program in programs))
+    ):
         yield hint(
             "data",
             "these files have no DistributedSampler, no shard(), and no part of the data chosen by "
-            "hvd.rank(): does each rank read data of its own?",
+            f"hvd.rank(): {for_library or 'does each rank read data of its own?'}",
         )
+
+
+def _starts_by_itself(program: Program) -> bool:
+    """Whether the file does something when Python runs it, besides defining."""
+    return any(
+        isinstance(statement, (ast.For, ast.While, ast.With))
+        or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call))
+        or (isinstance(statement, ast.If) and "__name__" in _words(statement.test))
+        for statement in program.tree.body
+    )
+
+
+def _makes_data(tree: ast.AST) -> bool:
+    """Whether a loop that trains draws random numbers."""
+    loops = [_words(node) for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))]
+    return any(_trains(words) and words & _RANDOM for words in loops)
 
 
 def _words(tree: ast.AST) -> set[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from hvdlite.base import knobs
 from hvdlite.commands.cli import main
-from hvdlite.doctor import advice, surface
+from hvdlite.doctor import advice, libraries, surface
 from hvdlite.doctor.examination import examine
 from hvdlite.doctor.findings import Kind
 
@@ -107,7 +107,7 @@ SNIPPETS = {
     ),
     "a program that has moved already": (
         "import hvdlite.keras as hvd\nfrom hvdlite import torch\nhvd.init()\ntorch.nothing",
-        ["change 4 horovod.torch.nothing: hvdlite does not have it: docs/guides/migrating.md"],
+        ["change 4 hvdlite.torch.nothing: hvdlite does not have it: docs/reference/api lists"],
     ),
     "private names of Horovod's": (
         "from horovod.torch.optimizer import _DistributedOptimizer\nfrom horovod.tensorflow import "
@@ -127,6 +127,42 @@ SNIPPETS = {
         "class Backend:\n    module = 'horovod.torch'\n    def load(self):\n        return "
         "import_module(self.module)",
         ["hint 2 horovod.torch: is in a string"],
+    ),
+    "strings that name no module": (
+        "lock = FileLock('horovod.lock')\nopen(f'horovod.{rank}.log')\nx = 'horovod.torch.nothing'",
+        [],
+    ),
+    "strings that name modules": (
+        "patch('horovod.torch.rank')\nmodules = ['horovod.mxnet', 'horovod.runner.http']",
+        ["hint 1 horovod.torch.rank: is", "hint 2 horovod.mxnet: is",
+         "hint 2 horovod.runner.http: is"],
+    ),
+    "a module's name that is put together": (
+        "import importlib\nhvd = importlib.import_module(f'horovod.{kind}')\n"
+        "a = import_module('horovod.%s' % kind)\nb = __import__('horovod.' + kind)\n"
+        "c = import_module('horovod.{}.mpi_ops'.format(kind))\nd = import_module(f'{x}.horovod')\n"
+        "name = f'horovod.{kind}.elastic'\ne = import_module(name)",
+        [f"hint {line} horovod.{rest}: begins a module's name: if the program imports"
+         for line, rest in ((2, ""), (3, "%s"), (4, ""), (5, "{}.mpi_ops"), (7, ""))],
+    ),
+    "Lightning's strategy": (
+        "from lightning.pytorch.strategies import DDPStrategy, HorovodStrategy\n"
+        "import lightning.pytorch as pl\nt = pl.Trainer(strategy=HorovodStrategy())\n"
+        "u = pl.Trainer(\n    strategy='horovod' if many else 'auto')\npl.Trainer(strategy='ddp')",
+        ["change 1 lightning.pytorch.strategies.HorovodStrategy: Lightning has no Horovod since "
+         "2.0: .*strategy=hvdlite.lightning.HvdliteStrategy()",
+         "change 5 Trainer(strategy=\"horovod\"): Lightning has no"],
+    ),
+    "Lightning of old": (
+        "import pytorch_lightning as pl\npl.Trainer(accelerator='horovod')\n"
+        "pl.plugins.HorovodPlugin()",
+        ["change 2 Trainer(accelerator=\"horovod\"): Lightning has",
+         "change 3 pl.plugins.HorovodPlugin: Lightning has"],
+    ),
+    "a trainer of somebody else": ("from mine import Trainer\nTrainer(strategy='horovod')", []),
+    "Databricks' runner": (
+        "from sparkdl import HorovodRunner\nHorovodRunner(np=2).run(train)",
+        ["change 1 sparkdl.HorovodRunner: .*hvdlite.spark.run(f, num_proc=np)"],
     ),
     "an argument of compile() that Keras 3 does not have": (
         KERAS + "model.compile('sgd', loss='mse', experimental_run_tf_function=False)",
@@ -161,6 +197,12 @@ SNIPPETS = {
         TORCH + "o = hvd.DistributedOptimizer(SGD(p, lr=0.1))\nhvd.broadcast_parameters(p, 0)\nif "
                 "hvd.rank() == 0: print(hvd.rank())",
         ["hint 1 learning rate: is not multiplied", "hint 1 data: these files have no Distributed"],
+    ),
+    "soft hints for a library": (
+        "import horovod.torch as hvd\ndef wrapped(o, p):\n    hvd.init()\n"
+        "    hvd.broadcast_parameters(p, 0)\n    return hvd.DistributedOptimizer(o)",
+        ["hint 1 learning rate: is not multiplied by hvd.size(): a library may leave that to its "
+         "caller", "hint 1 data: .*a library may leave"],
     ),
     "no hints for a class": (
         TORCH + "class C:\n  def world_size(self):\n    return hvd.size()\nc.rank = hvd.rank()\n"
@@ -310,6 +352,31 @@ def test_a_notebook_that_cannot_be_read(tmp_path: Path, text: str, sentence: str
     assert not findings and len(unreadable) == 1 and sentence in unreadable[0], unreadable
 
 
+def test_lines_of_a_shell_in_a_notebook(tmp_path: Path) -> None:
+    file = tmp_path / "train.ipynb"
+    file.write_text(
+        _notebook(
+            "!az group create \\\n  --name {group} \\\n  --of (x\nimport horovod.torch as hvd",
+            "if True:\n    !azcopy copy 'a' \\\n      'c'\nelse:\n    x = !ls \\\n -l\nhvd.init()",
+            "print('of %s'\n      % hvd.rank())\nhvd.allreduec(1)",
+        )
+    )
+    (finding,) = [f for f in examine([str(file)])[0] if f.kind is Kind.CHANGE]
+    assert (finding.cell, finding.line) == (4, 3) and examine([str(file)])[1] == []
+
+
+def test_a_notebook_of_something_else_need_not_be_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = json.loads(_notebook("print 'Python 2'"))
+    written["cells"][1]["outputs"] = [{"data": {"image/png": "iVBORhvdAAAA"}}]
+    (tmp_path / "of others.ipynb").write_text(json.dumps(written))
+    assert main(["doctor", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "Nothing of Horovod is used here.\n"
+    (tmp_path / "databricks.ipynb").write_text(_notebook("HorovodRunner\nprint 'Python 2'"))
+    assert main(["doctor", str(tmp_path)]) == 2
+
+
 def test_scripts_and_yaml_are_read_line_by_line(tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(
         "# horovodrun is what we use\npip install 'horovod[torch]'\nexport HOROVOD_CCL_CACHE=1 "
@@ -322,6 +389,7 @@ def test_scripts_and_yaml_are_read_line_by_line(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile.gpu").write_text(
         "RUN HOROVOD_WITH_MPI=1 pip install --no-cache-dir horovod==0.28.1\n"
     )
+    (tmp_path / "lightning.yaml").write_text("trainer:\n  strategy: horovod\n  other: horovod\n")
     (tmp_path / "other.yaml").write_bytes(b"\xff: {")
     assert _found(tmp_path) == [
         "change 1 horovod: install hvdlite, and `hvdlite compat install` where programs import "
@@ -338,6 +406,7 @@ def test_scripts_and_yaml_are_read_line_by_line(tmp_path: Path) -> None:
         "it this name",
         "differs 3 HOROVOD_RANK: hvd.init() believes it, and needs all that a launcher sets; "
         "hvdliterun does that for you",
+        f"change 2 strategy: horovod: {libraries.LIGHTNING}",
     ]
 
 
@@ -471,3 +540,55 @@ def test_the_arguments_of_classmethods_are_their_own(tmp_path: Path) -> None:
     file.write_text("import horovod.ray\nhorovod.ray.RayExecutor.create_settings(timeout=1)")
     (said,) = _found(file)
     assert "create_settings() has no argument of this name; it has timeout_s, ssh_" in said, said
+
+
+# README's program.
+FIRST = """\
+import torch
+import hvdlite.torch as hvd
+
+hvd.init()
+model = torch.nn.Linear(10, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+
+for step in range(100):
+    x = torch.randn(32, 10)  # this process's part of the data
+    loss = ((model(x) - x.sum(dim=1, keepdim=True)) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()  # gradients are averaged while the backward pass runs
+    optimizer.step()
+    if step % 20 == 0 and hvd.rank() == 0:
+        print(step, loss.item(), hvd.size())
+"""
+
+
+def test_a_program_that_was_never_horovods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("first.py").write_text(FIRST)
+    assert main(["doctor", "first.py"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "first.py:2: works: hvdlite.torch: is in hvdlite",
+        "first.py:4: works: hvdlite.torch.init: is in hvdlite",
+        "first.py:7: works: hvdlite.torch.DistributedOptimizer: is in hvdlite",
+        "first.py:8: works: hvdlite.torch.broadcast_parameters: is in hvdlite",
+        "first.py:16: works: hvdlite.torch.rank: is in hvdlite",
+        "first.py:17: works: hvdlite.torch.size: is in hvdlite",
+        "0 to change, 0 that differ, 0 hints, 6 names that work as they are.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = torch.randn(32, 10)", "x = data[step]"),
+        ("hvd.init()", "hvd.init(); torch.manual_seed(0)"),  # the same numbers on each rank
+    ],
+)
+def test_data_that_each_rank_may_share_is_a_hint(tmp_path: Path, before: str, after: str) -> None:
+    (tmp_path / "first.py").write_text(FIRST.replace(before, after))
+    (said,) = _found(tmp_path / "first.py")
+    assert said.startswith("hint 2 data: "), said

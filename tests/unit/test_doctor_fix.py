@@ -84,7 +84,7 @@ def test_a_folder_is_fixed_and_then_examined(
         said.err
         == f"{train}:1: fixed: import horovod.torch as hvd -> import hvdlite.torch as hvd\n"
     )
-    assert f"{train}:3: change: horovod.torch.nothing" in said.out
+    assert f"{train}:3: change: hvdlite.torch.nothing" in said.out
     assert (
         train.read_text().startswith("import hvdlite.torch as hvd\n")
         and train.stat().st_mode & 0o777 == 0o755
