@@ -32,6 +32,18 @@ class ArrayFramework:
         contiguous = getattr(tensor, "contiguous", None)  # torch
         return contiguous() if callable(contiguous) else tensor
 
+    def extent(self, host: Tensor) -> tuple[int, int]:
+        if isinstance(host, np.ndarray):
+            start = host.__array_interface__["data"][0]
+        elif hasattr(host, "data_ptr"):  # torch
+            start = host.data_ptr()
+        else:
+            return 0, 0
+        return start, start + host.nbytes
+
+    def copied(self, host: Tensor) -> Tensor:
+        return host.copy() if isinstance(host, np.ndarray) else host.clone()
+
     def empty_like(self, host: Tensor) -> Array | None:
         # None: the core allocates the result, which saves a detour through DLPack.
         return np.empty(host.shape, host.dtype) if isinstance(host, np.ndarray) else None

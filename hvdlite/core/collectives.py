@@ -102,6 +102,9 @@ class Collectives:
             raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
         framework, operation = self.framework, call.operation
         hosts = [framework.lend(tensor, call.in_place) for tensor in tensors]
+        if call.in_place and len(hosts) > 1:
+            for i in sharing([framework.extent(host) for host in hosts]):
+                hosts[i] = framework.copied(hosts[i])  # _finish() writes it back
         outs = hosts if call.in_place else self._outputs(call, hosts)
         splits = self._checked(operation, call.op, call.splits)
         how = (operation.kind, call.op, set_id_of(call.process_set), call.name)
@@ -217,3 +220,24 @@ class Collectives:
         everyones = engine.run(*how, mine, None, 0, 1.0, 1.0, _NO_SPLITS)[0]
         position = engine.members_of(process_set).index(engine.rank())
         return [int(start) for start in everyones[:position].sum(axis=0)]
+
+
+def sharing(extents: Sequence[tuple[int, int]]) -> set[int]:
+    """Which of a group's tensors overlap with one that comes before them. An operation in place
+    would read there what it has written. Of several that hang together, all but the first.
+
+    `extents`: the addresses of the first byte and behind the last one.
+    """
+    found: set[int] = set()
+    reached, first = 0, -1
+    for i in sorted(range(len(extents)), key=extents.__getitem__):
+        start, end = extents[i]
+        if start == end:
+            continue
+        if start < reached:
+            found.add(max(first, i))
+            first = min(first, i)
+        else:
+            first = i
+        reached = max(reached, end)
+    return found

@@ -33,6 +33,12 @@ class Framework(Protocol):
         Raises TypeError or ValueError for what cannot be communicated, or not in place.
         """
 
+    def extent(self, host: Host) -> tuple[int, int]:
+        """The addresses of its first byte and behind its last one; (0, 0) where another tensor
+        cannot share its memory."""
+
+    def copied(self, host: Host) -> Host: ...
+
     def empty_like(self, host: Host) -> Host | None:
         """Memory for a result of the same shape; None: the core allocates it."""
 
@@ -58,6 +64,12 @@ class Common:
     """What most frameworks answer alike."""
 
     mutable: Any = ()
+
+    def extent(self, host: Host) -> tuple[int, int]:
+        return 0, 0
+
+    def copied(self, host: Host) -> Host:
+        return host
 
     def shape(self, tensor: Tensor) -> Sequence[int]:
         return tuple(tensor.shape)

@@ -51,6 +51,13 @@ class TorchFramework(Common):
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
         return host.copy_(tensor)
 
+    def extent(self, host: torch.Tensor) -> tuple[int, int]:
+        start = host.data_ptr()
+        return start, start + host.nbytes
+
+    def copied(self, host: torch.Tensor) -> torch.Tensor:
+        return host.clone()
+
     def empty_like(self, host: torch.Tensor) -> torch.Tensor:
         return torch.empty_like(host)  # contiguous, as `host` is
 

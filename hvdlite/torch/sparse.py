@@ -4,6 +4,8 @@ result's coalesce()."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -19,30 +21,35 @@ def start(
     ops: Collectives, tensor: torch.Tensor, name: str | None, op: int, process_set: ProcessSet,
     patient: bool = False,
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
-    """Starts both gathers; the function returned waits for them. It may be called once."""
+    """Starts the reduction; the function returned waits for it. It may be called once."""
     if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:
         kind = tensor.layout if isinstance(tensor, torch.Tensor) else type(tensor).__name__
         raise ValueError(
             f"sparse_allreduce_async takes a sparse COO tensor, got {kind}: use hvd.allreduce_async"
         )
+    return partial(run_now, pending(ops, tensor, name, op, process_set, patient))
+
+
+def pending(
+    ops: Collectives, tensor: torch.Tensor, name: str | None, op: int, process_set: ProcessSet,
+    patient: bool = False,
+) -> Pending:  # fmt: skip
+    """Starts both gathers."""
     if op not in (Average, Sum):
         raise NotImplementedError("sparse tensors are reduced with op=hvd.Average or hvd.Sum only")
     tensor = tensor.detach().coalesce()
     members = process_set.size() or 1
     # Gathering is along the first dimension, and every entry is one row of both.
-    gathers: list[Pending] = [
-        ops.start(
-            Call(ALLGATHER, name and f"{name}.indices", process_set, patient=patient),
-            [tensor.indices().t().contiguous()],
-        ),
-        ops.start(
-            Call(ALLGATHER, name and f"{name}.values", process_set, patient=patient),
-            [tensor.values()],
-        ),
-    ]
+    of_indices, of_values = (
+        ops.start(Call(ALLGATHER, name and f"{name}.{part}", process_set, patient=patient), [rows])
+        for part, rows in (
+            ("indices", tensor.indices().t().contiguous()),
+            ("values", tensor.values()),
+        )
+    )
 
-    def finish() -> torch.Tensor:
-        indices, values = (run_now(pending) for pending in gathers)
+    def finish(answers: list[Any]) -> torch.Tensor:
+        indices, values = of_indices.finish(answers[:1]), of_values.finish(answers[1:])
         if op == Average:
             values = values / members
         # Checked: a rank whose tensor is larger would have its entries written beyond the end of
@@ -51,7 +58,7 @@ def start(
             indices.t(), values, tensor.shape, check_invariants=True
         ).coalesce()
 
-    return finish
+    return Pending([*of_indices.natives, *of_values.natives], finish)
 
 
 def dimensions(gradient: torch.Tensor) -> int:

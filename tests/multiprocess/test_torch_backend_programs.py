@@ -21,7 +21,7 @@ needs_installed("torch")
 HERE = Path(__file__).parent
 COLLECTIVES = str(HERE / "torch_collectives_program.py")
 TRAINING = str(HERE / "torch_training_program.py")
-CHECKS = 16
+CHECKS = 19
 
 
 def started(job: Job, size: int, *command: str) -> list[subprocess.Popen[bytes]]:
@@ -51,7 +51,7 @@ def test_collectives_give_what_gloo_gives(job: Job) -> None:
 @pytest.mark.watchdog(120)
 def test_ddp_has_gloos_losses(job: Job) -> None:
     checks = ("ddp", "gradients_are_equal_on_all_ranks", "hooks_of_ddp")
-    checks += ("ddp_as_with_a_torch_that_forgets_works",)
+    checks += ("ddp_with_sparse_gradients", "ddp_as_with_a_torch_that_forgets_works")
     told(run(job, 2, TRAINING, *checks), 2, *checks)
 
 

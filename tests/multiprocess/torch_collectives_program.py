@@ -262,6 +262,76 @@ def coalesced() -> None:
     assert a.tolist() == [SIZE] * 2 and b.tolist() == [2 * SIZE]
 
 
+def gathers_of_several_tensors() -> None:
+    """Torch's layout is output[rank][tensor]. Lengths may differ, and be 0."""
+    for group in (GLOO, OURS):
+        for lengths in ((1,) * SIZE, (2, 3, 0), (4,)):
+            for later in (False, True):
+                mine = [torch.full((n,), 10.0 * RANK + i) for i, n in enumerate(lengths)]
+                output = [[torch.zeros(n) for n in lengths] for _ in range(SIZE)]
+                finish(dist.all_gather_coalesced(output, mine, group, async_op=later))
+                for rank, each in enumerate(output):
+                    for i, found in enumerate(each):
+                        assert found.tolist() == [10.0 * rank + i] * lengths[i], (rank, i, output)
+    mixed = [torch.tensor([1j * RANK]), torch.tensor([[2j, 3]])]
+    output = [[torch.zeros_like(each) for each in mixed] for _ in range(SIZE)]
+    dist.all_gather_coalesced(output, mixed)
+    assert output[LAST][0].item() == 1j * LAST and output[0][1].tolist() == [[2j, 3]]
+
+
+def tensors_that_share_memory() -> None:
+    """Each is reduced once, as if the tensors were copies."""
+    for group in (GLOO, OURS):
+        whole = rows(8)
+        same, part, behind = whole, whole[2:6], whole[5:]
+        tensors = [part, same, torch.ones(2), same, behind, whole[:0]]
+        dist.all_reduce_coalesced(tensors, group=group)
+        total = torch.arange(8) % 7 * SIZE + SIZE * (SIZE + 1) // 2
+        assert torch.equal(whole, total), (group, whole, total)
+        assert tensors[2].tolist() == [SIZE, SIZE]
+
+
+def coo(*places: tuple[int, ...], shape: tuple[int, ...], dense: int = 0) -> torch.Tensor:
+    """A sparse tensor of this rank's numbers at these places."""
+    width = len(shape) - dense
+    indices = torch.tensor(places, dtype=torch.int64).reshape(-1, width).t()
+    values = rows(len(places), *shape[width:]) if places else torch.zeros(0, *shape[width:])
+    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=True)
+
+
+SPARSE: dict[str, Callable[[], torch.Tensor]] = {
+    "as many entries as ranks before": lambda: coo(*((i,) for i in range(RANK + 1)), shape=(SIZE,)),
+    "repeated places": lambda: coo((1,), (0,), (1,), (RANK,), shape=(SIZE,)),
+    "coalesced": lambda: coo((1,), (1,), (0,), shape=(4,)).coalesce(),
+    "two sparse, two dense": lambda: coo((0, RANK), (1, 0), shape=(2, SIZE, 3, 2), dense=2),
+    "three sparse": lambda: coo((0, RANK, 1), shape=(2, SIZE, 3)),
+    "entries on one rank": lambda: coo(*([(1,)] if RANK == LAST else []), shape=(3, 2), dense=1),
+    "no entries": lambda: coo(shape=(3, 2), dense=1),
+}
+
+
+def sparse_tensors() -> None:
+    for name, make in SPARSE.items():
+        expected = make()
+        dist.all_reduce(expected, group=GLOO)
+        for later in (False, True):
+            found = make()
+            finish(dist.all_reduce(found, async_op=later))
+            assert found.layout is torch.sparse_coo and found.is_coalesced(), name
+            assert found.sparse_dim() == expected.sparse_dim(), name
+            assert torch.equal(found.indices(), expected.coalesce().indices()), (name, found)
+            assert torch.equal(found.to_dense(), expected.to_dense()), (name, found, expected)
+    mean = coo((0,), shape=(2,))
+    dist.all_reduce(mean, dist.ReduceOp.AVG)
+    assert mean.to_dense().tolist() == [1 + (SIZE - 1) / 2, 0]
+    try:
+        dist.all_reduce(coo((0,), shape=(2,)), dist.ReduceOp.MAX)
+    except NotImplementedError as error:
+        assert "sparse" in str(error)
+    else:
+        raise AssertionError("it is not possible with gloo, either")
+
+
 def objects() -> None:
     gathered: list[Any] = [None] * SIZE
     dist.all_gather_object(gathered, {"rank": RANK})
@@ -464,7 +534,8 @@ def what_torch_asks() -> None:
 
 CHECKS = [
     equals_gloo, more_than_gloo, results_in_the_callers_memory, other_types,
-    autograd_uses_what_it_has_saved, coalesced, objects, messages, functionals,
+    autograd_uses_what_it_has_saved, coalesced, gathers_of_several_tensors,
+    tensors_that_share_memory, sparse_tensors, objects, messages, functionals,
     functionals_as_with_a_torch_that_forgets_works, groups_of_some_ranks, futures, refusals,
     wrong_calls_are_told, mismatches_are_told, what_torch_asks,
 ]  # fmt: skip

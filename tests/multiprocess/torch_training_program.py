@@ -94,6 +94,38 @@ def ddp_with(options: dict[str, Any]) -> None:
     assert landed() - before >= 7, (options, landed() - before)
 
 
+def ddp_with_sparse_gradients() -> None:
+    """Ranks use other rows of a table, and rows repeat."""
+
+    def trained(group: Any, hooked: bool, **options: Any) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        net = torch.nn.Sequential(torch.nn.Embedding(6, 3, sparse=True), torch.nn.Linear(3, 2))
+        model = DistributedDataParallel(net, process_group=group, **options)
+        if hooked:
+            model.register_comm_hook(group, average)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for step in range(3):
+            optimizer.zero_grad()
+            model(torch.tensor([RANK, 5, step, 5])).square().sum().backward()
+            assert net[0].weight.grad.layout is torch.sparse_coo
+            optimizer.step()
+        return [parameter.detach() for parameter in net.parameters()]
+
+    # DDP reads annotations, which are strings here.
+    def average(group, bucket):  # type: ignore[no-untyped-def]
+        work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+        return work.get_future().then(lambda future: future.value()[0] / SIZE)
+
+    for hooked in (False, True):
+        for options in ({}, {"gradient_as_bucket_view": True}):
+            theirs, ours = (trained(group, hooked, **options) for group in (GLOO, OURS))
+            for expected, found in zip(theirs, ours, strict=True):
+                assert torch.allclose(expected, found, atol=1e-7), (hooked, options)
+                everyones = [torch.zeros_like(found) for _ in range(SIZE)]
+                dist.all_gather(everyones, found)
+                assert all(torch.equal(found, each) for each in everyones), (hooked, options)
+
+
 def ddp_as_with_a_torch_that_forgets_works() -> None:
     from hvdlite.torch.distributed import older
 

@@ -68,4 +68,20 @@ MUTANTS = (
         "a process group that has ended leaves hvdlite's job behind",
         (_TESTS + "hvdliterun_with_torchs_variables",),
     ),
+    Mutant(
+        "DB8",
+        _FOLDER + "group.py",
+        "list(zip(*outputs, strict=True)), inputs, outputs)",
+        "outputs, inputs, outputs)",
+        "a coalesced gather puts each rank's tensors where its first one belongs",
+        (_COLLECTIVES,),
+    ),
+    Mutant(
+        "DB9",
+        "hvdlite/core/collectives.py",
+        "        if call.in_place and len(hosts) > 1:\n",
+        "        if False:\n",
+        "a tensor that is twice in a group in place is reduced twice",
+        (_COLLECTIVES,),
+    ),
 )

@@ -3,7 +3,8 @@ reduce."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -73,3 +74,13 @@ def spread(row: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
     for output, part in zip(outputs, torch.split(row, lengths), strict=True):
         target = moved(output)
         target.copy_(part.view(target.shape))
+
+
+def replacing(tensor: torch.Tensor) -> Callable[[tuple[Any, ...]], None]:
+    """Makes the result the contents of a sparse tensor."""
+
+    def deliver(results: tuple[Any, ...]) -> None:
+        with torch.no_grad():
+            tensor.copy_(results[0])
+
+    return deliver

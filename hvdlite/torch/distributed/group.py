@@ -28,12 +28,14 @@ from hvdlite.core import engine
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, set_id_of
+from hvdlite.torch import sparse
 from hvdlite.torch.distributed.carried import (
     check_alike,
     flat,
     joined,
     moved,
     plain,
+    replacing,
     room_in,
     sizes,
     spread,
@@ -74,16 +76,22 @@ class ProcessGroup(Face, _Base):
     def allreduce(self, tensors: Tensors | torch.Tensor, opts: Any = None) -> Any:
         given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         op = reduction_of(opts)
-        if blocks(opts) and len(given) == 1:
+        is_sparse = len(given) == 1 and given[0].layout is torch.sparse_coo
+        if blocks(opts) and len(given) == 1 and not is_sparse:
             _OPS.run_one(plain(given[0]), ALLREDUCE, None, self._set, op, in_place=True)
             return DONE
         by_backward = called_by_autograd()
-        call = self._call(
-            ALLREDUCE, op=op, in_place=True, grouped=len(given) > 1, patient=by_backward
-        )
         landing = self.by_backward if by_backward else self._by_thread
-        pending = _OPS.start(call, [plain(tensor) for tensor in given])
-        work = Work(pending, given, landing, device=_device_of(given))
+        if is_sparse:
+            pending = sparse.pending(_OPS, given[0], None, op, self._set, by_backward)
+            deliver: Deliver | None = replacing(given[0])
+        else:
+            deliver = None
+            call = self._call(
+                ALLREDUCE, op=op, in_place=True, grouped=len(given) > 1, patient=by_backward
+            )
+            pending = _OPS.start(call, [plain(tensor) for tensor in given])
+        work = Work(pending, given, landing, deliver, _device_of(given))
         return for_the_caller(work, by_backward)
 
     allreduce_coalesced = allreduce
@@ -132,13 +140,26 @@ class ProcessGroup(Face, _Base):
     def all_gather_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Any:
-        return self.allgather_coalesced([[output] for output in outputs], inputs, opts)
+        return self._gather_all(opts, [[output] for output in outputs], inputs, outputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def allgather_coalesced(
         self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
     ) -> Any:
+        """`outputs` has a list for each rank: of that rank's tensors, in the order of `inputs`."""
+        if len(outputs) != self.size() or any(len(each) != len(inputs) for each in outputs):
+            raise ValueError(
+                f"all_gather_coalesced takes a list for each of the {self.size()} ranks, each of "
+                f"{len(inputs)} tensors, as the input has; got lists of "
+                f"{[len(each) for each in outputs]}"
+            )
+        return self._gather_all(opts, list(zip(*outputs, strict=True)), inputs, outputs)
+
+    def _gather_all(
+        self, opts: Any, outputs: Sequence[Tensors], inputs: Tensors, value: Any
+    ) -> Any:
+        """`outputs` has the tensors for each input."""
         for each, source in zip(outputs, inputs, strict=True):
             check_alike(each, source)
 
@@ -147,7 +168,7 @@ class ProcessGroup(Face, _Base):
                 spread(row, each)
 
         call = self._call(ALLGATHER, grouped=True)
-        return self._perform(opts, call, [flat(each) for each in inputs], outputs, deliver)
+        return self._perform(opts, call, [flat(each) for each in inputs], value, deliver)
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Any:
         (source,) = inputs

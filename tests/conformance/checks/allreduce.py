@@ -137,6 +137,18 @@ def a_view_is_reduced_in_place(here: Here) -> None:
 
 
 @check()
+def tensors_of_a_group_in_place_may_share_memory(here: Here) -> None:
+    """Each is reduced once."""
+    whole = np.arange(8.0) + here.rank
+    want = np.arange(8.0) * here.size + sum(here.ranks)
+    tensors = [whole[2:6], whole, whole[::2], np.ones(2), whole]
+    hvd.grouped_allreduce_(tensors, op=SUM)
+    here.close(whole, want)
+    hvd.synchronize(hvd.grouped_allreduce_async_([whole, whole], op=MAX))
+    here.close(whole, want)
+
+
+@check()
 def a_misaligned_array_works(here: Here) -> None:
     raw = np.zeros(4 * 1000 + 1, np.uint8)
     odd = raw[1:].view(np.float32)

@@ -35,6 +35,15 @@ def memory_that_is_not_contiguous_is_read_and_written_as_it_lies(here: Here) -> 
 
 
 @check()
+def tensors_of_a_group_in_place_may_share_memory(here: Here) -> None:
+    """Each is reduced once."""
+    whole = torch.arange(8.0) + here.rank
+    want = torch.arange(8.0) * here.size + sum(here.ranks)
+    hvd.grouped_allreduce_([whole[2:6], whole, torch.ones(2), whole, whole.view(2, 4).t()], op=SUM)
+    here.close(array(whole), want.numpy())
+
+
+@check()
 def a_result_in_place_is_noticed_by_autograd(here: Here) -> None:
     weight = torch.ones(3, requires_grad=True)
     base = torch.ones(3)
