@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -14,7 +15,10 @@ from pathlib import Path
 import pytest
 from counting import OPERATIONS, PROGRAM
 from launched import Job, last_line
+from machine import within
 from waiting import wait_until
+
+from hvdlite.launch.monitor import metrics
 
 # Those of unit/test_exposition.py.
 KNOWN = (
@@ -58,10 +62,27 @@ def test_a_page_for_prometheus(hasty: Job) -> None:
     wait_until(lambda: counted(page()) == [OPERATIONS, OPERATIONS])
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{told[1]}/", timeout=30)
-    # A reader that says nothing stops neither others for good nor the job's end.
-    with socket.create_connection(re.findall(r"([\d.]+):(\d+)", told[1])[0], timeout=30):
-        (hasty.directory / "enough").touch()
-        _, err = process.communicate(timeout=60)
+    (hasty.directory / "enough").touch()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+
+
+def test_readers_that_say_nothing_hold_up_neither_others_nor_the_end(job: Job) -> None:
+    slow = HASTE.replace("0.1\n", "0.1\nmetrics._SECONDS_OF_A_REQUEST = 600\n", 1)
+    job.launcher = [job.script(slow, "launcher.py")]
+    process = job.start("-np", "2", "--metrics-port", "0", sys.executable, job.script(PROGRAM))
+    assert process.stderr is not None
+    told = re.search(rb"http://127\.0\.0\.1:(\d+)/metrics", process.stderr.readline())
+    assert told
+    page = f"http://127.0.0.1:{int(told[1])}/metrics"
+    with contextlib.ExitStack() as strangers:
+        for _ in range(2 * metrics.MOST_READERS):
+            stranger = socket.create_connection(("127.0.0.1", int(told[1])), timeout=within(30))
+            strangers.enter_context(stranger).sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        with urllib.request.urlopen(page, timeout=within(30)) as answer:
+            assert answer.status == 200
+        (job.directory / "enough").touch()
+        _, err = process.communicate(timeout=within(60))
     assert process.returncode == 0, err
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from machine import within
 
-from hvdlite.launch.monitor import exposition
+from hvdlite.launch.monitor import exposition, metrics
 from hvdlite.launch.monitor.board import Board
+from hvdlite.launch.monitor.outlets import Outlets
 
 _SAMPLE = re.compile(
     r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (-?[\d.]+(?:e[+-]?\d+)?)'
@@ -154,3 +158,38 @@ def test_the_guide_and_the_dashboard_name_metrics_that_exist() -> None:
     dashboard = json.loads((_DOCS / "grafana.json").read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     assert asked and set(names.findall(" ".join(asked))) <= exist
+
+
+@pytest.mark.parametrize(
+    "drip", [b"a", b"GET /metrics HTTP/1.1\r\nX: "], ids=["in its first line", "in its headers"]
+)
+def test_a_request_that_comes_byte_by_byte_has_one_deadline(
+    drip: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "_SECONDS_OF_A_REQUEST", 1.0)
+    said: list[str] = []
+    page = metrics.Page(board_of(), Outlets(port=0), said.append)
+    try:
+        [port] = re.findall(r":(\d+)/metrics", said[0])
+        with socket.create_connection(("127.0.0.1", int(port)), timeout=within(10)) as stranger:
+            stranger.sendall(drip)
+            over = threading.Event()
+
+            def go_on() -> None:
+                while not over.wait(0.2):  # each byte comes well before the deadline of a read
+                    try:
+                        stranger.sendall(b"a")
+                    except OSError:
+                        return
+
+            dripping = threading.Thread(target=go_on)
+            dripping.start()
+            try:
+                stranger.recv(1)  # the end, or a reset by it
+            except ConnectionError:
+                pass
+            finally:
+                over.set()
+                dripping.join()
+    finally:
+        page.end()

@@ -5,10 +5,12 @@ Neither ever ends a job: what cannot be opened or written is told in one line, o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -19,6 +21,7 @@ from hvdlite.launch.monitor.outlets import Outlets
 from hvdlite.rendezvous.addresses import join_address
 
 _SECONDS_OF_A_REQUEST = 5.0
+MOST_READERS = 16
 _SECONDS_OF_A_LINE = 10.0
 
 
@@ -30,7 +33,7 @@ class Page:
     def __init__(self, board: Board, outlets: Outlets, say: Callable[[str], None]) -> None:
         self._board = board
         self._text = b""
-        self._server: HTTPServer | None = None
+        self._server: _Server | None = None
         try:
             self._server = _Server((outlets.address, outlets.port or 0), self._handler())
         except OSError as error:
@@ -47,17 +50,16 @@ class Page:
         page = self
 
         class Handler(BaseHTTPRequestHandler):
-            timeout = _SECONDS_OF_A_REQUEST  # one request is served at a time
-
             def do_GET(self) -> None:  # noqa: N802
                 if self.path.split("?")[0] != "/metrics":
                     self.send_error(404, "the page is /metrics")
                     return
+                text = page._text  # another thread draws
                 self.send_response(200)
                 self.send_header("Content-Type", exposition.CONTENT_TYPE)
-                self.send_header("Content-Length", str(len(page._text)))
+                self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
-                self.wfile.write(page._text)
+                self.wfile.write(text)
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -73,16 +75,38 @@ class Page:
 
     def end(self) -> None:
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            self._server.end()
             self._server = None
 
 
+class _Reader:
+    """A connection that a thread serves. Another thread may cut it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.deadline = time.monotonic() + _SECONDS_OF_A_REQUEST
+        self.thread: threading.Thread | None = None
+        self._sock = sock
+        self._closing = threading.Lock()  # the descriptor is not of another file meanwhile
+
+    def cut(self) -> None:
+        """The thread waits for this reader no longer."""
+        with self._closing, contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with self._closing:
+            self._sock.close()
+
+
 class _Server(HTTPServer):
+    """Serves each reader in a thread of its own, the last MOST_READERS at a time. Waits for no
+    reader."""
+
     allow_reuse_address = True
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._readers: deque[_Reader] = deque()  # the oldest first
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
@@ -91,8 +115,51 @@ class _Server(HTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "", int(self.socket.getsockname()[1])
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if len(self._readers) >= MOST_READERS:
+            self._forget(self._readers.popleft())
+        reader = _Reader(request)
+        reader.thread = threading.Thread(
+            target=self._serve,
+            args=(reader, request, client_address),
+            name="hvdlite-metrics-reader",
+            daemon=True,
+        )
+        try:
+            reader.thread.start()
+        except RuntimeError:  # no thread is left
+            reader.close()
+            return
+        self._readers.append(reader)
+
+    def _serve(self, reader: _Reader, request: Any, client_address: Any) -> None:
+        with contextlib.suppress(Exception):  # a reader that has gone is no news
+            self.finish_request(request, client_address)
+        reader.cut()  # it sees the end even if it still sends
+        reader.close()
+
+    def service_actions(self) -> None:
+        """Called twice a second."""
+        now = time.monotonic()
+        while self._readers and self._readers[0].deadline <= now:
+            self._forget(self._readers.popleft())
+
+    @staticmethod
+    def _forget(reader: _Reader) -> None:
+        reader.cut()
+        assert reader.thread is not None
+        reader.thread.join()  # it waits for nothing now
+
     def handle_error(self, *_: Any) -> None:
         pass  # a reader that has gone is no news
+
+    def end(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        self.shutdown()
+        self.server_close()
+        for reader in self._readers:
+            reader.cut()
 
 
 class File:
