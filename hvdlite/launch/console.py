@@ -13,7 +13,7 @@ from hvdlite.launch import output
 from hvdlite.launch.monitor import screen
 from hvdlite.launch.monitor.outlets import Outlets
 from hvdlite.launch.monitor.screen import Screen
-from hvdlite.launch.observers import Observers
+from hvdlite.launch.observers import Contained, Observers
 from hvdlite.launch.watch import JobObserver
 
 
@@ -152,9 +152,14 @@ def of_the_command_line(
     if outlets.file is not None:
         displays.append(metrics.File(shown, outlets.file, console.say))
     if outlets.report is None:
-        return console, view.Monitor(shown, *displays)
+        return console, _contained(view.Monitor(shown, *displays), console)
     from hvdlite.launch.monitor import report
 
     written = report.Report(outlets.report, command, console.say)
     displays.append(report.Sampler(shown, written))
-    return console, Observers(view.Monitor(shown, *displays), report.Writer(written))
+    monitor = _contained(view.Monitor(shown, *displays), console)
+    return console, Observers(monitor, Contained(report.Writer(written), "--report", console.say))
+
+
+def _contained(monitor: JobObserver, console: Console) -> JobObserver:
+    return Contained(monitor, "the display of the ranks' reports", console.say)

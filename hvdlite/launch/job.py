@@ -23,7 +23,7 @@ from hvdlite.launch import console, output, plan, secret, watch
 from hvdlite.launch.attach.attachable import Attachable
 from hvdlite.launch.monitor.board import WANTED
 from hvdlite.launch.monitor.outlets import Outlets
-from hvdlite.launch.observers import Observers
+from hvdlite.launch.observers import Contained, Observers
 from hvdlite.launch.spawn import guardian, ssh
 from hvdlite.launch.spawn.events import Group
 from hvdlite.launch.verdict import Verdict
@@ -226,7 +226,8 @@ def watchable(
     """Returns the observer with one that `hvdlite top` reaches."""
     dumps = {**os.environ, **knobs}.get("HVDLITE_STALL_DUMP", "")
     log = screen.say if options.verbose else lambda text: None
-    return Observers(observer, Attachable(command, verdict.hosts, dumps, log))
+    attachable = Attachable(command, verdict.hosts, dumps, log)
+    return Observers(observer, Contained(attachable, "`hvdlite top`", screen.say))
 
 
 def ranks_have_met(store: StoreServer) -> bool:

@@ -1,15 +1,26 @@
-"""Several observers of one job."""
+"""Several observers of one job, and observers that cannot end it."""
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import ParamSpec, TypeVar
 
+from hvdlite.launch.one_line import in_one_line
 from hvdlite.launch.watch import JobObserver, Situation
 from hvdlite.rendezvous.server import StoreServer
 
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+# An observer whose tick() has failed is called again after so long.
+_AGAIN_SECONDS = 1.0
+
 
 class Observers(JobObserver):
-    """Each is called in turn. An exception of one ends the job, as it does alone."""
+    """Each is called in turn. An exception of one ends the job, as it does alone: see
+    `Contained`."""
 
     def __init__(self, *observers: JobObserver) -> None:
         self._observers = observers
@@ -48,3 +59,61 @@ class Observers(JobObserver):
     def close(self) -> None:
         for observer in self._observers:
             observer.close()
+
+
+class Contained(JobObserver):
+    """An observer that the job does not need. The first exception is printed in one line, and the
+    observer is called again as if there had been none. `name`: of the observer, in that line."""
+
+    def __init__(self, observer: JobObserver, name: str, say: Callable[[str], None]) -> None:
+        self._observer, self._name, self._say = observer, name, say
+        self._told = False
+
+    def begin(self, store: StoreServer, secret: bytes) -> None:
+        self._try(self._observer.begin, store, secret)
+
+    def ask(self, situation: Callable[[], Situation]) -> None:
+        self._try(self._observer.ask, situation)
+
+    def calls(self) -> Mapping[int, Callable[[], None]]:
+        calls = self._try(self._observer.calls) or {}
+        return {descriptor: partial(self._try, answer) for descriptor, answer in calls.items()}
+
+    def tick(self) -> float | None:
+        try:
+            return self._observer.tick()
+        except Exception as error:
+            self._complain(error)
+            return _AGAIN_SECONDS
+
+    def told(self, text: str) -> None:
+        self._try(self._observer.told, text)
+
+    def end(self) -> None:
+        self._try(self._observer.end)
+
+    def judged(self, status: int, sentence: str) -> None:
+        self._try(self._observer.judged, status, sentence)
+
+    def close(self) -> None:
+        self._try(self._observer.close)
+
+    def _try(
+        self,
+        call: Callable[_Arguments, _Result],
+        *arguments: _Arguments.args,
+        **more: _Arguments.kwargs,
+    ) -> _Result | None:
+        try:
+            return call(*arguments, **more)
+        except Exception as error:
+            self._complain(error)
+            return None
+
+    def _complain(self, error: Exception) -> None:
+        if self._told:
+            return
+        self._told = True
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{os.path.basename(last.filename)}:{last.lineno}"
+        self._say(f"{self._name} has failed, and the job goes on: {in_one_line(error)} ({place})")

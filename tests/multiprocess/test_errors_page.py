@@ -57,6 +57,8 @@ NOT_PROVOKED = {
     "test_a_guardian_that_stays_frozen_holds_nothing_up",
     "This rank's part of the bundle cannot be written to …": "see test_bundle",
     "there is no report, or an old one: …": "see test_reports",
+    "… has failed, and the job goes on: …": "see "
+    "test_an_exception_of_an_observer_is_said_once_and_the_job_goes_on",
     "no line in it is one of --metrics-file": "see test_report_command",
     'hvdlite.ray needs Ray, which is not installed: pip install "hvdlite[ray]"': "see "
     "test_a_missing_ray_is_one_sentence",

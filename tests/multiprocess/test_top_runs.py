@@ -398,7 +398,9 @@ def test_ranks_fork_while_top_is_attached(here: Here) -> None:
 def test_strangers_and_nonsense_are_not_answered(here: Here) -> None:
     process = here.start("-np", "1", "sleep", "600")
     [path] = here.sockets.iterdir()
-    for nonsense in (b"\n", b"{}\n", b"[1]\n", b'{"ask": 5}\n', b"x" * 100_000):
+    for nonsense in (
+        b"\n", b"{}\n", b"[1]\n", b'{"ask": 5}\n', b"x" * 100_000, b"[" * 3000 + b"\n"
+    ):  # fmt: skip
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(within(10))
             sock.connect(str(path))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvdlite.job.recent import operations_per_step, share_waiting
-from hvdlite.launch.monitor import screen, table, view
+from hvdlite.launch.monitor import exposition, screen, table, view
 from hvdlite.launch.monitor.board import (
     SILENT_SECONDS,
     WINDOW_SECONDS,
@@ -127,6 +127,56 @@ def test_a_rank_that_has_joined_again_starts_anew() -> None:
     board.take(0, _report(4.0, 30), 3.0)
     row = board.rows(3.0)[0]
     assert row.operations == 30 and row.note == ""
+
+
+NO_REPORTS = {
+    "no JSON": b"{not json",
+    "no text": b"\xff\xfe",
+    "too deep": b"[" * 100_000,
+    "a list": b"[1]",
+    "a number": b"5",
+    "empty": b"{}",
+    "a clock that is a text": b'{"clock": "x", "counters": {}, "seen": {}}',
+    "a clock that is no number": b'{"clock": NaN, "counters": {}, "seen": {}}',
+    "no counters": b'{"clock": 1.0, "seen": {}}',
+    "counters in a list": b'{"clock": 1.0, "counters": [], "seen": {}}',
+    "a counter that is a text": b'{"clock": 1.0, "counters": {"operations": "5"}, "seen": {}}',
+    "a counter beyond all floats": (
+        b'{"clock": 1.0, "counters": {"operations": 1%s}, "seen": {}}' % (b"0" * 400)
+    ),
+    "a flat table": b'{"clock": 1.0, "counters": {"carried_by": {"shm": 3}}, "seen": {}}',
+    "seen in a list": b'{"clock": 1.0, "counters": {}, "seen": []}',
+    "a step that is a text": b'{"clock": 1.0, "counters": {}, "seen": {"per_step": "x"}}',
+    "memory that is a text": (
+        b'{"clock": 1.0, "counters": {}, "seen": {}, "process": {"memory": "much"}}'
+    ),
+    "details in a list": b'{"clock": 1.0, "counters": {}, "seen": {}, "details": [1]}',
+}
+
+
+@pytest.mark.parametrize("raw", NO_REPORTS.values(), ids=NO_REPORTS)
+def test_what_is_no_report_makes_its_rank_silent(raw: bytes) -> None:
+    board = _board(2)
+    for now in (0.0, 1.0):
+        board.take(0, raw, now)
+        board.take(1, _report(now, int(10 * now)), now)
+    rows = board.rows(1.0)
+    assert [row.silent for row in rows] == [True, False]
+    assert rows[0].note == "silent: its last report cannot be read"
+    assert rows[1].operations == 10
+    assert "rank 0 on node0: silent" in board.summary(1.0)
+    exposition.page(board, 1.0)
+    exposition.line(board, 1.0, 1.0, 0.0)
+    board.take(0, _report(5.0, 10), 2.0)
+    assert not board.rows(2.0)[0].silent
+
+
+def test_a_tensors_name_does_not_write_to_the_terminal() -> None:
+    board = _board(1)
+    report = json.loads(_report(1.0, 10))
+    report["seen"]["last"] = "allreduce \x1b[2Jx\u202e"
+    board.take(0, json.dumps(report).encode(), 1.0)
+    assert board.rows(1.0)[0].last == "allreduce \\x1b[2Jx\\u202e"
 
 
 def _with_waits(

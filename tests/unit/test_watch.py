@@ -5,18 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from hvdlite.launch import watch as watching
+from hvdlite.launch.observers import Contained, Observers
 from hvdlite.launch.output import IDLE_SECONDS, Sink, Stream
 from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed, Unanswered
 from hvdlite.launch.spawn.guardian import Process, members
 from hvdlite.launch.spawn.patience import SILENCE_SECONDS, Patience
 from hvdlite.launch.verdict import BLAMED_SECONDS, SETTLE_SECONDS, SURVIVOR_SECONDS, Verdict
-from hvdlite.launch.watch import watch
+from hvdlite.launch.watch import JobObserver, watch
 
 COMMAND = ["python", "train.py"]
 
@@ -462,3 +463,66 @@ def test_who_does_not_answer_is_not_waited_for_for_ever(
     watch({"host0": host}, {}, verdict, signals=clock)  # type: ignore[dict-item, arg-type]
     assert host.asked == asked
     assert verdict.status() == 255
+
+
+class Broken(JobObserver):
+    """Each call fails."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def _fail(self, call: str) -> None:
+        self.called.append(call)
+        raise KeyError(call)
+
+    def begin(self, *_: object) -> None:
+        self._fail("begin")
+
+    def calls(self) -> Mapping[int, Callable[[], None]]:
+        return {0: lambda: self._fail("0 is readable")}
+
+    def tick(self) -> float | None:
+        self._fail("tick")
+        return None
+
+    def judged(self, *_: object) -> None:
+        self._fail("judged")
+
+
+class Other(JobObserver):
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def tick(self) -> float | None:
+        self.called.append("tick")
+        return 30.0
+
+    def judged(self, *_: object) -> None:
+        self.called.append("judged")
+
+
+def test_an_exception_of_an_observer_is_said_once_and_the_job_goes_on() -> None:
+    said: list[str] = []
+    broken, other = Broken(), Other()
+    both = Observers(Contained(broken, "the monitor", said.append), other)
+    both.begin(None, b"")  # type: ignore[arg-type]
+    both.calls()[0]()
+    assert both.tick() == 1.0  # it is tried again, and the launcher sleeps meanwhile
+    both.judged(0, "")
+    both.close()
+    assert broken.called == ["begin", "0 is readable", "tick", "judged"]
+    assert other.called == ["tick", "judged"]
+    [line] = said
+    assert line.startswith("the monitor has failed, and the job goes on: KeyError: 'begin' (")
+    assert "test_watch.py:" in line
+
+
+def test_ctrl_c_and_results_are_not_contained() -> None:
+    class Interrupted(JobObserver):
+        def end(self) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Contained(Interrupted(), "the monitor", lambda text: None).end()
+    with pytest.raises(KeyError):  # hvdlite.run() raises a rank's exception so
+        Observers(Broken()).tick()

@@ -113,7 +113,7 @@ class Server:
             self._drop(client)
             return
         for line in lines:
-            with contextlib.suppress(ValueError, KeyError, TypeError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
                 self._ask(client, str(json.loads(line)["ask"]))
 
     def _flush(self, client: Client) -> None:

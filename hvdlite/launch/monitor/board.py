@@ -9,10 +9,13 @@ part of a step and stands out among the ranks.
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from hvdlite.launch.one_line import printable
 
 # Rates cover the last seconds: short enough to see a change, long enough for steps of a few
 # seconds.
@@ -71,11 +74,50 @@ class Row:
     silent: bool = False
 
 
+# Counters that are tables, and how deep; the others are numbers.
+_TABLES = {"seconds_waited_for_rank": 1, "carried_by": 2, "interfaces": 2}
+
+
+def decoded(raw: bytes) -> dict[str, Any] | None:
+    """Returns a rank's report, or None if it is none: whatever knows the job's secret can set it.
+    Pure."""
+    try:
+        report = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(report, dict):
+        return None
+    if "clock" not in report:
+        return report if report.get("left") else None
+    counters, seen = report.get("counters"), report.get("seen")
+    good = (
+        _are_numbers(report["clock"], 0)
+        and isinstance(counters, dict)
+        and all(_are_numbers(each, _TABLES.get(name, 0)) for name, each in counters.items())
+        and isinstance(seen, dict)
+        and all(_are_numbers(seen.get(name) or 0, 0) for name in ("per_step", "waiting"))
+        and _are_numbers(report.get("process", {}), 1)
+        and isinstance(report.get("details", {}), dict)
+    )
+    return report if good else None
+
+
+def _are_numbers(value: Any, depth: int) -> bool:
+    if depth:
+        inner = value.values() if isinstance(value, dict) else [None]
+        return all(_are_numbers(each, depth - 1) for each in inner)
+    try:
+        return isinstance(value, (int, float)) and math.isfinite(value)
+    except OverflowError:  # beyond all floats
+        return False
+
+
 @dataclass
 class _Rank:
     raw: bytes = b""
     heard: float = 0.0
     left: bool = False
+    broken: bool = False  # the last report is none
     # the reports within the window, and one before it
     reports: deque[dict[str, Any]] = field(default_factory=deque)
 
@@ -83,7 +125,10 @@ class _Rank:
         if raw == self.raw:
             return
         self.raw, self.heard = raw, now
-        report = json.loads(raw)
+        report = decoded(raw)
+        self.broken = report is None
+        if report is None:
+            return
         self.left = bool(report.get("left"))
         if "clock" not in report:
             return
@@ -187,7 +232,10 @@ class Board:
 
     def _row(self, number: int, rank: _Rank, now: float) -> Row:
         row = Row(number, self._hosts[number])
-        if rank.left:
+        if rank.broken:
+            row.silent = True
+            row.note = "silent: its last report cannot be read"
+        elif rank.left:
             row.note = "has left"
         elif not rank.reports:
             # A rank of a generation is in init(), or was.
@@ -197,7 +245,7 @@ class Board:
             row.note = f"silent for {now - rank.heard:.0f} s"
         else:
             seen = rank.reports[-1]["seen"]
-            row.last = str(seen.get("last", ""))
+            row.last = printable(str(seen.get("last", "")))
             row.memory = rank.reports[-1].get("process", {}).get("memory")
             if rank.span > 0:
                 row.operations = rank.growth("operations") / rank.span
