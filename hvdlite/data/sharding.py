@@ -85,10 +85,19 @@ class Shard(Cursor):
         """How many of the gathered rows of the step under way are no repeats.
 
         The repeats are the last ones: `everything[: shard.real(len(everything))]`, where
-        `everything` is the allgather of what the ranks have of this step.
+        `everything` is the allgather of what the ranks have of this step. Call it in the loop's
+        body: rows of several steps have their repeats among them.
         """
         step = self._under_way
-        return rows if step is None else min(rows, step.total - step.repeats)
+        if step is not None:
+            return min(rows, step.total - step.repeats)
+        if self._dealing.tail == "drop":
+            return rows
+        raise ValueError(
+            f"hvd.data.shard: real({rows}) is about the step under way, and none is. Call it in "
+            "the loop's body, once per batch, on what you gather of that batch: in rows of "
+            "several steps the repeats are not the last ones"
+        )
 
     def state_dict(self) -> dict[str, int]:
         state, step = super().state_dict(), self._under_way

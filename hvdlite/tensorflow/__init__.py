@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from hvdlite import data as data
+from hvdlite import exceptions as _exceptions
 from hvdlite.adapter import interrupts as _interrupts
+from hvdlite.exceptions import *  # noqa: F403
 from hvdlite.job import public as _public
 from hvdlite.job.horovod_basics import HorovodBasics as _HorovodBasics
 from hvdlite.job.public import *  # noqa: F403
@@ -74,6 +76,7 @@ __all__ = [
     "util",
 ]  # fmt: skip
 __all__ += _public.__all__
+__all__ += _exceptions.__all__
 __all__ += _functions.__all__
 __all__ += _ops.__all__
 __all__ += _optimizer.__all__

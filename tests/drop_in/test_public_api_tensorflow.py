@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("tensorflow", reason="tensorflow is not installed")
 
 import hvdlite.tensorflow as hvd  # noqa: E402
+from hvdlite import exceptions  # noqa: E402
 from hvdlite.base.ops import Average, Sum  # noqa: E402
 
 NAMES = """
@@ -90,8 +91,16 @@ def test_every_name_is_there() -> None:
 
 
 def test_what_horovod_does_not_have_here_is_not_here() -> None:
-    for name in ("barrier", "poll", "synchronize", "allreduce_async", "HorovodInternalError"):
+    for name in ("barrier", "poll", "synchronize", "allreduce_async"):
         assert not hasattr(hvd, name)
+
+
+def test_hvdlites_exceptions_are_here_and_catch_what_tensorflow_raises() -> None:
+    from hvdlite.tensorflow import errors
+
+    for name in exceptions.__all__:
+        assert getattr(hvd, name) is getattr(exceptions, name)
+        assert issubclass(getattr(errors, name), getattr(hvd, name))
 
 
 @pytest.mark.parametrize("line", SIGNATURES, ids=lambda line: line.partition("(")[0])

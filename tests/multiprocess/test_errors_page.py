@@ -345,6 +345,7 @@ gone.process_set_id = 99
 trying(lambda: hvd.allreduce(np.ones(3), process_set=gone))
 trying(lambda: hvd.add_process_set([0]))
 trying(lambda: hvd.add_process_set([0, 5]))
+trying(lambda: hvd.data.Shard(7, 2).real(4))
 from hvdlite.arrays.ops import OPS
 from hvdlite.base.operations import ALLGATHER
 def gather_into(output):

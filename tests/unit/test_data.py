@@ -152,7 +152,10 @@ def test_repeats_can_be_cut_off_behind_a_gather() -> None:
         everything = np.arange(4)
         real.append(len(everything[: shard.real(len(everything))]))
     assert real == [4, 3]
-    assert shard.real(4) == 4, "no step is under way"
+    with pytest.raises(ValueError, match="in the loop's body, once per batch"):
+        shard.real(4)
+    dropping = Shard(10, 2, rest="drop")
+    assert dropping.real(10) == 10, "nothing is repeated, ever"
 
 
 def test_the_rest_is_told_once_and_by_one_rank(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,14 @@ def test_only_a_mismatch_is_never_worth_a_retry() -> None:
     assert exceptions.PeerLostError("x", rank=3).retryable
     assert exceptions.ShutDownError("x").retryable
     assert not exceptions.MismatchError("x").retryable
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras", "jax"])
+def test_every_framework_has_them_under_its_own_name(framework: str) -> None:
+    """By its source: none is imported for this. hvdlite.tensorflow.keras has all of keras."""
+    source = (Path(exceptions.__file__).parent / framework / "__init__.py").read_text()
+    assert "from hvdlite.exceptions import *" in source
+    assert "__all__ += _exceptions.__all__" in source
 
 
 def test_a_lost_peer_is_named() -> None:

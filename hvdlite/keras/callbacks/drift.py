@@ -46,7 +46,8 @@ def guard_of(model: Callable[[], Any], local: Collection[Any]) -> DriftGuard | N
     options: Options | None = getattr(optimizer, "_hvd", None)
     if options is None or not options.reduces():
         return None
-    left_out = {id(variable) for variable in local} | optimizer._hvd_local.ids()  # type: ignore[union-attr]
+    kept = getattr(optimizer, "_hvd_local", None)  # which hvd.OneBitAdam has not
+    left_out = {id(variable) for variable in local} | (kept.ids() if kept else set())
     replicas = [
         Replica(str(getattr(each, "path", each.name)), each)
         for each in living.trainable_variables
