@@ -13,15 +13,23 @@ import contextlib
 import os
 import secrets
 
+import numpy as np
+
 from hvdlite.arrays import ops
 from hvdlite.arrays.objects import broadcast_object
 from hvdlite.data.compute_client import open_store
 from hvdlite.data.compute_service import SIDES, TfDataServiceConfig, compute_worker_fn
 from hvdlite.job import basics
 
+_NAME = "TfDataServiceConfig"  # Horovod's name for the broadcast
+
 
 def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int = 60) -> None:
-    """Runs on each rank. Raises ValueError if the ranks do not divide evenly among dispatchers."""
+    """Runs on each rank. Raises ValueError if the ranks do not divide evenly among dispatchers.
+
+    It may run in a thread beside the rank's own work: the job is there when main() returns, and no
+    operation of another thread is taken for one of main()'s, which have names.
+    """
     basics.init()
     rank, size = basics.rank(), basics.size()
     if dispatcher_side not in SIDES:
@@ -38,13 +46,12 @@ def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int =
         )
         config.write(configfile)
     try:
-        compute_worker_fn(broadcast_object(config))
-        ops.barrier()  # each rank has heard of the end
+        compute_worker_fn(broadcast_object(config, name=_NAME))
+        ops.allreduce(np.zeros(1), name=f"{_NAME}.end")  # each rank has heard of the end
     finally:
         if store is not None:
             _remove(configfile)
             store.close()
-    basics.shutdown()
 
 
 def _remove(path: str) -> None:
@@ -70,3 +77,4 @@ def _arguments() -> argparse.Namespace:
 if __name__ == "__main__":
     given = _arguments()
     main(given.dispatchers, given.dispatcher_side, given.configfile, given.timeout)
+    basics.shutdown()

@@ -99,3 +99,35 @@ def test_ranks_that_do_not_divide_and_a_service_that_is_gone_are_named(job: Job)
     other = job.directory / "other.json"
     assert stat.S_IMODE(other.stat().st_mode) == 0o600
     assert json.loads(other.read_text())["key"] == (b"k" * 32).hex()
+
+
+BESIDE = """
+import threading
+import numpy as np
+import hvdlite.tensorflow as hvd
+from hvdlite.arrays.objects import broadcast_object
+from hvdlite.data.compute_service import TfDataServiceConfig
+from hvdlite.data.compute_worker import main
+
+hvd.init()
+worker = threading.Thread(target=main, args=(1, "compute", "service.json", 60))
+worker.start()
+for step in range(200):
+    assert broadcast_object(step) == step  # unnamed: its name is a number of this rank
+config = TfDataServiceConfig.read("service.json", wait_for_file_creation=True)
+hvd.allgather_object("has read", name="read")
+if hvd.rank() == 0:
+    client = config.compute_client()
+    client.wait_for_dispatcher_worker_registration(0, 60, workers=2)
+    client.shutdown()
+worker.join()
+print("the sum is", int(hvd.allreduce(np.ones(1), op=hvd.Sum)[0]), flush=True)
+"""
+
+
+@pytest.mark.full
+@pytest.mark.watchdog(100)
+def test_a_rank_may_be_a_worker_in_a_thread_beside_its_own_work(job: Job) -> None:
+    """main() neither ends the caller's job nor takes the names of its operations."""
+    done = job.end_well("-np", "2", "python", job.script(BESIDE), TF_CPP_MIN_LOG_LEVEL="3")
+    assert done.stdout.count(b"the sum is 2") == 2
