@@ -17,6 +17,21 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).parent.resolve()
 
 
+def _why_not() -> str:
+    """What has to be installed before the core can be compiled. Asked first: below the output of
+    CMake and pip the reason is hard to find."""
+    compilers = [os.environ["CXX"].split()[0]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
+    if not any(map(shutil.which, compilers)):
+        return (
+            f"hvdlite needs a C++ compiler, and there is no {' or '.join(compilers)}: install g++ "
+            "11 or newer (Debian and Ubuntu: apt-get install g++; Fedora and RHEL: dnf install "
+            "gcc-c++; conda: conda install gxx), and try again."
+        )
+    if shutil.which("cmake") is None:
+        return "hvdlite needs CMake to build (pip install cmake, or install it with your system)"
+    return ""
+
+
 class CMakeBuild(build_ext):
     """One CMake build for everything in csrc/; the "extension" only tells setuptools that the wheel
     is not pure."""
@@ -24,10 +39,8 @@ class CMakeBuild(build_ext):
     def build_extension(self, ext: Extension) -> None:
         import pybind11
 
-        if shutil.which("cmake") is None:
-            raise SystemExit(
-                "hvdlite needs CMake to build (pip install cmake, or install it with your system)"
-            )
+        if why_not := _why_not():
+            raise SystemExit(why_not)
         # One build folder per Python, kept: whoever installs again waits for what has changed only.
         build = ROOT / "build" / f"native-{sys.implementation.cache_tag}"
         package = Path(self.get_ext_fullpath(ext.name)).parent.resolve()

@@ -14,7 +14,9 @@ Names are looked up lazily: `import hvdlite` loads neither numpy nor the native 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,23 +71,47 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+# What these Python files and the core are built from alike. Another version of the sources may
+# differ in them.
+_SHARED_WITH_CORE = ("_core.pyi", "base/knob.py", "base/knobs.py", "base/training_knobs.py")
+
+
 def _native() -> Any:
     try:
         return import_module("hvdlite._core")
     except ModuleNotFoundError as error:
         if error.name != "hvdlite._core":
             raise
-        folder = Path(__file__).resolve().parent
-        why = (
-            "this Python has no hvdlite that was compiled for it: `pip install hvdlite` with "
-            "this Python"
-        )
-        if (folder.parent / "CMakeLists.txt").exists():
-            why = (
-                f"{folder} is the source, which hides an installed hvdlite: work elsewhere, or "
-                f"`pip install -e {folder.parent}`"
+        why = _borrow_core(Path(__file__).resolve().parent)
+        if why:
+            text = f"hvdlite's native core is missing: {why}"
+            raise ImportError(text, name=error.name) from None
+    return import_module("hvdlite._core")
+
+
+def _borrow_core(folder: Path) -> str:
+    """In a clone, the sources hide the hvdlite that `pip install .` has installed. Takes its core.
+
+    Returns why there is none.
+    """
+    if not (folder.parent / "CMakeLists.txt").exists():
+        return f"{folder} was not installed with this Python ({sys.executable}): install it anew"
+    elsewhere = (Path(entry or ".").resolve() / "hvdlite" for entry in sys.path)
+    for other in elsewhere:
+        if other == folder or not PathFinder.find_spec("hvdlite._core", [str(other)]):
+            continue
+        if any(not _same(folder / name, other / name) for name in _SHARED_WITH_CORE):
+            return (
+                f"{other} is installed, but {folder} is another version of the sources: "
+                f"`pip install {folder.parent}`, or work elsewhere"
             )
-        raise ImportError(f"hvdlite's native core is missing: {why}", name=error.name) from None
+        __path__.append(str(other))
+        return ""
+    return f"{folder} is the source, and no hvdlite is installed: `pip install {folder.parent}`"
+
+
+def _same(one: Path, other: Path) -> bool:
+    return other.exists() and one.read_bytes() == other.read_bytes()
 
 
 def __dir__() -> list[str]:

@@ -11,9 +11,12 @@ die() {
 
 # What has been compiled in one build folder is not compiled again in another one, where ccache is
 # installed.
-if command -v ccache >/dev/null; then
-  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
-fi
+use_ccache() {
+  if command -v ccache >/dev/null; then
+    export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+  fi
+}
+use_ccache
 
 # A virtual environment of our own (.venv, or $HVDLITE_VENV), unless one is active already.
 use_environment() {
@@ -28,6 +31,9 @@ use_environment() {
   fi
   python -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "hvdlite needs Python 3.10 or newer, this is $(python -V)"
 }
+
+# Debian's packages are installed only where this says so (root only).
+wants_debian() { [[ -n "${HVDLITE_SYSTEM_PACKAGES:-}" ]]; }
 
 # install_debian PACKAGE...   where that is allowed; elsewhere nothing happens, and what needs them
 #                             finds them missing.
@@ -45,8 +51,9 @@ install_system_packages() {
   install_debian "${wanted[@]}"
 }
 
+# setup.py says the same, but after pip has fetched what it builds with.
 need_compiler() {
-  command -v g++ >/dev/null || die "no C++ compiler. Install g++ 11 or newer (Debian: apt-get install g++)"
+  command -v "${CXX:-g++}" >/dev/null || die "no C++ compiler. Install g++ 11 or newer (Debian: apt-get install g++)"
 }
 
 # requirements build | EXTRA   what pyproject.toml asks for to build, or with that extra; one a line
@@ -72,15 +79,25 @@ install_requirements() {
   python -m pip install --quiet --disable-pip-version-check "${wanted[@]}" || die "cannot install ${wanted[*]}"
 }
 
-# install_hvdlite [pip options] TARGET
+# install_hvdlite EXTRA...   in place, so that Python finds the core in this folder as well as
+#                            elsewhere, with what pyproject.toml's extras ask for
+# The compiler works in the foreground, where its progress is seen, while pip fetches.
 install_hvdlite() {
   need_compiler
-  say "building and installing hvdlite: pip install $* (about two minutes the first time)"
+  ! wants_debian || install_debian ccache
+  use_ccache
   # The tools stay: in pip's isolated environments each build finds them, and pybind11's headers, in
   # another place, and compiles anew.
   install_requirements build
-  # On a terminal pip shows that it is alive.
-  local quiet=(--quiet)
-  [[ ! -t 1 ]] || quiet=()
-  python -m pip install "${quiet[@]}" --disable-pip-version-check --no-build-isolation "$@"
+  say "fetching what is needed (${*:-nothing more}), and compiling: two minutes the first time"
+  local each fetching
+  (for each in "$@"; do install_requirements "$each"; done) &
+  fetching=$!
+  trap 'kill "$fetching" 2>/dev/null || true' EXIT
+  python setup.py --quiet build_ext --inplace || die "the core could not be compiled: see above"
+  # After the core, what else is to be compiled: $alongside.
+  [[ -z "${alongside:-}" ]] || $alongside
+  wait "$fetching" || die "pip could not install what hvdlite needs: see above"
+  trap - EXIT
+  python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e .
 }

@@ -10,7 +10,6 @@ depend on one another: each takes the token that the one before has returned.
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ def library() -> ctypes.CDLL:
     """libhvdlite_xla.so, which shares the job with this package's native core."""
     global _library
     if _library is None:
-        _library = ctypes.CDLL(str(Path(__file__).parents[1] / "libhvdlite_xla.so"))
+        _library = ctypes.CDLL(engine.library("libhvdlite_xla.so"))
     return _library
 
 

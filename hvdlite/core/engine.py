@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hvdlite import _core
@@ -13,11 +14,17 @@ from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
     "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "codecs", "digests",
-    "end_generation", "is_root", "local_size", "members_of", "new_handle", "poll", "pool_allocate",
+    "end_generation", "is_root", "library", "local_size", "members_of", "new_handle", "poll", "pool_allocate",
     "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of", "run",
     "run_all", "run_in_place", "run_now", "submit", "submit_encoded", "submit_group",
     "submit_sparse", "synchronize", "takes_gpus", "wait_all", "warm_up", "warms_up",
 ]  # fmt: skip
+
+
+def library(name: str) -> str:
+    """The path of a library that was built with the core, and lies beside it."""
+    return str(Path(_core.__file__).parent / name)
+
 
 rank = _core.rank
 local_size = _core.local_size

@@ -6,26 +6,27 @@ import ctypes
 import os
 import struct
 import warnings
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from hvdlite.base import knobs
+from hvdlite.core import engine
 
-_PATH = Path(__file__).resolve().parents[1] / "libhvdlite_tensorflow.so"
+_NAME = "libhvdlite_tensorflow.so"
 
 
 def _load() -> tuple[Any, str]:
     """What TensorFlow makes of the library, or None and a sentence."""
     if not knobs.resolve(os.environ)["tensorflow_kernels"]:
         return None, "HVDLITE_TENSORFLOW_KERNELS turns them off"
+    path = engine.library(_NAME)
     try:
         # First TensorFlow: it looks which operations appear while it loads the library.
-        operations = tf.load_op_library(str(_PATH))
-        ask = ctypes.CDLL(str(_PATH)).hvdlite_tensorflow_problem
+        operations = tf.load_op_library(path)
+        ask = ctypes.CDLL(path).hvdlite_tensorflow_problem
     except (OSError, tf.errors.OpError) as error:
-        return None, f"{_PATH.name} cannot be loaded: {error}"
+        return None, f"{_NAME} cannot be loaded: {error}"
     ask.restype = ctypes.c_char_p
     problem = ask().decode()
     return (None, problem) if problem else (operations, "")

@@ -15,6 +15,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def _installed(folder: Path) -> None:
+    """What `pip install .` leaves in a folder of sys.path."""
+    shutil.copytree(ROOT / "hvdlite", folder / "hvdlite")
+
+
 def _without_core(directory: Path, is_a_source_tree: bool) -> None:
     shutil.copytree(ROOT / "hvdlite", directory / "hvdlite", ignore=shutil.ignore_patterns("*.so"))
     if is_a_source_tree:
@@ -30,10 +35,47 @@ def test_a_missing_core_says_what_to_do(tmp_path: Path, is_a_source_tree: bool) 
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ImportError: hvdlite's native core is missing: ")
     assert (
-        f"`pip install -e {tmp_path}`"
+        f"no hvdlite is installed: `pip install {tmp_path}`"
         if is_a_source_tree
-        else "`pip install hvdlite` with this Python"
+        else f"was not installed with this Python ({sys.executable}): install it anew"
     ) in last
+
+
+_USE = "import hvdlite; hvdlite.init(); print(hvdlite.rank(), hvdlite._core.__file__)"
+
+
+def _in_clone(clone: Path, *path: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    command = [sys.executable, "-S", "-c", _USE]
+    return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
+
+
+def test_a_clone_uses_the_core_that_is_installed(tmp_path: Path) -> None:
+    _without_core(tmp_path / "clone", is_a_source_tree=True)
+    _installed(tmp_path / "site")
+    (tmp_path / "other").mkdir()
+    done = _in_clone(tmp_path / "clone", tmp_path / "other", tmp_path / "site")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"0 {tmp_path / 'site' / 'hvdlite'}{os.sep}_core.")
+    # So does an environment that was installed by `pip install .`, in a clone that has a core for
+    # another Python.
+    (tmp_path / "clone" / "hvdlite" / "_core.cpython-27-x86_64-linux-gnu.so").touch()
+    assert _in_clone(tmp_path / "clone", tmp_path / "site").returncode == 0
+
+
+@pytest.mark.parametrize("changed", ["_core.pyi", "base/knobs.py"])
+def test_a_clone_does_not_use_a_core_of_other_sources(tmp_path: Path, changed: str) -> None:
+    _without_core(tmp_path / "clone", is_a_source_tree=True)
+    _installed(tmp_path / "site")
+    with (tmp_path / "clone" / "hvdlite" / changed).open("a") as file:
+        file.write("# a later version\n")
+    done = _in_clone(tmp_path / "clone", tmp_path / "site")
+    last = done.stderr.splitlines()[-1]
+    assert last == (
+        f"ImportError: hvdlite's native core is missing: {tmp_path / 'site' / 'hvdlite'} is "
+        f"installed, but {tmp_path / 'clone' / 'hvdlite'} is another version of the sources: "
+        f"`pip install {tmp_path / 'clone'}`, or work elsewhere"
+    )
 
 
 def test_the_check_of_an_installation_says_so_too(tmp_path: Path) -> None:
@@ -52,5 +94,5 @@ def test_the_check_of_an_installation_says_so_too(tmp_path: Path) -> None:
     said = [line for line in lines if line.startswith("    [!] numpy ")]
     said += [line for line in lines[lines.index("Native core:") + 1 :] if line]
     assert len(said) == 2, done.stdout
-    assert all(missing in line and f"`pip install -e {tmp_path}`" in line for line in said), said
+    assert all(missing in line and f"`pip install {tmp_path}`" in line for line in said), said
     assert "Traceback" not in done.stdout + done.stderr
