@@ -20,7 +20,8 @@ ROOT = Path(__file__).parent.resolve()
 def _why_not() -> str:
     """What has to be installed before the core can be compiled. Asked first: below the output of
     CMake and pip the reason is hard to find."""
-    compilers = [os.environ["CXX"].split()[0]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
+    asked = os.environ.get("CXX", "").split()[:1]
+    compilers = asked or ["c++", "g++", "clang++"]
     if not any(map(shutil.which, compilers)):
         return (
             f"hvdlite needs a C++ compiler, and there is no {' or '.join(compilers)}: install g++ "
@@ -37,10 +38,10 @@ class CMakeBuild(build_ext):
     is not pure."""
 
     def build_extension(self, ext: Extension) -> None:
-        import pybind11
-
         if why_not := _why_not():
             raise SystemExit(why_not)
+        import pybind11
+
         # One build folder per Python, kept: whoever installs again waits for what has changed only.
         build = ROOT / "build" / f"native-{sys.implementation.cache_tag}"
         package = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
@@ -56,6 +57,8 @@ class CMakeBuild(build_ext):
             f"-DPython_EXECUTABLE={sys.executable}",
             f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
             f"-DCMAKE_INSTALL_PREFIX={package.parent}",
+            "-DCMAKE_INSTALL_MESSAGE=NEVER",
+            "--no-warn-unused-cli",
         ]
         ninja = shutil.which("ninja")
         if ninja:

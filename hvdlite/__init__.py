@@ -105,7 +105,7 @@ def _borrow_core(folder: Path) -> str:
                 f"{other} is installed, but {folder} is another version of the sources: "
                 f"`pip install {folder.parent}`, or work elsewhere"
             )
-        __path__.append(str(other))
+        sys.modules[__name__].__path__.append(str(other))
         return ""
     return f"{folder} is the source, and no hvdlite is installed: `pip install {folder.parent}`"
 

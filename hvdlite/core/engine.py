@@ -14,10 +14,10 @@ from hvdlite.exceptions import NotInitializedError
 
 __all__ = [
     "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "codecs", "digests",
-    "end_generation", "is_root", "library", "local_size", "members_of", "new_handle", "poll", "pool_allocate",
-    "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank", "ranks_of", "run",
-    "run_all", "run_in_place", "run_now", "submit", "submit_encoded", "submit_group",
-    "submit_sparse", "synchronize", "takes_gpus", "wait_all", "warm_up", "warms_up",
+    "end_generation", "is_root", "library", "local_size", "members_of", "new_handle", "poll",
+    "pool_allocate", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank",
+    "ranks_of", "run", "run_all", "run_in_place", "run_now", "submit", "submit_encoded",
+    "submit_group", "submit_sparse", "synchronize", "takes_gpus", "wait_all", "warm_up", "warms_up",
 ]  # fmt: skip
 
 

@@ -58,8 +58,10 @@ INTEGRATIONS = {
 
 def test_every_example_is_tested_here() -> None:
     others = {"digits_mlp.py", "keras_digits.py", "torch_data.py", *ELASTIC, *INTEGRATIONS}
+    readme = {"first.py"}  # test_tutorial.py
     assert {p.name for p in (ROOT / "examples").glob("*.py")} == {
         *others,
+        *readme,
         *TORCH,
         *TENSORFLOW,
         *JAX,

@@ -170,16 +170,26 @@ def test_every_page_of_the_tutorial_is_walked() -> None:
 def test_the_readme_does_what_it_says(job: Job) -> None:
     needs_installed("torch")
     shell = Shell(job)
-    program, install, commands, horovod = _blocks(ROOT / "README.md")
+    first, program, install, commands, horovod = _blocks(ROOT / "README.md")
     assert program.text == _blocks(ROOT / "docs" / "index.md")[0].text, (
         "the home page of the site shows another program"
     )
     assert install.text.strip() in NOT_RUN
+    # .ci/run runs them.
+    assert [
+        line for line in (ROOT / ".ci" / "run").read_text().splitlines() if "scripts/" in line
+    ] == (first.text.splitlines())
+    (job.directory / "examples").mkdir()
+    script = job.directory / "examples" / "first.py"
+    script.write_text(program.added())
+    assert script.read_text() == (ROOT / "examples" / "first.py").read_text()
+    run, doctor = (shell.run(command) for command in commands.text.splitlines())
+    assert run.returncode == 0, run.stdout + run.stderr
+    losses = re.findall(r"step \d+: loss ([\d.]+), 2 processes", run.stdout)
+    assert len(losses) == 6 and float(losses[-1]) < float(losses[0]) / 10, run.stdout
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
     script = job.directory / "train.py"
     script.write_text(program.added())
-    for command in commands.text.splitlines():
-        done = shell.run(command)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     # As a program of Horovod's, changed as the second diff says; and unchanged, with the flag that
     # the text names.
     old = script.read_text().replace(horovod.added(), horovod.removed())
