@@ -187,7 +187,10 @@ def test_the_readme_does_what_it_says(job: Job) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     losses = re.findall(r"step \d+: loss ([\d.]+), 2 processes", run.stdout)
     assert len(losses) == 6 and float(losses[-1]) < float(losses[0]) / 10, run.stdout
+    # It has nothing odd to say about README's own program.
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    assert "0 to change, 0 that differ, 0 hints" in doctor.stdout, doctor.stdout
+    assert "Horovod" not in doctor.stdout, doctor.stdout
     script = job.directory / "train.py"
     script.write_text(program.added())
     # As a program of Horovod's, changed as the second diff says; and unchanged, with the flag that
