@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +45,8 @@ def run(
     use_gloo: bool | None = None,
     use_mpi: bool | None = None,
     mpi_args: str | None = None,
-    network_interface: str | None = None,
-    network_interfaces: str | None = None,
+    network_interface: str | Collection[str] | None = None,
+    network_interfaces: str | Collection[str] | None = None,
     executable: str | None = None,
     np: int | None = None,
     min_np: int | None = None,
@@ -67,9 +67,10 @@ def run(
 
     The ranks have this process's environment and working directory. `executable` is their Python
     interpreter, of the same version as this one. `num_proc="auto"` starts as many ranks as `hosts`
-    have slots, else as this host has GPUs, else cores. `torch_env` and `collapse` are the flags of
-    these names. The other parameters are those of `hvdliterun` (docs/guides/running-functions.md).
-    `disable_cache` is accepted for Horovod's sake.
+    have slots, else as this host has GPUs, else cores. `network_interfaces` is a list or a set of
+    names, or "eth0,eth1". `torch_env` and `collapse` are the flags of these names. The other
+    parameters are those of `hvdliterun` (docs/guides/running-functions.md). `disable_cache` is
+    accepted for Horovod's sake.
 
     With `min_num_proc` or `host_discovery_script` the job is elastic: it goes on while ranks die,
     leave and come (docs/guides/elastic.md). run() then returns the results of the first
@@ -108,7 +109,7 @@ def run(
     flags.ssh_port, flags.ssh_identity_file = ssh_port, ssh_identity_file
     flags.output_filename, flags.verbose = output_filename, bool(verbose)
     flags.knob_start_timeout_seconds = None if start_timeout is None else str(start_timeout)
-    flags.knob_network_interfaces = network_interfaces
+    flags.knob_network_interfaces = _interfaces(network_interfaces)
     request = cli.understand(flags, os.environ, read_text)
     for note in request.notes:
         if note.startswith("--"):
@@ -130,6 +131,18 @@ def _check(args: Any, num_proc: Any, hosts: Any) -> None:
         raise TypeError(
             f"hvdlite.run(hosts={hosts!r}): expected a text, as in hosts='node1:4,node2:4'."
         )
+
+
+def _interfaces(names: str | Collection[str] | None) -> str | None:
+    """Returns the names as a command line has them, with commas between."""
+    if names is None or isinstance(names, str):
+        return names
+    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
+        raise TypeError(
+            f"hvdlite.run(network_interfaces={names!r}): expected names, as in "
+            "network_interfaces=['eth0', 'eth1']."
+        )
+    return ",".join(sorted(names) if isinstance(names, (set, frozenset)) else names) or None
 
 
 def _renamed(old: str, value: Any, new: str, otherwise: Any) -> Any:

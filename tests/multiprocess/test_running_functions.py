@@ -268,11 +268,20 @@ def test_no_such_interpreter() -> None:
         ({"args": 3}, r"args=3\): expected the function's arguments in a tuple"),
         ({"args": "abc"}, r"args='abc'\): expected the function's arguments in a tuple"),
         ({"hosts": ["a:1"]}, r"hosts=\['a:1'\]\): expected a text"),
+        ({"network_interfaces": 1}, r"interfaces=1\): expected names, as in .*'eth0', 'eth1'"),
     ],
 )
 def test_arguments_of_another_kind_are_told(given: dict[str, Any], text: str) -> None:
     with pytest.raises(TypeError, match=text):
         hvdlite.run(print, **given)
+
+
+@pytest.mark.parametrize("names", [["lo", "eth9"], {"lo", "eth9"}, "lo,eth9"], ids=repr)
+def test_network_interfaces_are_a_list_a_set_or_a_text(names: Any) -> None:
+    [given] = hvdlite.run(
+        lambda: os.environ["HVDLITE_NETWORK_INTERFACES"], network_interfaces=names
+    )
+    assert set(given.split(",")) == {"lo", "eth9"}
 
 
 def test_arguments_of_horovod() -> None:
