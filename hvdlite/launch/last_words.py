@@ -16,6 +16,8 @@ _LINES = 400  # lines that are kept
 _NAMES_AN_ERROR = re.compile(NAMES_AN_ERROR.pattern.encode())
 # hvdlite's own log, which repeats a message of the program or of another rank.
 _LOG = re.compile(rb"\[(?:[\d :.-]+ )?hvdlite \d+/\d+\] \w+: ")
+# A warning, as Python's `warnings` prints it; the line of the source follows.
+_WARNING = re.compile(rb"(?:\S.*:\d+: )?[\w.]*Warning: ")
 _TRACEBACK = b"Traceback (most recent call last)"
 
 
@@ -30,16 +32,19 @@ class LastWords:
 
     def found(self) -> tuple[bytes, bool]:
         """Returns the words, and whether they name an exception. They are the last line that names
-        one. Otherwise they are the last line, preferably one of the program's instead of hvdlite's
-        log."""
+        one. Otherwise they are the last line that is no warning, preferably one of the program's
+        instead of hvdlite's log."""
         words, weight = b"", 0
-        in_traceback = False
+        in_traceback = in_warning = False
         for line in self._lines:
             said = line.strip()
-            if not said or (in_traceback and line[:1].isspace()):
+            if not said or ((in_traceback or in_warning) and line[:1].isspace()):
                 continue
             if said.startswith(_TRACEBACK):
                 in_traceback = True
+                continue
+            in_warning = not in_traceback and _WARNING.match(said) is not None
+            if in_warning:
                 continue
             # The exception follows the frames, whatever its name is.
             its_weight = 3 if in_traceback or _NAMES_AN_ERROR.match(said) else 2

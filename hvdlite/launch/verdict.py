@@ -35,6 +35,17 @@ def is_consequence(last_words: bytes) -> bool:
     return any(name in last_words for name in _CONSEQUENCES)
 
 
+def ended_how(number: int, otherwise: str, words: str = "") -> str:
+    """Returns how a process has ended: the signal, or `otherwise` with its last words. What it had
+    said before a signal came explains nothing."""
+    if not number:
+        return f"{otherwise}: {words}" if words else otherwise
+    how = f"was killed by {signal_name(number)}"
+    if number == signal.SIGKILL:
+        how += " (sent by a user or a program, or by the kernel when memory ran out)"
+    return how
+
+
 @dataclass(frozen=True)
 class Failure:
     ended: Ended
@@ -184,14 +195,9 @@ class Verdict:
             return self._who_never_met(command)
         failure = self._cause()
         ended, rank = failure.ended, failure.ended.rank
-        if ended.signal:
-            how = f"was killed by {signal_name(ended.signal)}"
-            if ended.signal == signal.SIGKILL:
-                how += " (sent by a user or a program, or by the kernel when memory ran out)"
-        else:
-            how = f"exited with code {ended.code}"
-            if failure.last_words:
-                how += f": {shown(failure.last_words)}{self._silent_network(failure)}"
+        how = ended_how(ended.signal, f"exited with code {ended.code}", shown(failure.last_words))
+        if not ended.signal:
+            how += self._silent_network(failure)
         return f"rank {rank} on {self.hosts[rank]} {how.removesuffix('.')}.{others}"
 
     def _silent_network(self, failure: Failure) -> str:

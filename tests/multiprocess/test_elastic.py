@@ -94,14 +94,33 @@ def test_survivors_go_on_in_their_processes_and_slots_are_filled_again(
     }
     assert len(before) == 3 + len(lost), "a survivor has started anew"
     assert "ValueError" not in how or "ValueError: bad sample" in done.stderr.decode()
-    assert all(f"member {each} on localhost ended with" in done.stderr.decode() for each in lost)
+    ended_how = {KILL: "was killed by SIGKILL"}.get(how, "ended with status")
+    said = done.stderr.decode()
+    assert all(f"member {each} on localhost {ended_how}" in said for each in lost), said
     assert job.pids() == []
 
 
 def test_a_job_whose_ranks_all_die_at_once_ends(job: Job) -> None:  # 5
     done = job.run("-np", "2", "--min-np", "1", PYTHON, _program(job, _dies("(1, 2)", KILL)))
     assert done.returncode == 137
-    assert "No member is left that has the state of the training" in last_line(done.stderr)
+    said = last_line(done.stderr)
+    assert "was killed by SIGKILL" in said and ".." not in said
+    assert "No member is left that has the state of the training" in said
+    assert done.stderr.decode().count(said.partition(" No member")[0]) <= 2
+    assert job.pids() == []
+
+
+def test_three_ranks_that_are_killed_at_once_are_no_fault_of_the_program(job: Job) -> None:
+    """All ranks have printed one line, such as a library's warning: it says nothing of deaths."""
+    happens = 'print("common words", file=sys.stderr, flush=True)\n' + _dies("(1, 2, 3)", KILL)
+    program = _program(job, happens, done="hvd.elastic.generation() > 1")
+    done = job.end_well("-np", "5", "--min-np", "1", PYTHON, program)
+    assert {4, 5} <= set(_trained(done.stdout.decode()))
+    said = done.stderr.decode()
+    for member in (1, 2, 3):
+        killed = f"member {member} on localhost was killed by SIGKILL (sent by a user or a program"
+        assert said.count(killed) == 1, said
+    assert "common words." not in said and "program's fault" not in said
     assert job.pids() == []
 
 

@@ -46,7 +46,7 @@ def test_a_member_that_is_stopped_between_generations_is_killed_and_the_others_g
     done = job.end_well(
         "-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script, HVDLITE_HEARTBEAT_SECONDS="1"
     )
-    assert f"member {member} on localhost ended with status 137" in done.stderr.decode()
+    assert f"member {member} on localhost was ended: it is stopped" in done.stderr.decode()
     assert all(number < (generation or 3) for number, _ in generations(job, member))
     assert [size for _, size in generations(job, 1)][-1] == 3
     assert job.pids() == []
@@ -68,6 +68,6 @@ def test_a_member_that_is_stopped_behind_its_functions_return_does_not_keep_the_
         "-np", "2", "--min-np", "1", *QUICKLY, PYTHON, script, HVDLITE_HEARTBEAT_SECONDS="1"
     )
     assert done.returncode == 137, done.stderr.decode()
-    assert "member 2 on localhost ended with status 137" in last_line(done.stderr)
+    assert "member 2 on localhost was ended: it is stopped" in last_line(done.stderr)
     assert done.stdout.decode().count("trained: ") == 2
     assert job.pids() == []

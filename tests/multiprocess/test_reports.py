@@ -170,7 +170,7 @@ def test_the_report_of_an_elastic_job_tells_of_its_changes(hasty: Job) -> None:
     ended(process)
     text = text_of(page)
     assert "World changes and failures" in text and "ended well" in text
-    assert "member 2 on localhost ended with status 137." in text, text
+    assert "member 2 on localhost was killed by SIGKILL" in text, text
     assert "→ 0" not in text and "hosts," not in text
 
 

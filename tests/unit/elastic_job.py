@@ -93,7 +93,11 @@ class Job:
         return self.enter(*members).train(*members)
 
     def die(self, *members: int, status: int = 137, line: str = "", after: float = 0.0) -> Job:
-        return self.hear(*[on.Ended(m, status, line) for m in members], after=after)
+        """By a signal where the status says so; else the line names an exception."""
+        number = max(0, status - 128)
+        is_error = bool(line) and not number
+        ended = [on.Ended(m, status, line, is_error, number) for m in members]
+        return self.hear(*ended, after=after)
 
 
 def running(hosts: str = "a:4", **policy: Any) -> Job:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from elastic_job import Job, running
 
@@ -489,7 +491,58 @@ def test_the_same_last_line_three_times_at_one_position_ends_the_job() -> None:
         if member != 3:
             job.form(*others)
     assert job.end.status == 1
-    assert "ValueError: sample 7" in job.end.sentence and "3 members in a row" in job.end.sentence
+    assert "ValueError: sample 7" in job.end.sentence and "3 times in a row" in job.end.sentence
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_members_that_are_killed_at_once_are_lost_and_the_others_go_on(number: int) -> None:
+    """The line is what all ranks have said, such as that another rank is lost."""
+    job = running("a:5")
+    job.die(1, 2, 3, status=128 + number, line="generation 1 has ended").report(4, 5)
+    assert job.roll.numbers() == (4, 5)
+
+
+def test_the_last_line_does_not_repeat_the_line_before_it() -> None:
+    job = running("a:2").die(1).report(2).form(2).die(2)
+    assert job.all(on.Say) == []
+    how = (
+        "was killed by SIGKILL (sent by a user or a program, or by the kernel when memory ran out)"
+    )
+    end = "No member is left that has the state of the training."
+    assert job.end == on.End(137, f"member 2 on a {how}. {end}")
+
+
+def test_an_exception_of_three_members_at_once_counts_once() -> None:
+    job = running("a:9")
+    for turn, others in enumerate(((4, 5, 6, 7, 8, 9), (6, 7, 8, 9), (8, 9))):
+        dead = [m for m in range(1, others[0]) if m in job.machine.crew.members]
+        job.die(*dead, status=1, line="ValueError: sample 7").report(*others)
+        if turn < 2:
+            job.form(*others)
+    assert job.end.status == 1 and "3 times in a row" in job.end.sentence
+
+
+def test_a_host_whose_members_alone_fail_is_put_out_before_the_job_ends() -> None:
+    job = running("a:4,b:2")
+    line = "RuntimeError: CUDA error: an illegal memory access"
+    job.die(1, status=1, line=line).report(2, 3, 4, 5, 6).form(2, 3, 4, 5, 6)
+    job.die(2, status=1, line=line).report(3, 4, 5, 6).form(3, 4, 5, 6)
+    job.die(3, status=1, line=line).report(4, 5, 6)
+    assert job.kills == [4] and job.roll.numbers() == (5, 6)
+    said = " ".join(say.text for say in job.all(on.Say))
+    assert "host a is put out of the job: its members have ended 3 times in a row" in said
+    job.form(5, 6)
+    job.die(5, status=1, line=line).report(6)
+    assert job.end.status == 1 and "4 times in a row" in job.end.sentence, "b fails as well"
+
+
+def test_a_host_that_is_needed_is_not_put_out() -> None:
+    job = running("a:4,b:2", least=3)
+    for dead, others in ((1, (2, 3, 4, 5, 6)), (2, (3, 4, 5, 6)), (3, (4, 5, 6))):
+        job.die(dead, status=1, line="ValueError: sample 7").report(*others)
+        if dead < 3:
+            job.form(*others)
+    assert job.end.status == 1 and "3 times in a row" in job.end.sentence
 
 
 @pytest.mark.parametrize("what", ["another line", "another position", "a kill between"])
@@ -535,6 +588,21 @@ def test_a_program_that_fails_at_once_is_not_tried_for_ever() -> None:
     job.hear(after=1.0).die(2, status=1, line="ImportError: no module")
     job.hear(after=2.0).die(3, status=1, line="ImportError: no module")
     assert job.end.status == 1 and "ImportError" in job.end.sentence
+
+
+def test_a_program_that_fails_at_once_on_all_members_is_not_tried_again() -> None:
+    job = Job("a:4")
+    for member in (1, 2, 3):
+        job.die(member, status=1, line="ImportError: no module")
+        assert job.phase is not Phase.ENDED, "others may get further"
+    job.die(4, status=1, line="ImportError: no module")
+    assert job.end.status == 1 and "4 times in a row" in job.end.sentence
+
+
+def test_members_that_fail_before_the_first_generation_are_no_reason_to_end_the_others() -> None:
+    job = Job("a:5", least=2).meet(1, 2)
+    job.die(3, 4, 5, status=1, line="OSError: no GPU")
+    assert job.roll.numbers() == (1, 2)
 
 
 def test_newcomers_that_fail_while_they_warm_up_never_end_the_job() -> None:

@@ -13,6 +13,7 @@ from hvdlite.rendezvous.roll import Accusation, Cause
 
 SILENCE = 8.0
 EVERY = SILENCE / LOOKS
+STOPPED = "it is stopped (SIGSTOP, a debugger), and others wait for it"
 
 
 def _looks(job: Job, *stopped: int) -> list[int]:
@@ -98,7 +99,7 @@ def test_one_that_is_stopped_behind_its_functions_return_is_killed_when_the_job_
         assert _looks(job, 2) == []
     assert _looks(job, 2) == [2]
     job.die(2)
-    assert job.end == on.End(137, "member 2 on a ended with status 137.")
+    assert job.end == on.End(137, f"member 2 on a was ended: {STOPPED}.")
 
 
 def test_one_that_is_stopped_behind_its_functions_return_is_not_waited_for_while_others_train() -> (

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+import signal
+from collections.abc import Sequence
 
 import pytest
 
+from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.cooldown import Cooldowns
 from hvdlite.launch.elastic.discovery import MOST_BYTES, Answer, Answers, BadAnswer, parse
-from hvdlite.launch.elastic.faults import Failure, Faults
+from hvdlite.launch.elastic.faults import Fault, Faults, of_process
 from hvdlite.launch.elastic.placing import Candidate, free_slots, in_order
 from hvdlite.launch.hosts import Host
 
@@ -193,12 +196,60 @@ def test_later_failures_are_told_once_and_the_last_answer_stays() -> None:
 
 def test_faults_are_three_in_a_row() -> None:
     faults = Faults()
+    generation = 0
 
-    def fails(line: str, position: int, status: int = 1) -> Failure | None:
-        faults.note(Failure(1, "a", status, line))
-        return faults.at(position)
+    def fails(line: str, position: int = 5, is_error: bool = True, number: int = 0) -> Fault | None:
+        nonlocal generation
+        generation += 1
+        ended = events.Ended(1, 128 + number if number else 1, line, is_error, number)
+        faults.note(of_process(1, "a", ended))
+        return faults.at(position, generation, started=1)
 
-    assert not fails("ValueError: x", 5) and not fails("ValueError: x", 5)
-    assert not fails("PeerLostError: rank 2 is lost", 5), "a consequence does not count"
-    assert fails("ValueError: x", 5)
-    assert not fails("", 5) and not fails("", 5) and not fails("", 5), "a kill says nothing"
+    assert not fails("ValueError: x") and not fails("ValueError: x")
+    for _ in range(3):
+        assert not fails("PeerLostError: rank 2 is lost"), "a consequence does not count"
+    assert not fails("ValueError: y"), "nor does another exception"
+    assert not fails("generation 1 has ended", is_error=False), "nor what names none"
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
+        assert not fails("ValueError: x", number=number), "nor what was killed"
+    found = fails("ValueError: x")
+    assert found and (found.times, found.host) == (3, "a")
+    assert not fails("ValueError: x", position=6), "the job has come further"
+    assert not fails("ValueError: x", position=5), "or has gone back"
+
+
+def test_what_ends_together_counts_once_unless_no_member_is_left() -> None:
+    faults = Faults()
+
+    def fail(members: Sequence[int], generation: int, alone: bool = False) -> Fault | None:
+        for member in members:
+            ended = events.Ended(member, 1, "ValueError: x", is_error=True)
+            faults.note(of_process(member, f"host{member % 2}", ended))
+        return faults.at(0, generation, started=max(members), alone=alone)
+
+    assert not fail([1, 2, 3], 0) and not fail([2], 0), "all were started together"
+    assert not fail([5], 0) and not fail([4], 0)
+    assert (found := fail([4], 1)) and (found.times, found.host) == (3, None)
+    faults = Faults()
+    assert not fail([1, 3], 0, alone=True)
+    assert (found := fail([5], 0, alone=True)) and (found.times, found.host) == (3, "host1")
+
+
+ENDS = {
+    "an exception": (
+        events.Ended(1, 1, "ValueError: x.", True), "ended with status 1: ValueError: x.",
+    ),
+    "a kill": (
+        events.Ended(1, 137, "generation 1 has ended: rank 0 died", False, signal.SIGKILL),
+        "was killed by SIGKILL (sent by a user or a program, or by the kernel when memory ran "
+        "out).",
+    ),
+    "a crash": (events.Ended(1, 139, "epoch 3", False, signal.SIGSEGV), "was killed by SIGSEGV."),
+    "a status like that of a kill": (events.Ended(1, 137), "ended with status 137."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_how_a_member_has_ended_is_said_in_one_sentence(case: str) -> None:
+    ended, how = ENDS[case]
+    assert of_process(1, "a", ended).sentence() == f"member 1 on a {how}"

@@ -48,6 +48,14 @@ SAID = {
         _FRAMES + f"ValueError: bad\n{_LOG}\n", "ValueError: bad", True,
     ),
     "hvdlite's log, and lines of the program": (f"{_LOG}\nepoch 3\n{_LOG}\n", "epoch 3", False),
+    "a warning": ("train.py:3: UserWarning: use dim\n  return F.log_softmax(x)\n", "", False),
+    "a warning behind what it has said": (
+        "no such folder\nhome/a b/x.py:12: torch.jit.TracerWarning: old\n  x.f()\n",
+        "no such folder", False,
+    ),
+    "a warning that is an error": (
+        _FRAMES + "UserWarning: deprecated\n", "UserWarning: deprecated", True,
+    ),
     "hvdlite's log alone": (_LOG, "the job has failed: rank 1 failed: ValueError: bad", False),
 }  # fmt: skip
 

@@ -55,6 +55,7 @@ class Member:
     noticed: bool = False  # asked: whatever discovery says
     reason: str = ""
     suspect_until: float | None = None  # accused of silence: to report by then
+    ended_for: str = ""  # why hvdliterun has ended it
 
     @property
     def is_missing(self) -> bool:
@@ -88,7 +89,7 @@ class Crew:
         self.departing: set[str] = set()  # hosts that were asked to leave: nothing starts there
         self._order: list[str] = []  # of the hosts of the last generation, then of others
         self._slots: dict[str, int] = {}
-        self._started = 0
+        self.started = 0  # the newest member
         by_host = policy.failure_unit == "host"
         for_good = by_host and policy.cooldown_range is None
         self._after_failure = Cooldowns(policy.cooldown_range, chance, for_good)
@@ -198,8 +199,8 @@ class Crew:
         return self.of(Stage.COLD, Stage.WARM)
 
     def start(self, host: str, slot: int, meets: bool, awaited: bool) -> Member:
-        self._started += 1
-        member = Member(self._started, host, slot, meets, awaited)
+        self.started += 1
+        member = Member(self.started, host, slot, meets, awaited)
         self.members[member.number] = member
         return member
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hvdlite.launch.elastic.crew import Crew, Member, Stage
 from hvdlite.launch.elastic.events import Action, HostLeaves, HostLost, Kill, Look, Say
@@ -30,10 +31,11 @@ class Departures:
         self._outcome = outcome
         self._actions = actions
 
-    def ended(self, member: Member, status: int, last_line: str, now: float) -> None:
+    def ended(self, member: Member, failure: Failure, now: float) -> None:
         """Its process is gone."""
-        failure = Failure(member.number, member.host, status, last_line)
-        outcome = self._outcome
+        outcome, status = self._outcome, failure.status
+        if member.ended_for:
+            failure = replace(failure, how=f"was ended: {member.ended_for}")
         self._crew.members.pop(member.number, None)
         if member.stage is Stage.RETURNED:
             outcome.succeeded = outcome.succeeded or status == 0
@@ -56,7 +58,8 @@ class Departures:
         for member in gone:
             del self._crew.members[member.number]
         for member in gone:
-            self.ended(member, _HOST_STATUS, "", now)
+            how = "was lost with its host"
+            self.ended(member, Failure(member.number, member.host, _HOST_STATUS, how), now)
 
     def host_leaves(self, event: HostLeaves, now: float) -> None:
         """Nothing starts on it until it is named anew, or until it was lost."""
@@ -97,14 +100,19 @@ class Departures:
             self._outcome.failures.append(failure)
         if was is Stage.SERVING or not self._outcome.trained:
             self.faults.note(failure)
-        self._actions.append(Say(f"{failure.sentence()}."))
+        self._actions.append(Say(failure.sentence()))
         if self._crew.policy.failure_unit == "host":
             self.put_out(member.host, "a member of its host has failed", now)
         self.recall()
 
     def kill(self, member: Member, why: str, now: float, politely: bool = False) -> None:
+        self._kill(member, why, politely)
+        failure = Failure(member.number, member.host, _KILLED_STATUS, f"was ended: {why}")
+        self.lose(member, failure, now)
+
+    def _kill(self, member: Member, why: str, politely: bool) -> None:
+        member.ended_for = why
         self._actions.append(Kill(member.number, why, politely))
-        self.lose(member, Failure(member.number, member.host, _KILLED_STATUS, ""), now)
 
     def look(self, waits: bool, now: float) -> None:
         """Looks for members that are stopped, from time to time. `waits`: a survivor is waited for.
@@ -125,15 +133,16 @@ class Departures:
             return
         why = "it is stopped (SIGSTOP, a debugger), and others wait for it"
         if returned or member.stage is Stage.LEFT:
-            self._actions.append(Kill(member.number, why, politely=not returned))
+            self._kill(member, why, politely=not returned)
         elif member.stage in (Stage.COLD, Stage.WARM, Stage.SERVING):
             self.kill(member, why, now)
 
     def refuse(self, newcomer: Member, why: str, now: float) -> None:
         """It cannot be in this job. Its slot cools down."""
         if newcomer.stage in (Stage.COLD, Stage.WARM):
-            self._actions.append(Kill(newcomer.number, "it is refused", politely=True))
-            failure = Failure(newcomer.number, newcomer.host, 1, why, refused=True)
+            self._kill(newcomer, "it is refused", politely=True)
+            how = f"is refused: {why}"
+            failure = Failure(newcomer.number, newcomer.host, 1, how, error=why)
             self.lose(newcomer, failure, now)
 
     def refuse_others(
@@ -149,10 +158,9 @@ class Departures:
                 if why:
                     self.refuse(newcomer, why, now)
 
-    def cut_off(self, host: str, now: float) -> None:
-        """A host that others do not reach, while the driver does."""
+    def cut_off(self, host: str, why: str, now: float) -> None:
+        """A host without which the others can go on."""
         self._crew.cool_host(host, now)
-        why = "the network between it and another host has failed twice"
         self._actions.append(Say(f"host {host} is put out of the job: {why}."))
         self.put_out(host, why, now)
 
@@ -167,7 +175,7 @@ class Departures:
         for member in newcomers:
             if member.stage in (Stage.COLD, Stage.WARM):
                 member.stage = Stage.LOST
-                self._actions.append(Kill(member.number, why, politely=True))
+                self._kill(member, why, politely=True)
 
     def asked_to_leave(
         self,
@@ -200,4 +208,4 @@ class Departures:
                     self.kill(member, "it has not left in time", now, politely=True)
                 else:
                     why = "it has not ended in time"
-                    self._actions.append(Kill(member.number, why, politely=True))
+                    self._kill(member, why, politely=True)

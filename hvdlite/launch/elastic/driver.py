@@ -23,6 +23,7 @@ from hvdlite.launch.elastic.scout import Fixed, Lookout
 from hvdlite.launch.elastic.situation import situation
 from hvdlite.launch.elastic.surroundings import Surroundings
 from hvdlite.launch.hosts import Host
+from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import ssh
 from hvdlite.launch.spawn.events import (
     Alive,
@@ -93,9 +94,10 @@ class Driver(Watch):
         if isinstance(event, Ended):
             self._read_store()  # what it has said before its end: that its function has returned
             self.log(f"member {event.rank} ended with status {event.status}")
-            words = self.stderr[event.rank].last_words.found()[0]
-            line = words.decode("utf-8", "backslashreplace")
-            self._handle([events.Ended(event.rank, event.status, line)])
+            words, is_error = self.stderr[event.rank].last_words.found()
+            status, number = event.status, event.signal
+            ended = events.Ended(event.rank, status, shown(words), is_error, number)
+            self._handle([ended])
         elif isinstance(event, StartFailed):
             reason = f"cannot start {self._around.command[0]!r}: {os.strerror(event.errno)}"
             self._handle([events.StartFailed(event.rank, reason)])
@@ -323,7 +325,8 @@ class Driver(Watch):
             requests.say_over(self._store, [action.member])
         if not self._agents.end(host, action.member, action.politely):
             self._close(action.member)
-            self._handle([events.Ended(action.member, 128 + signal.SIGKILL)])
+            killed = signal.SIGKILL
+            self._handle([events.Ended(action.member, 128 + killed, signal=killed)])
 
     def _close(self, member: int) -> None:
         """A member's process and all that it has started are gone."""

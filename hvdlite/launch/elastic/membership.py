@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hvdlite.launch.elastic import events, outcome
+from hvdlite.launch.elastic import events, faults, outcome
 from hvdlite.launch.elastic.announcing import Announcements
 from hvdlite.launch.elastic.crew import Crew, Member, Policy, Stage
 from hvdlite.launch.elastic.departures import Departures
@@ -27,7 +27,6 @@ from hvdlite.rendezvous.roll import Cause, Entry, Report, Roll
 
 SUSPECT_SECONDS = 2.0
 TELL_OF_WAITING_SECONDS = 60.0
-_CANNOT_START = 127
 
 
 class Membership:
@@ -114,9 +113,11 @@ class Membership:
         event: OfMember,
     ) -> None:
         if isinstance(event, events.Ended):
-            self._departures.ended(member, event.status, event.last_line, self._now)
+            failure = faults.of_process(member.number, member.host, event)
+            self._departures.ended(member, failure, self._now)
         elif isinstance(event, events.StartFailed):
-            self._departures.ended(member, _CANNOT_START, event.reason, self._now)
+            failure = faults.not_started(member.number, member.host, event.reason)
+            self._departures.ended(member, failure, self._now)
         elif isinstance(event, events.Unfit):
             self._departures.refuse(member, event.why, self._now)
         elif isinstance(event, events.Stopped):
@@ -246,8 +247,7 @@ class Membership:
         over = self._outcome.end(self.crew)
         if over is not None:
             self._end(over)
-        if self.phase is Phase.GATHERING:
-            self._gathering()
+        self._gathering()
         if self.phase is Phase.RUNNING and self._outcome.stop is None:
             self._announce()
         if self._fills():
@@ -273,10 +273,11 @@ class Membership:
         return warm if most is None else warm[: max(0, most - len(staying))]
 
     def _gathering(self) -> None:
+        if self.phase is not Phase.GATHERING:
+            return None
         if not self._outcome.trained:
-            fault = self._departures.faults.at(0)
-            if fault is not None:
-                return self._end(outcome.repeated(fault))
+            if self._is_faulty(0):
+                return self._gathering()
             if self._progress.ranks and not self.crew.of(Stage.SERVING):
                 self._start_anew()
         if self._awaited():
@@ -295,8 +296,27 @@ class Membership:
         cut_off = self._unreachable.judge(pairs, hosts, self.generation, self._now)
         if cut_off is None:
             return self._roll(members)
-        self._departures.cut_off(cut_off, self._now)
+        why = "the network between it and another host has failed twice"
+        self._departures.cut_off(cut_off, why, self._now)
         return self._gathering()
+
+    def _is_faulty(self, position: int) -> bool:
+        """Whether members fail there again and again. Then the job has ended, or goes on without
+        the host where all of them have failed."""
+        left = self.crew.newcomers() + self.crew.of(Stage.SERVING)
+        fault = self._departures.faults.at(
+            position, self.generation, self.crew.started, alone=not left
+        )
+        if fault is None:
+            return False
+        others = [member for member in left if member.host != fault.host]
+        go_on = not self._outcome.trained or any(member.has_state for member in others)
+        if fault.host is None or not go_on or len(others) < self._least():
+            self._end(outcome.repeated(fault))
+        else:
+            why = f"its members have ended {fault.times} times in a row by one error"
+            self._departures.cut_off(fault.host, why, self._now)
+        return True
 
     def _start_anew(self) -> None:
         """Newcomers that warm up on their own would miss what the others do before `run`."""
@@ -324,9 +344,8 @@ class Membership:
             decision = decide([member.report for member in ranks if member.report is not None])
         except Inconsistent as error:
             return self._end(events.End(1, f"{error}."))
-        fault = self._departures.faults.at(decision.position)
-        if fault is not None:
-            return self._end(outcome.repeated(fault))
+        if self._is_faulty(decision.position):
+            return self._gathering()
         numbers = tuple(member.number for member in ranks)
         # The same members again, as after a host that was away for a moment, are no change.
         if self.generation and set(numbers) != set(self._progress.ranks):
@@ -392,4 +411,7 @@ class Membership:
     def _end(self, end: events.End) -> None:
         if self.phase is not Phase.ENDED:
             self.phase = Phase.ENDED
+            for said in [each for each in self._actions if isinstance(each, events.Say)]:
+                if end.sentence.startswith(said.text):  # the last line says it again
+                    self._actions.remove(said)
             self._actions.append(end)

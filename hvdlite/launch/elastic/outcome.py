@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hvdlite.launch.elastic.crew import Crew, Stage
 from hvdlite.launch.elastic.events import End
-from hvdlite.launch.elastic.faults import IN_A_ROW, Failure
+from hvdlite.launch.elastic.faults import Failure, Fault
 
 ASKED_TO_END = 128 + signal.SIGTERM
 
@@ -53,7 +53,7 @@ class Outcome:
 
     def _finished(self) -> End:
         if self.failed_later is not None:
-            return End(self.failed_later.status, f"{self.failed_later.sentence()}.")
+            return End(self.failed_later.status, self.failed_later.sentence())
         return End(0)
 
     def _no_survivor(self) -> End:
@@ -64,16 +64,16 @@ class Outcome:
             return End(ASKED_TO_END, "all members were asked to leave, and have left.")
         return End(
             cause.status or 1,
-            f"{cause.sentence()}. No member is left that has the state of the training.",
+            f"{cause.sentence()} No member is left that has the state of the training.",
         )
 
 
-def repeated(failure: Failure) -> End:
+def repeated(fault: Fault) -> End:
     """The program's own fault."""
     return End(
-        failure.status or 1,
-        f"{failure.sentence()}. That is the program's fault, or its data's: "
-        f"{IN_A_ROW} members in a row have ended so at one position.",
+        fault.failure.status or 1,
+        f"{fault.failure.sentence()} That is the program's fault, or its data's: members have "
+        f"ended so {fault.times} times in a row at one position.",
     )
 
 
