@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launched import PATIENT, Job, ended, last_line
+from launched import PATIENT, WAIT_FOR, Job, ended, last_line
 from waiting import wait_until
 
 PYTHON = sys.executable
@@ -121,6 +121,27 @@ def test_three_ranks_that_are_killed_at_once_are_no_fault_of_the_program(job: Jo
         killed = f"member {member} on localhost was killed by SIGKILL (sent by a user or a program"
         assert said.count(killed) == 1, said
     assert "common words." not in said and "program's fault" not in said
+    assert job.pids() == []
+
+
+@pytest.mark.parametrize("when", ["before the other one is there", "while the other one waits"])
+def test_a_rank_that_ends_with_0_before_init_is_replaced(job: Job, when: str) -> None:
+    order = "wait_for('waits')" if "while" in when else "pass"
+    ends = (
+        WAIT_FOR
+        + f"if MEMBER == 1:\n    {order}\n    open('ended', 'w').close()\n    os._exit(0)\n"
+        "from hvdlite.job import membership\n"
+        "report = membership.Member._write\n"
+        "def written(*arguments):\n"
+        "    report(*arguments)\n"
+        "    open('waits', 'w').close()\n"
+        "membership.Member._write = written\n" + ("" if "while" in when else "wait_for('ended')\n")
+    )
+    program = _program(job, ends, done="hvd.size() == 2")
+    done = job.end_well("-np", "2", "--min-np", "1", PYTHON, program)
+    said = done.stderr.decode()
+    assert "member 1 on localhost ended with status 0 before hvd.init()." in said, said
+    assert sorted(_trained(done.stdout.decode())) == [2, 3]
     assert job.pids() == []
 
 

@@ -146,6 +146,13 @@ hvdlite/launch/elastic/faults.py
 +         if True:
 test_elastic_slots.py::test_what_ends_together_counts_once_unless_no_member_is_left
 
+L20c: a rank that ends with 0 before init() keeps the others waiting
+hvdlite/launch/elastic/departures.py
+-             for member, failure in early:
+-                 self.lose(member, failure, now)
++             self._outcome.returned = bool(early)
+test_elastic_rules.py::test_one_that_ends_with_0_before_the_others_come_to_init_is_lost
+
 L21: a failure now and then ends a job that goes on in between
 hvdlite/launch/elastic/faults.py
 -             self._rows.clear()

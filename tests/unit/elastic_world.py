@@ -272,8 +272,7 @@ class World:
             return on.StartFailed(member, "no such file")
         status = self.rng.choice([0, 1, 137, 137])
         present = self.roll is not None and process.generation == self.roll.generation
-        is_up, starts = process.doing == "is up", process.doing == "starts"
-        before_run = (is_up and present) or (starts and process.meets)
+        before_run = process.doing == "is up" and present
         if status == 0 and before_run and not process.has_state and not self.trained:
             # With its host put out in the same batch, it would be lost instead.
             self.returned |= self.policy.failure_unit == "slot"

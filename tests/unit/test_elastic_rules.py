@@ -18,6 +18,32 @@ SILENT = (Accusation(4, Cause.SILENCE),)
 # The start.
 
 
+def test_one_that_ends_with_0_before_the_others_come_to_init_is_lost() -> None:
+    job = Job("a:2", least=1).die(1, status=0)
+    assert job.said == [], "perhaps the program does without the others"
+    job.meet(2)
+    assert job.roll.numbers() == (2,)
+    assert job.all(on.Say) == [on.Say("member 1 on a ended with status 0 before hvd.init().")]
+    job.form(2).hear(after=1.0)
+    assert job.starts == [(3, "a", 0)], "its slot is filled again"
+
+
+def test_one_that_ends_with_0_before_init_while_others_wait_there_is_lost() -> None:
+    job = Job("a:3", least=3).meet(2, 3).die(1, status=0)
+    assert job.all(on.Say) and job.starts == []
+    job.hear(after=1.0)
+    assert job.starts == [(4, "a", 0)]
+    assert job.meet(4).roll.numbers() == (4, 2, 3)
+
+
+def test_a_program_that_does_without_the_others_ends_well() -> None:
+    job = Job("a:3").die(1, status=0).die(3, status=0)
+    assert job.said == [] and job.hear(after=100).starts == []
+    assert job.die(2, status=0).end == on.End(0)
+    job = Job("a:2").die(1, status=0).die(2, status=3)
+    assert job.end == on.End(3, "member 2 on a ended with status 3.")
+
+
 def test_the_job_waits_for_as_many_slots_as_processes() -> None:
     job = Job("a:2", processes=3, least=2)
     assert job.starts == []

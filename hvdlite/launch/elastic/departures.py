@@ -43,11 +43,22 @@ class Departures:
                 outcome.failed_later = outcome.failed_later or failure
         elif status == 0 and not outcome.trained and member.in_first_part:
             # A program that does without `run`, or even without the others, ends well by itself.
-            outcome.returned = outcome.succeeded = True
+            if member.stage is Stage.SERVING:
+                outcome.returned = outcome.succeeded = True
+            else:
+                outcome.early.append((member, failure))
         elif member.stage is Stage.LEFT:
             self._crew.rest(member, now)
         elif member.stage is not Stage.LOST:
             self.lose(member, failure, now)
+
+    def reconsider(self, now: float) -> None:
+        """Those that have ended with 0 before `init()` are lost if another member has called it."""
+        if self._crew.of(Stage.WARM, Stage.SERVING):
+            early, self._outcome.early = self._outcome.early, []
+            self._outcome.failed_early = None
+            for member, failure in early:
+                self.lose(member, failure, now)
 
     def host_lost(self, event: HostLost, now: float) -> None:
         self._crew.cool_host(event.host, now)
@@ -98,6 +109,8 @@ class Departures:
         if was is Stage.SERVING:
             self.lost.append(member.number)
             self._outcome.failures.append(failure)
+        if was is Stage.COLD:
+            self._outcome.failed_early = self._outcome.failed_early or failure
         if was is Stage.SERVING or not self._outcome.trained:
             self.faults.note(failure)
         self._actions.append(Say(failure.sentence()))

@@ -62,6 +62,7 @@ class Membership:
         self._now = max(self._now, now)
         for event in batch:
             self._hear(event)
+        self._departures.reconsider(self._now)
         self._departures.recall()
         self._overdue()
         self._tell_of_losses()
@@ -113,7 +114,9 @@ class Membership:
         event: OfMember,
     ) -> None:
         if isinstance(event, events.Ended):
-            failure = faults.of_process(member.number, member.host, event)
+            first = member.stage is Stage.COLD and member.meets
+            where = " before hvd.init()" if first and not event.status else ""
+            failure = faults.of_process(member.number, member.host, event, where)
             self._departures.ended(member, failure, self._now)
         elif isinstance(event, events.StartFailed):
             failure = faults.not_started(member.number, member.host, event.reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, field
 
-from hvdlite.launch.elastic.crew import Crew, Stage
+from hvdlite.launch.elastic.crew import Crew, Member, Stage
 from hvdlite.launch.elastic.events import End
 from hvdlite.launch.elastic.faults import Failure, Fault
 
@@ -20,6 +20,9 @@ class Outcome:
     trained: bool = False  # a member has had the state and called its function
     returned: bool = False  # a member's function has: no newcomer is started any more
     succeeded: bool = False  # a member has ended well
+    # Those that have ended with 0 before `init()`, while no other member was there.
+    early: list[tuple[Member, Failure]] = field(default_factory=list)
+    failed_early: Failure | None = None  # the first that has failed there
     failed_later: Failure | None = None  # the first that has failed behind its function's return
     failures: list[Failure] = field(default_factory=list)  # that no roll has made good
     stop: int | None = None  # the status with which the launcher ends when all have left
@@ -27,7 +30,7 @@ class Outcome:
     @property
     def winds_down(self) -> bool:
         """No newcomer is started or admitted, and there is no minimum any more."""
-        return self.returned or self.stop is not None
+        return self.returned or bool(self.early) or self.stop is not None
 
     def cause(self) -> Failure | None:
         """Of those that ended the last generation, the first that is no consequence."""
@@ -42,6 +45,9 @@ class Outcome:
         waiting = serving if self.rolled else crew.of(Stage.COLD, Stage.WARM)
         if self.succeeded and not waiting:
             return self._finished()
+        if self.early and not crew.newcomers() and not serving:
+            failed = self.failed_early
+            return End(failed.status or 1, failed.sentence()) if failed else End(0)
         if self.stop is not None and not serving:
             return self.stopped()
         if not self.trained or any(each.has_state or each.report is None for each in serving):
