@@ -2,8 +2,8 @@
 processes of the job know. So does the key, unless the user has set a secret.
 
 Such a key keeps jobs apart that choose the same port. It does not keep out a user who can look up
-the job's number (docs/decisions/0004); rank 0 says so. Jobs on one host meet at a socket
-(by_socket).
+the job's number (docs/decisions/0004); rank 0 says so. So ranks at public addresses need a secret,
+or the user's word. Jobs on one host meet at a socket (by_socket).
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import hmac
 import logging
 import socket
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 from hvdlite.bootstrap import opening
 from hvdlite.bootstrap.offer import Place, of_this_job
-from hvdlite.launch.environment import Identity
+from hvdlite.launch.environment import ALLOW_OPEN_JOB, Identity
+from hvdlite.launch.environment.identity import AtPorts
 from hvdlite.rendezvous import addresses
 
 # Above the ports of services, below those that Linux gives to outgoing connections (32768 and up).
@@ -26,13 +28,18 @@ _CANDIDATES = 4
 _log = logging.getLogger("hvdlite")
 
 
-def meet(me: Identity, hosts: Sequence[str], job: str, seconds: float) -> Place:
-    """Rank 0 opens the store at the first free port. The others try all ports."""
+def meet(me: Identity, meeting: AtPorts, seconds: float) -> Place:
+    """Rank 0 opens the store at the first free port. The others try all ports. Raises RuntimeError
+    if strangers could do so as well."""
+    hosts, job = meeting.hosts, meeting.job + me.apart
+    private = me.secret is None and not meeting.may_be_open
+    if private:
+        hosts = _private(me, hosts)
     secret = of_this_job(me.secret, job) if me.secret else derived_key(job)
     ports = candidates(job)
     if me.rank == 0:
         _refuse_wrong_host(hosts[0], me)
-        port = _open(secret, ports)
+        port = _open(secret, ports, private)
         if me.secret is None:
             _warn(port, me)
         return Place(("127.0.0.1", port), secret)
@@ -49,8 +56,31 @@ def meet(me: Identity, hosts: Sequence[str], job: str, seconds: float) -> Place:
         raise ConnectionError(
             f"{error}. This rank {given}. All ranks need the same secret, or none of them one"
         ) from error
-    client.close()
+    try:
+        there = client.socket.getpeername()[0]
+    finally:
+        client.close()
+    if private and addresses.is_public(there):  # the name did not resolve before
+        _refuse_public(me, there)
     return Place(address, secret)
+
+
+def _private(me: Identity, hosts: Sequence[str]) -> tuple[str, ...]:
+    """Returns those of the names that do not stand for public addresses."""
+    found = {host: addresses.addresses_of(host) for host in hosts}
+    public = {host: next(filter(addresses.is_public, of), "") for host, of in found.items()}
+    if any(public.values()) and not any(found[host] for host in hosts if not public[host]):
+        _refuse_public(me, next(filter(None, public.values())))
+    return tuple(host for host in hosts if not public[host])
+
+
+def _refuse_public(me: Identity, address: str) -> NoReturn:
+    raise RuntimeError(
+        f"{me.launcher} cannot give the ranks a secret, and {address} is a public address: every "
+        "program that reaches it could join the job and run code in its ranks. Set "
+        "HVDLITE_SECRET_FILE on all ranks (docs/guides/launching.md), or start the program with "
+        f"hvdliterun. {ALLOW_OPEN_JOB}=1 allows it, if a firewall keeps strangers out."
+    )
 
 
 def _warn(port: int, me: Identity) -> None:
@@ -86,10 +116,10 @@ def digests(job: str, purpose: bytes) -> Iterator[bytes]:
         number += 1
 
 
-def _open(secret: bytes, ports: list[int]) -> int:
+def _open(secret: bytes, ports: list[int], private: bool) -> int:
     for port in ports:
         try:
-            return opening.open_store(secret, False, port)
+            return opening.open_store(secret, False, port, private)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise

@@ -65,7 +65,7 @@ def _meet(
     if isinstance(meeting, AtStore):
         return _at_store(me, meeting, seconds)
     if isinstance(meeting, AtPorts):
-        return by_ports.meet(me, meeting.hosts, meeting.job + me.apart, seconds)
+        return by_ports.meet(me, meeting, seconds)
     if isinstance(meeting, OnThisHost):
         by_this_host = partial(by_socket.say, meeting.job + me.apart, me.secret is not None)
         return through(by_this_host, me, interfaces, deadline)

@@ -9,13 +9,13 @@ from hvdlite.rendezvous import StoreServer, addresses
 _open: list[StoreServer] = []
 
 
-def open_store(secret: bytes, on_one_host: bool, port: int = 0) -> int:
+def open_store(secret: bytes, on_one_host: bool, port: int = 0, private: bool = False) -> int:
     """Opens the store of this process's job; returns its port. Listens on loopback, and also for
-    other hosts unless all ranks share a host.
+    other hosts unless all ranks share a host. `private`: refuses ranks at public addresses.
 
     Raises OSError if it cannot listen there.
     """
-    server = StoreServer.reached(secret, not on_one_host, port, rank=0)
+    server = StoreServer.reached(secret, not on_one_host, port, rank=0, private=private)
     _open.append(server.start())
     return server.address[1]
 

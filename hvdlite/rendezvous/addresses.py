@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import ipaddress
 import os
 import queue
 import socket
@@ -110,6 +111,25 @@ def is_of_this_machine(name: str) -> bool:
             sock.bind(address)
             return True
     return False
+
+
+def is_public(address: str) -> bool:
+    """Whether an address can be reached from the internet. A name is none."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return (mapped or ip).is_global
+
+
+def addresses_of(host: str) -> list[str]:
+    """Returns the addresses that a name stands for now; none if it does not resolve."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def quiet_port() -> int:

@@ -22,11 +22,17 @@ class StoreServer:
     """Serves the keys of one job to clients that know its secret.
 
     Listens from the constructor on, on `host` only. Answers from `start()` until `close()`. `rank`:
-    the rank in whose process it runs, so the others can name it when it is gone.
+    the rank in whose process it runs, so the others can name it when it is gone. `private`: refuses
+    clients at public addresses.
     """
 
     def __init__(
-        self, secret: bytes, host: str = "127.0.0.1", port: int = 0, rank: int = protocol.NOBODY
+        self,
+        secret: bytes,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        rank: int = protocol.NOBODY,
+        private: bool = False,
     ) -> None:
         self._secret = protocol.check_secret(secret)
         if not host:
@@ -55,28 +61,39 @@ class StoreServer:
         self._loop: Loop | None = None
         self._closing = False
         self._rank = rank
+        self._private = private
         self._watched: Watched | None = None
         self._guests: Mailbox[socket.socket] | None = None
         _servers.add(self)
 
     @classmethod
     def reached(
-        cls, secret: bytes, everywhere: bool, port: int = 0, rank: int = protocol.NOBODY
+        cls,
+        secret: bytes,
+        everywhere: bool,
+        port: int = 0,
+        rank: int = protocol.NOBODY,
+        private: bool = False,
     ) -> StoreServer:
         """Listens by IPv6 and IPv4 where other hosts reach it; or, unless `everywhere`, on loopback
         only."""
         if not everywhere:
             return cls(secret, "127.0.0.1", port, rank)
         try:
-            return cls(secret, "::", port, rank)  # IPv4 as well
+            return cls(secret, "::", port, rank, private)  # IPv4 as well
         except OSError:  # a machine without IPv6; any other reason fails again below
-            return cls(secret, "0.0.0.0", port, rank)
+            return cls(secret, "0.0.0.0", port, rank, private)
 
     def start(self) -> StoreServer:
         if self._thread is not None or self._closing:
             raise RuntimeError("a StoreServer starts once")
         self._loop = Loop(
-            self._secret, self._listener, self._wake_reader, self._rank, self._watched
+            self._secret,
+            self._listener,
+            self._wake_reader,
+            self._rank,
+            self._watched,
+            self._private,
         )
         self._thread = threading.Thread(target=self._loop.run, name="hvd-store", daemon=True)
         self._thread.start()

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Hashable
 
 from hvdlite.base.mailbox import Mailbox
-from hvdlite.rendezvous import protocol
+from hvdlite.rendezvous import addresses, protocol
 from hvdlite.rendezvous.connection import Connection
 from hvdlite.rendezvous.meetings import Lost, Meetings
 from hvdlite.rendezvous.protocol import Operation, ReplyStatus, Request
@@ -50,12 +50,14 @@ class Loop:
         wake: socket.socket,
         rank: int,
         watched: Watched | None,
+        private: bool,
     ) -> None:
         # from other threads
         self.orders: collections.deque[Callable[[Loop], None]] = collections.deque()
         self._watched = watched
         self._secret = secret
         self._rank = rank
+        self._private = private
         self._listener = listener
         self._wake = wake
         self._table = Table()
@@ -154,6 +156,16 @@ class Loop:
                 self._selector.unregister(self._listener)
                 self._accept_again = time.monotonic() + _ACCEPT_PAUSE
                 return
+            if self._private and addresses.is_public(address[0]):
+                sock.close()
+                if self._lines.allows(time.monotonic()):
+                    _log.warning(
+                        "the store has refused a connection: %s is a public address, and the job "
+                        "has no secret of its own. HVDLITE_SECRET_FILE gives it one, and "
+                        "HVDLITE_ALLOW_OPEN_JOB=1 lets all in that reach this host.",
+                        address[0].removeprefix("::ffff:"),
+                    )
+                continue
             who = (
                 f"[{address[0]}]:{address[1]}"
                 if ":" in address[0]

@@ -100,14 +100,16 @@ hvd.barrier()
 class Network:
     """Hosts 0, 1, ... on one switch; use as a context manager."""
 
-    def __init__(self, hosts: int, version: int = 4, tag: str = "") -> None:
-        """`tag` tells networks of one process apart that are there at the same time."""
+    def __init__(self, hosts: int, version: int = 4, tag: str = "", public: bool = False) -> None:
+        """`tag` tells networks of one process apart that are there at the same time. `public`:
+        addresses of the internet."""
         self._names = [f"hvdlite-{os.getpid()}-{tag}{name}" for name in ("switch", *range(hosts))]
         self._version = version
+        self._net = "11.77" if public else "10.77"
 
     def address(self, host: int, cable: int = 0) -> str:
         """-1: the switch."""
-        subnet = f"10.77.{cable}." if self._version == 4 else f"fd77:0:0:{cable}::"
+        subnet = f"{self._net}.{cable}." if self._version == 4 else f"fd77:0:0:{cable}::"
         return str(ipaddress.ip_address(f"{subnet}{host + 2}"))
 
     def prefix(self, host: int) -> Sequence[str]:
@@ -144,7 +146,7 @@ class Network:
                 # Else each interface answers for the other's address.
                 for setting in ("arp_ignore=1", "arp_announce=2"):
                     _ip("netns", "exec", name, "sysctl", "-w", f"net.ipv4.conf.all.{setting}")
-                _ip("-n", name, "address", "add", f"10.77.0.{host + 102}/24", "dev", "eth1")
+                _ip("-n", name, "address", "add", f"{self._net}.0.{host + 102}/24", "dev", "eth1")
                 _ip("-n", name, "link", "set", "eth1", "up")
             else:
                 self._give(name, "eth1", host, 1)

@@ -52,6 +52,10 @@ NOT_PROVOKED = {
     "hvdlite's native core is missing: …": "see test_native_core",
     "… cannot give the ranks a secret, so hvdlite derives the job's secret from values that "
     "others can look up.": "see test_launchers",
+    "… cannot give the ranks a secret, and … is a public address: …": "see "
+    "test_a_public_address_needs_a_secret_or_the_users_word",
+    "the store has refused a connection: … is a public address, …": "see "
+    "test_a_rank_that_comes_from_a_public_address_is_refused",
     "… did not answer; … ranks may still run.": "see test_ssh",
     "… did not answer: hvdliterun itself has killed the ranks that were left.": "see "
     "test_a_guardian_that_stays_frozen_holds_nothing_up",

@@ -69,6 +69,30 @@ def test_torchs_variables_between_hosts(job: Job, hosts: network.Network) -> Non
     expect_places(job, TWO_HOSTS)
 
 
+@pytest.mark.skipif(_NO_NETWORK is not None, reason=str(_NO_NETWORK))
+@pytest.mark.parametrize("allowed", ["", "1"], ids=["refused", "allowed"])
+def test_a_job_at_public_addresses_is_open_only_where_the_user_says_so(
+    job: Job, allowed: str
+) -> None:
+    with network.Network(2, public=True) as hosts:
+        variables = {
+            "RANK": "{rank}",
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": hosts.address(0),
+            "MASTER_PORT": "29500",
+            "HVDLITE_ALLOW_OPEN_JOB": allowed,
+        }
+        codes, output = finish(*on_two_hosts(job, hosts, variables))
+    if allowed:
+        assert codes == [0, 0], output
+        expect_places(job, TWO_HOSTS)
+        assert "Every program that reaches port" in output
+    else:
+        assert codes == [1, 1], output
+        assert output.count("is a public address") == 2, output
+    assert "torchrun" not in output, output
+
+
 def test_a_rank_0_on_another_than_the_first_host_is_told(job: Job, hosts: network.Network) -> None:
     variables = step(
         2, SLURM_STEP_TASKS_PER_NODE="1(x2)", SLURM_LOCALID="0", SLURM_NODEID="0", SLURM_PROCID="0"

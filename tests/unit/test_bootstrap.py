@@ -171,6 +171,80 @@ def test_a_rank_that_nobody_answers_says_whether_it_was_given_a_secret(
         bootstrap.meet(me, "", 0.2, NO_WISH)
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_public_address_needs_a_secret_or_the_users_word(
+    rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.1")
+    launcher = "the launcher that set MASTER_ADDR"
+    closed = AtPorts(("127.0.0.1",), f"public {os.getpid()}")
+    with pytest.raises(
+        RuntimeError,
+        match=f"{launcher} cannot give the ranks a secret, and 127.0.0.1 is a public address.*"
+        "HVDLITE_SECRET_FILE.*HVDLITE_ALLOW_OPEN_JOB=1",
+    ):
+        bootstrap.meet(Identity(rank, 2, launcher=launcher, meeting=closed), "", 0.2, NO_WISH)
+    opened = AtPorts(closed.hosts, closed.job, may_be_open=True)
+    for may in (
+        Identity(rank, 2, launcher=launcher, meeting=opened),
+        Identity(rank, 2, launcher=launcher, meeting=closed, secret=SECRET),
+    ):
+        if rank == 0:
+            assert bootstrap.meet(may, "", 0.2, NO_WISH) is not None
+        else:
+            with pytest.raises(HorovodInternalError, match="no answer within"):
+                bootstrap.meet(may, "", 0.2, NO_WISH)
+
+
+def test_of_several_ways_to_rank_0_the_public_ones_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Slurm names the host of srun as well, which may be a login node."""
+    monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.2")
+    way = AtPorts(("127.0.0.1", "127.0.0.2"), f"two ways {os.getpid()}")
+    with pytest.raises(HorovodInternalError, match="no answer within") as error:
+        bootstrap.meet(Identity(1, 2, launcher="srun", meeting=way), "", 0.2, NO_WISH)
+    assert "127.0.0.2" not in str(error.value)
+
+
+def test_a_rank_that_comes_from_a_public_address_is_refused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rank 0 listens on all interfaces, also where MASTER_ADDR is private."""
+    way = AtPorts(("127.0.0.1",), f"comes {os.getpid()}")
+    place = bootstrap.meet(Identity(0, 2, launcher="srun", meeting=way), "", 1.0, NO_WISH)
+    assert place is not None
+    with StoreClient(place.address, place.secret, within(5)):
+        pass
+    monkeypatch.setattr(addresses, "is_public", lambda address: address.endswith("127.0.0.1"))
+    with pytest.raises(ConnectionError):
+        StoreClient(place.address, place.secret, within(5))
+    assert "127.0.0.1 is a public address" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("8.8.8.8", True),
+        ("2001:4860:4860::8888", True),
+        ("::ffff:8.8.8.8", True),
+        ("127.0.0.1", False),
+        ("::1", False),
+        ("10.1.2.3", False),
+        ("172.17.0.1", False),
+        ("192.168.1.1", False),
+        ("169.254.1.1", False),
+        ("100.64.0.1", False),  # of a provider's own network, or of a VPN
+        ("fd00::1", False),
+        ("fe80::1%eth0", False),
+        ("::ffff:10.1.2.3", False),
+        ("node1", False),  # a name says nothing
+    ],
+)
+def test_which_addresses_are_public(address: str, public: bool) -> None:
+    assert addresses.is_public(address) is public
+
+
 def test_where_all_share_a_host_the_store_is_on_loopback_only() -> None:
     here = socket.gethostbyname(socket.gethostname())
     local = opening.open_store(SECRET, on_one_host=True)

@@ -257,7 +257,7 @@ JSRUN = _places("JSM_NAMESPACE_")
 FOREIGN = {
     "horovodrun": (HOROVODRUN, "horovodrun", OverHttp),
     "torchrun": (TORCHRUN, "torchrun", OverTorchStore),
-    "Ray Train": (RAY_TRAIN, "torchrun", AtPorts),
+    "Ray Train": (RAY_TRAIN, "the launcher that set MASTER_ADDR", AtPorts),
     "Open MPI 4": (OPEN_MPI_4, "Open MPI's mpirun", OverMpi),
     "Open MPI 5": (OPEN_MPI_5, "Open MPI's mpirun", OverMpi),
     "MVAPICH": (MVAPICH, "MVAPICH's mpirun", OverMpi),
@@ -386,6 +386,15 @@ def test_where_torchruns_ranks_meet() -> None:
     assert isinstance(v6, OverTorchStore) and v6.address == ("fd00::1", 29500)
 
 
+@pytest.mark.parametrize("environ", [RAY_TRAIN, SRUN], ids=["MASTER_ADDR", "srun"])
+def test_a_user_may_open_a_job_to_strangers(environ: dict[str, str]) -> None:
+    closed, opened = (
+        discover(environ | more).meeting for more in ({}, {"HVDLITE_ALLOW_OPEN_JOB": "1"})
+    )
+    assert isinstance(closed, AtPorts) and not closed.may_be_open
+    assert isinstance(opened, AtPorts) and opened.may_be_open
+
+
 def test_where_horovodruns_ranks_meet() -> None:
     assert discover(HOROVODRUN).meeting == OverHttp(("10.0.0.1", 4000))
 
@@ -457,7 +466,9 @@ def test_ranks_know_when_they_share_one_host() -> None:
             "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=3"
         ),
         "mpirun -np 1": variables("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 PMIX_RANK=0"),
-        "names that anything may use": {"RANK": "3", "WORLD_SIZE": "4"},
+        "names that anything may use": {"RANK": "captain", "WORLD_SIZE": "huge"},
+        "a world of one": {"RANK": "0", "WORLD_SIZE": "1"},
+        "a rank of nothing": {"RANK": "3"},
         "a program that will spawn": {"WORLD_SIZE": "4", "MASTER_ADDR": "h", "MASTER_PORT": "1"},
         "Horovod's knobs": {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_FUSION_THRESHOLD": "0"},
         "settings of launchers": variables("OMPI_MCA_btl=self PMIX_SERVER_URI4=x SLURM_CONF=y"),
@@ -489,13 +500,18 @@ def test_trap_4_srun_of_fewer_tasks_than_the_allocation_has() -> None:
         "horovodrun": ({"HOROVOD_RANK": "0"}, "HOROVOD_SIZE"),
         "horovodrun's local rank": ({"HOROVOD_LOCAL_RANK": "0"}, "HOROVOD_RANK, HOROVOD_SIZE"),
         "torchrun": ({"RANK": "0", "MASTER_ADDR": "h"}, "WORLD_SIZE, MASTER_PORT"),
+        "by hand": (
+            variables("RANK=1 WORLD_SIZE=2 LOCAL_RANK=1"),
+            "MASTER_ADDR, MASTER_PORT",
+        ),
         "torchrun's rank": ({"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x"}, "RANK, MASTER_ADDR"),
         "srun": ({"SLURM_PROCID": "0", "SLURM_STEP_ID": "0"}, "SLURM_STEP_NUM_TASKS"),
     },
 )
 def test_what_is_half_set_is_an_error(environ: dict[str, str], missing: str) -> None:
+    given = ", ".join(name for name in environ if name != "LOCAL_RANK")
     with pytest.raises(
-        ValueError, match=f"{', '.join(environ)} set, but {missing}.* not: .* all of them or none"
+        ValueError, match=f"{given} set, but {missing}.* not: .* all of them or none"
     ):
         discover(environ)
     assert discover(environ | {"HVDLITE_ALLOW_SINGLETON": "1"}) == Identity()
@@ -556,6 +572,7 @@ def test_sources_that_speak_of_the_same_processes_have_to_agree(
         "half of an outer one's variables": OPEN_MPI_4 | {"PMI_RANK": "0"},
         "torchrun under mpirun": TORCHRUN | MPICH | {"PMI_SIZE": "2"},
         "hvdliterun under mpirun": OURS | MPICH,
+        "a batch script's own names": OPEN_MPI_4 | {"RANK": "7", "WORLD_SIZE": "9"},
     },
 )
 def test_what_an_outer_launcher_left_does_no_harm(environ: dict[str, str]) -> None:

@@ -13,10 +13,12 @@ contradictory variables are an error; HVDLITE_ALLOW_SINGLETON=1 is the only way 
 
 from hvdlite.launch.environment.discovery import ALLOW_SINGLETON, allows_singleton, discover
 from hvdlite.launch.environment.identity import Asked, Identity, Numbers
+from hvdlite.launch.environment.meetings import ALLOW_OPEN_JOB
 from hvdlite.launch.environment.transport import asks_about_mpi, meets_over_mpi
 from hvdlite.rendezvous.addresses import parse_address, parse_addresses
 
 __all__ = [
+    "ALLOW_OPEN_JOB",
     "ALLOW_SINGLETON",
     "Asked",
     "Identity",

@@ -38,7 +38,7 @@ def discover(
     source: Source | None = None
     if numbers is None and believed:
         source = believed.pop(0)
-        numbers, launcher = source.read(environ), source.launcher
+        numbers, launcher = source.read(environ), source.named(environ)
     if numbers is None:
         meetings.refuse_without_numbers(environ, asked)
         return Identity()
@@ -56,7 +56,7 @@ def discover(
 
 def allows_singleton(environ: Mapping[str, str]) -> bool:
     """Whether the user says that this process is alone, whatever it has inherited."""
-    return environ.get(ALLOW_SINGLETON, "").strip().lower() not in ("", "0", "false", "no", "off")
+    return meetings.is_allowed(environ, ALLOW_SINGLETON)
 
 
 def _asked_for(asked: Asked) -> Numbers | None:
@@ -87,7 +87,9 @@ def _refuse_to_contradict(
     except ValueError:  # half of the variables were inherited from somewhere, so they prove nothing
         return
     ours = f"init(size={numbers.size})" if source is None else f"{source.global_[1]}={numbers.size}"
-    theirs = f"{other.launcher} has started {size} processes ({other.global_[1] or 'PMIx'}={size})"
+    theirs = (
+        f"{other.named(environ)} has started {size} processes ({other.global_[1] or 'PMIx'}={size})"
+    )
     if numbers.size == 1 and size > 1:
         raise RuntimeError(
             f"{theirs}, but {ours} comes first and says that this process is alone, so each of "

@@ -43,6 +43,7 @@ class AtPorts:
 
     hosts: tuple[str, ...]  # the other names are further ways to the first host
     job: str  # ditto
+    may_be_open: bool = False  # the user says that strangers do not reach rank 0's host
 
 
 @dataclass(frozen=True)

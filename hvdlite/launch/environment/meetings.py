@@ -21,6 +21,7 @@ from hvdlite.launch.environment.identity import (
 from hvdlite.launch.environment.sources import HOROVOD, HVDLITE, PMIX, SLURM, TORCHRUN, Source
 from hvdlite.rendezvous.addresses import join_address, parse_address, parse_addresses
 
+ALLOW_OPEN_JOB = "HVDLITE_ALLOW_OPEN_JOB"
 _RENDEZVOUS = "HVDLITE_RENDEZVOUS"
 _HTTP = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
 
@@ -35,6 +36,11 @@ def refuse_without_numbers(environ: Mapping[str, str], asked: Asked) -> None:
             "variables are: which rank is this process, and of how many? Start it with hvdliterun, "
             "or call init(rank=..., size=...)."
         )
+
+
+def is_allowed(environ: Mapping[str, str], name: str) -> bool:
+    """Whether the user has set this variable to yes."""
+    return environ.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
 def is_given(environ: Mapping[str, str], asked: Asked) -> bool:
@@ -126,7 +132,7 @@ def _with_torchrun(environ: Mapping[str, str], here: bool) -> Meeting:
         return OnThisHost(job)
     if environ.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() == "true":
         return OverTorchStore(address, attempt)
-    return AtPorts((host,), job)
+    return AtPorts((host,), job, is_allowed(environ, ALLOW_OPEN_JOB))
 
 
 def _is_loopback(host: str) -> bool:
@@ -152,7 +158,7 @@ def _in_slurm(environ: Mapping[str, str], here: bool) -> Meeting:
     # A name may not resolve everywhere. srun often runs on the first node as well; if it does not,
     # no process answers there.
     hosts = (nodelist.expand(nodes)[0], environ.get("SLURM_LAUNCH_NODE_IPADDR", ""))
-    return AtPorts(tuple(host for host in hosts if host), job)
+    return AtPorts(tuple(filter(None, hosts)), job, is_allowed(environ, ALLOW_OPEN_JOB))
 
 
 def _facts(environ: Mapping[str, str], *names: str) -> str:

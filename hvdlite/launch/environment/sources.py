@@ -36,6 +36,10 @@ class Source:
     def is_here(self, environ: Mapping[str, str]) -> bool:
         return any(all(environ.get(name) for name in group) for group in self.signs)
 
+    def named(self, environ: Mapping[str, str]) -> str:
+        """Returns the launcher, for messages."""
+        return self.launcher
+
     def has_mpi(self, environ: Mapping[str, str]) -> bool:
         """Whether its processes can initialise MPI. In others, MPI may end the process."""
         return self.family == "MPI"
@@ -110,6 +114,26 @@ class SlurmStep(Source):
 
 
 @dataclass(frozen=True)
+class Torchrun(Source):
+    """torchrun's variables, which others set as well: the Kubeflow operator, Ray Train, and people
+    by hand."""
+
+    def named(self, environ: Mapping[str, str]) -> str:
+        by_torchrun = environ.get("TORCHELASTIC_RUN_ID")
+        return self.launcher if by_torchrun else "the launcher that set MASTER_ADDR"
+
+
+@dataclass(frozen=True)
+class Halved(Source):
+    """torchrun's numbers of several processes, without a place to meet. Any program may use these
+    names, so another launcher's variables count more."""
+
+    def is_here(self, environ: Mapping[str, str]) -> bool:
+        rank, size = (environ.get(name, "").strip() for name in self.global_)
+        return rank.isdecimal() and size.isdecimal() and int(size) > 1
+
+
+@dataclass(frozen=True)
 class Hydra(Source):
     """PMI's variables. `srun --mpi=pmi2` sets them as well. Slurm's own variables then say more,
     and its processes need no MPI to meet."""
@@ -176,15 +200,15 @@ def _own(launcher: str, prefix: str, *, all_needed: bool) -> Source:
 
 HVDLITE = _own("hvdliterun", "HVDLITE", all_needed=True)
 HOROVOD = _own("horovodrun", "HOROVOD", all_needed=False)
-# Any program may use the names RANK and WORLD_SIZE. With MASTER_ADDR they mean torchrun. The
-# Kubeflow operator and Ray Train set the same ones.
-TORCHRUN = Source(
+# Any program may use the names RANK and WORLD_SIZE. With MASTER_ADDR they mean torchrun.
+TORCHRUN = Torchrun(
     "torchrun",
     ("RANK", "WORLD_SIZE"),
     (("RANK", "MASTER_ADDR"), ("TORCHELASTIC_RUN_ID",)),
     local=("LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     needs=("MASTER_ADDR", "MASTER_PORT"),
 )
+HALVED = Halved("torchrun", TORCHRUN.global_, (TORCHRUN.global_,), needs=TORCHRUN.needs)
 OPEN_MPI = Source(
     "Open MPI's mpirun",
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -222,4 +246,4 @@ PMIX = Pmix("PMIx", ("PMIX_RANK", ""), (("PMIX_RANK",),))
 
 # MPI comes before Slurm: mpirun's processes inherit the step of the daemon that started them.
 # torchrun comes before both: under srun, the tasks are its agents.
-SOURCES = (HVDLITE, HOROVOD, TORCHRUN, OPEN_MPI, MVAPICH, HYDRA, PMIX, SLURM, JSM)
+SOURCES = (HVDLITE, HOROVOD, TORCHRUN, OPEN_MPI, MVAPICH, HYDRA, PMIX, SLURM, JSM, HALVED)
