@@ -35,6 +35,7 @@ class Imagined:
     heavy: str = ""  # a tensor that takes half of the communication
     fewer_from: float | None = None
     details: bool = True
+    taken: Mapping[str, Any] = field(default_factory=dict)  # by other programs, in its second half
 
     def records(self) -> Iterator[dict[str, Any]]:
         for number in range(int(self.seconds / self.every) + 1):
@@ -47,6 +48,8 @@ class Imagined:
             }  # fmt: skip
             if fewer:
                 record["heading"] = "generation 2"
+            if self.taken and 2 * elapsed > self.seconds:
+                record["taken"] = [self.taken]
             if self.details:
                 record["details"] = self._details(elapsed)
             yield record

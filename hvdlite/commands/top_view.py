@@ -9,6 +9,7 @@ from typing import Any
 from hvdlite.launch.monitor import table
 from hvdlite.launch.monitor.board import Row
 
+_MOST_TAKEN = 3
 _COLUMNS = (
     table.RANK, table.HOST, table.STEP_TIME, table.WAITING, table.LATE, table.DATA, table.CPU,
     table.MEMORY, table.NOTE, table.LAST,
@@ -94,7 +95,8 @@ def title(about: Mapping[str, Any], frame: Mapping[str, Any], now: float) -> lis
         parts.append(f"{changes} change{'' if changes == 1 else 's'} of the ranks")
     # A terminal cuts the command, which may be long.
     first = f"{', '.join(parts)}: {about['command']}"
-    return [first, *([frame["heading"]] if frame["heading"] else [])]
+    taken = list(frame.get("taken", ()))  # by other programs; an older hvdliterun does not tell
+    return [first, *([frame["heading"]] if frame["heading"] else []), *taken[:_MOST_TAKEN]]
 
 
 def screen(

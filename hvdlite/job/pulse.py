@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from hvdlite.base import processors
 from hvdlite.base.knobs import Value
 from hvdlite.job import observe, where
 from hvdlite.job.recent import Recent
@@ -102,6 +103,7 @@ class _Pulse:
             "counters": counters,
             "seen": dataclasses.asdict(seen),
             "process": _process(),
+            "processors": processors.here(),
         }
         details = self._recent.details
         return found | ({"details": details} if details else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hvdlite.base.processors import Taken
 from hvdlite.report.details import Details
 
 
@@ -73,6 +74,7 @@ class Facts:
     totals: Mapping[int, Totals] = field(default_factory=dict)
     waited_for: Mapping[int, float] = field(default_factory=dict)  # seconds, by rank
     details: Details | None = None
+    taken: Sequence[tuple[float, Taken]] = ()  # for how many seconds, the longest first
     world_changes: int = 0
     events: Sequence[Event] = ()
     notes: Sequence[str] = ()  # about the page's sources

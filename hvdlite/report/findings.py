@@ -20,6 +20,7 @@ _LEAST_OPERATIONS = 100
 # A gain below this share of the time is not worth a sentence.
 _WORTH = 0.05
 _WAITING = 0.10
+_TAKEN = 0.25
 _BEYOND_AVERAGE = 1.5
 _MOST_OF_IT = 0.5  # of all waiting, for one rank
 _EVEN = 0.20
@@ -30,6 +31,8 @@ _LARGE_BYTES = 1 << 20
 _IN_FULL = 0.20
 _HALVED = ("float32", "float64")
 _MOST_BYTES = 0.9
+# Inside a host no compression pays: shared memory is faster than any.
+_WITHIN_A_HOST = {"shm", "self"}
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,29 @@ def findings(facts: Facts) -> list[Finding]:
     if not tells_enough(facts):
         return []
     found = [finding for rule in _RULES for finding in rule(facts)]
-    return sorted(found, key=lambda finding: -finding.share)[:MOST]
+    # What others do to the host makes all other numbers worse.
+    first = list(_taken_by_others(facts))
+    return [*first, *sorted(found, key=lambda finding: -finding.share)][:MOST]
 
 
 def tells_enough(facts: Facts) -> bool:
     """Whether the job was long enough."""
     return facts.active >= _LEAST_SECONDS and facts.sum.operations >= _LEAST_OPERATIONS
+
+
+def _taken_by_others(facts: Facts) -> Iterator[Finding]:
+    shares = [(min(1.0, seconds / facts.active), taken) for seconds, taken in facts.taken]
+    told = [(share, taken) for share, taken in shares if share >= _TAKEN]
+    if not told:
+        return
+    share, first = told[0]
+    more = f" So it is on {len(told) - 1} more of the hosts." if len(told) > 1 else ""
+    yield Finding(
+        share,
+        first.sentence,
+        f"End those programs or move the job, before anything else: all other numbers here are "
+        f"those of a host that the ranks share.{more}",
+    )
 
 
 def _waits_for_one(facts: Facts) -> Iterator[Finding]:
@@ -145,6 +165,9 @@ def _small_batches(facts: Facts) -> Iterator[Finding]:
 def _half_the_bytes(facts: Facts) -> Iterator[Finding]:
     seen, exposed = facts.details, exposed_share(facts)
     if seen is None or exposed is None or not seen.bytes:
+        return
+    used = {way for way, size in seen.ways.items() if size}
+    if used and used <= _WITHIN_A_HOST:
         return
     wide = sum(seen.dtypes.get(name, 0) for name in _HALVED)
     batches = sum(seen.fusion.values())

@@ -7,8 +7,10 @@ one of each two.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from hvdlite.base.processors import Taken
 from hvdlite.report import details
 from hvdlite.report.details import Details
 from hvdlite.report.facts import End, Event, Facts, Point, Sample, Totals
@@ -48,6 +50,7 @@ class History:
         self._worked_at: float | None = None
         self._waited: dict[int, _Rate] = {}
         self._silent: set[int] = set()
+        self._taken: dict[str, tuple[float, Taken]] = {}  # seconds, and the mean of them
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Takes a line of `--metrics-file`."""
@@ -60,11 +63,21 @@ class History:
         grew = [self._count(rank) for rank in ranks]
         if any(grew):
             self._worked(now, elapsed, ranks)
+        for each in record.get("taken", ()):
+            self._was_taken(Taken(**each), elapsed)
         if record.get("details"):
             self._learn(details.decode(record["details"]))
         points = {each["rank"]: _point(each, self._waiting(each, now)) for each in ranks}
         self._samples.add(Sample(now, elapsed, points))
         self._last = now
+
+    def _was_taken(self, now: Taken, elapsed: float) -> None:
+        seconds, mean = self._taken.get(now.host, (0.0, now))
+        together = seconds + elapsed
+        part = elapsed / together if together else 1.0
+        each = mean.each + part * (now.each - mean.each)
+        others = mean.others + part * (now.others - mean.others)
+        self._taken[now.host] = together, replace(now, each=each, others=others)
 
     def _waiting(self, rank: Mapping[str, Any], now: float) -> float | None:
         """The share of the time in which operations of this rank waited, since its report before
@@ -117,6 +130,7 @@ class History:
             {rank: growth.totals() for rank, growth in sorted(self._growth.items())},
             {int(rank): seconds for rank, seconds in self._waited_for.nested("ranks").items()},
             self._together(),
+            sorted(self._taken.values(), key=lambda each: -each[0]),
             self._changes,
             events,
             notes,

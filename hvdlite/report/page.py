@@ -113,9 +113,9 @@ def _numbers(facts: Facts) -> Iterator[tuple[str, str]]:
     sums = facts.sum
     steps = [p.step for s in facts.samples for p in s.points.values() if p.step is not None]
     yield "step, median", w.seconds(median(steps) if steps else None)
-    yield "steps, about", w.count(facts.steps if facts.steps >= 1 else None)
+    yield "steps", f"about {w.count(facts.steps)}" if facts.steps >= 1 else w.count(None)
     active = facts.active or None
-    yield "tensors in flight", w.percent(moving_share(facts)) if active else "–"
+    yield "time communicating", w.percent(moving_share(facts)) if active else "–"
     yield "results per second", f"{w.size(sums.bytes / active)}" if active else "–"
     per_batch = sums.operations / sums.batches if sums.batches else None
     yield "tensors per batch", "–" if per_batch is None else w.digits(per_batch)

@@ -238,7 +238,7 @@ def test_a_line_now_and_then_in_a_log(job: Job) -> None:
         r"hvdliterun: 2 ranks, ([\d.]+) steps/s, ([\d.]+) operations/s, .* k?B/s, waiting \d+% to "
         r"\d+% of the time, "
         r"last (?:broadcast.go on|allreduce.layer\d); rank 1 on localhost: others wait \d+(\.\d)? "
-        r"ms for it",
+        r"ms for it(; The ranks get .*)?",  # if other tests use the processor
         lines[-1],
     )
     assert told and float(told[1]) * 10 == pytest.approx(float(told[2]), rel=0.02), lines

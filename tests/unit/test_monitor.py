@@ -77,6 +77,7 @@ def test_waiting_counts_every_moment_once() -> None:
 
 def _report(clock: float, operations: int, announced: int | None = None, **more: Any) -> bytes:
     seen = {"per_step": more.pop("per_step", 10), "waiting": 0.25, "last": "allreduce conv1"}
+    used = {"processors": more.pop("processors")} if "processors" in more else {}
     counters = {
         "operations": operations,
         "failures": 0,
@@ -85,7 +86,7 @@ def _report(clock: float, operations: int, announced: int | None = None, **more:
         "requests_by_slot": (operations if announced is None else announced) - 5,
         **more,
     }
-    return json.dumps({"clock": clock, "counters": counters, "seen": seen}).encode()
+    return json.dumps({"clock": clock, "counters": counters, "seen": seen, **used}).encode()
 
 
 def _board(ranks: int = 2) -> Board:
@@ -149,6 +150,11 @@ NO_REPORTS = {
     "a step that is a text": b'{"clock": 1.0, "counters": {}, "seen": {"per_step": "x"}}',
     "memory that is a text": (
         b'{"clock": 1.0, "counters": {}, "seen": {}, "process": {"memory": "much"}}'
+    ),
+    "processors in a list": b'{"clock": 1.0, "counters": {}, "seen": {}, "processors": [1]}',
+    "processors without cores": (
+        b'{"clock": 1.0, "counters": {}, "seen": {}, "processors": {"machine": "m", "cpus": "1", '
+        b'"cores": 0, "busy": 1, "children": 1, "pressure": null}}'
     ),
     "details in a list": b'{"clock": 1.0, "counters": {}, "seen": {}, "details": [1]}',
 }
@@ -226,6 +232,14 @@ def test_all_of_it_in_one_line() -> None:
     assert board.summary(4.0) == (
         "3 ranks, 20.0 steps/s, 200 operations/s, 200 kB/s, waiting 25% to 25% of the time, last "
         "allreduce conv1; rank 1 on node1: not yet in init()"
+    )
+    board = _board(1)
+    for now, waits in ((5.0, 0.0), (6.0, 1.0)):
+        used = {"machine": "m", "cpus": "1", "cores": 1, "children": 0.0}
+        used |= {"busy": now, "pressure": waits}
+        board.take(0, _report(now, 900, processors=used), now)
+    assert board.summary(6.0).endswith(
+        "; The rank gets 0 % of a core: other programs use 1.0 of the host's core"
     )
     many = Board({rank: "n" for rank in range(20)})
     assert many.summary(0.0).endswith("rank 7 on n: not yet in init(); and 12 more ranks")

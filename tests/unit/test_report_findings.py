@@ -92,6 +92,37 @@ def test_all_ranks_of_a_host_that_come_late_are_a_matter_of_the_host() -> None:
     assert found.advice == "All ranks on d come late, so look at that host."
 
 
+def test_bytes_in_shared_memory_are_not_to_be_halved() -> None:
+    """docs/guides/compression.md: inside a host no compression pays."""
+    facts = facts_of(Imagined(moving=0.7))
+    assert facts.details is not None
+    assert findings(changed(facts, ways={"shm": facts.details.bytes})) == []
+    assert len(findings(changed(facts, ways={"shm": 1.0, "net": 9.0}))) == 1
+
+
+TAKEN = {"host": "", "ranks": 4, "cores": 8, "each": 0.05, "others": 7.7}
+
+
+def test_a_host_that_other_programs_use_comes_first() -> None:
+    first, second = findings(facts_of(Imagined(moving=0.05, waits={1: 0.9}, taken=TAKEN)))
+    assert first.text == (
+        "The ranks get 5 % of a core each: other programs use 7.7 of the host's 8 cores."
+    )
+    assert second.text == "90 % of the time operations wait for rank 1."
+    many = Imagined(moving=0.05, taken=TAKEN | {"host": "a"})
+    facts = facts_of(many)
+    [(seconds, taken)] = facts.taken
+    assert seconds == pytest.approx(many.seconds / 2, abs=many.every)
+    [found] = findings(replace(facts, taken=[(seconds, taken), (seconds, taken)]))
+    assert "The ranks on a get" in found.text and "on 1 more of the hosts" in found.advice
+
+
+def test_a_host_that_was_taken_for_a_moment_is_no_finding() -> None:
+    facts = facts_of(Imagined(moving=0.05, taken=TAKEN))
+    [(seconds, taken)] = facts.taken
+    assert findings(replace(facts, taken=[(seconds / 3, taken)])) == []
+
+
 def test_bytes_that_are_halved_already_are_not_to_be_halved() -> None:
     facts = facts_of(Imagined(moving=0.7))
     for dtypes in ({"bfloat16": 1.0}, {"float32": 0.5, "float16": 0.5}, {}):

@@ -73,6 +73,7 @@ def test_the_numbers_of_the_job_are_on_the_page() -> None:
         "allreduce.fc.weight alone takes 51 % of the communication.", "rank 2 on node2", "31 %",
         "What rank 0 saw of 102\u202f000 operations.", "shared memory", "75 %", "shm stream",
         "25\u202f500", "python", "3.11.9", "HVDLITE_OVERLAP", "tensors per batch", "4.00",
+        "time communicating", "about 6\u202f0",
         "communication during the backward pass, 24 %", "communication after it, 6 %",
     ):  # fmt: skip
         assert said in text, said

@@ -70,6 +70,13 @@ def test_the_table_has_step_time_cpu_and_memory() -> None:
     assert lines[3].split() == "2 a - - - - - - silent for 9 s".split()
 
 
+def test_a_host_that_others_use_is_told_above_the_table() -> None:
+    told = "The ranks get 5 % of a core each: other programs use 1.9 of the host's 2 cores."
+    frame = FRAME | {"taken": [told, "2", "3", "4"]}
+    assert top_view.title(ABOUT, frame, 1000.0)[1:] == [told, "2", "3"]
+    assert len(top_view.title(ABOUT, FRAME, 1000.0)) == 1
+
+
 @pytest.mark.parametrize(
     ("order", "ranks"),
     [

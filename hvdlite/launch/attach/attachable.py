@@ -167,6 +167,7 @@ class Attachable(JobObserver):
         return {
             "heading": board.heading,
             "world_changes": present.changes,
+            "taken": [each.sentence for each in board.taken(now)],
             "complete": board.heard_all,
             "rows": [dataclasses.asdict(row) for row in board.rows(now)],
         }

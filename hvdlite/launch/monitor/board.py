@@ -12,9 +12,11 @@ import json
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hvdlite.base import processors
+from hvdlite.base.processors import Taken, Usage
 from hvdlite.launch.one_line import printable
 
 # Rates cover the last seconds: short enough to see a change, long enough for steps of a few
@@ -97,6 +99,7 @@ def decoded(raw: bytes) -> dict[str, Any] | None:
         and isinstance(seen, dict)
         and all(_are_numbers(seen.get(name) or 0, 0) for name in ("per_step", "waiting"))
         and _are_numbers(report.get("process", {}), 1)
+        and processors.is_report(report.get("processors", {}))
         and isinstance(report.get("details", {}), dict)
     )
     return report if good else None
@@ -158,6 +161,14 @@ class _Rank:
             for report in (self.reports[0], self.reports[-1])
         )
         return float(last - first)
+
+    def usage(self, host: str) -> Usage | None:
+        """Of the cores that this rank may use, within the window."""
+        if len(self.reports) < 2:
+            return None
+        first, last = (each.get("processors") for each in (self.reports[0], self.reports[-1]))
+        found = processors.between(host, first, last, self.span)
+        return found and replace(found, own=found.own + self.processor_seconds() / self.span)
 
     def pending(self) -> int:
         """Returns how many operations this rank has submitted that have not ended."""
@@ -222,6 +233,15 @@ class Board:
             root.reports[-1].get("details", {}) if root and root.reports else {}
         )
         return found
+
+    def taken(self, now: float) -> list[Taken]:
+        """The machines whose cores programs outside of the job use."""
+        here = [
+            rank.usage(self._hosts[number].partition(", member ")[0])
+            for number, rank in self._ranks.items()
+            if not rank.left and now - rank.heard <= SILENT_SECONDS
+        ]
+        return processors.taken(each for each in here if each is not None)
 
     def rows(self, now: float) -> list[Row]:
         """Returns one row per rank, in order."""
@@ -313,7 +333,8 @@ class Board:
         others = [f"rank {row.rank} on {row.host}: {row.note}" for row in rows if row.note]
         shown = others[:8] + ([f"and {len(others) - 8} more ranks"] if len(others) > 8 else [])
         heading = [self.heading] if self.heading else []
-        return "; ".join([*heading, ", ".join(parts), *shown])
+        taken = [each.sentence.removesuffix(".") for each in self.taken(now)[:1]]
+        return "; ".join([*heading, ", ".join(parts), *shown, *taken])
 
 
 def rate(value: float | None) -> str:

@@ -5,6 +5,7 @@ Names and labels are a promise: dashboards are built on them. docs/guides/monito
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -179,7 +180,8 @@ def record(board: Board, now: float, clock: float, began: float) -> Mapping[str,
         for row in board.rows(now)
     ]
     found = {"time": clock, "began": began, "world_changes": board.changes, "ranks": ranks}
-    more = {"heading": board.heading, "details": board.details}
+    taken = [dataclasses.asdict(each) for each in board.taken(now)]
+    more = {"heading": board.heading, "details": board.details, "taken": taken}
     return found | {name: value for name, value in more.items() if value}
 
 

@@ -69,7 +69,9 @@ class Table:
 
     def draw(self, now: float) -> None:
         columns, rows = self._screen.size()
-        heading = [self._board.heading[: columns - 1]] if self._board.heading else []
+        taken = [each.sentence for each in self._board.taken(now)[:1]]
+        above = [*([self._board.heading] if self._board.heading else []), *taken]
+        heading = [line[: columns - 1] for line in above]
         most = rows - 4 - len(heading)
         table = render(self._board.rows(now), columns - 1, most, self._colours)
         self._screen.show([*heading, *table])
