@@ -145,7 +145,6 @@ def test_a_host_that_other_programs_use_is_told_first(here: Here) -> None:
     assert told.splitlines()[1].startswith("The ranks get"), told
     for other in others:
         other.kill()
-        ended(other, -signal.SIGKILL)
     here.finish(process)
 
 
