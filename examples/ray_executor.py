@@ -2,7 +2,8 @@
 
 python examples/ray_executor.py --workers 2
 
-Starts Ray on this machine. `--address auto` uses a running cluster. It needs `hvdlite[ray]`.
+Starts Ray on this machine. `--address auto` uses a running cluster. It needs Ray:
+`pip install '.[ray]'` in a clone of hvdlite.
 """
 
 import argparse

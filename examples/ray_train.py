@@ -2,8 +2,8 @@
 
 python examples/ray_train.py --workers 2
 
-Starts Ray on this machine. `--address auto` uses a running cluster. It needs `hvdlite[ray]` and
-scikit-learn.
+Starts Ray on this machine. `--address auto` uses a running cluster. It needs
+scikit-learn and Ray: `pip install '.[ray]'` in a clone of hvdlite.
 """
 
 import argparse

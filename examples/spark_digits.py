@@ -1,6 +1,6 @@
 """A function on Spark's executors: logistic regression on handwritten digits.
 
-    pip install "hvdlite[spark]" scikit-learn
+    pip install ".[spark]" scikit-learn      in a clone of hvdlite
     python examples/spark_digits.py          a Spark of its own on this machine, with two slots
     spark-submit examples/spark_digits.py    an existing cluster
 

@@ -1,6 +1,6 @@
 """An elastic job on Spark: logistic regression on digits goes on when a rank dies.
 
-    pip install "hvdlite[spark]" scikit-learn
+    pip install ".[spark]" scikit-learn      in a clone of hvdlite
     python examples/spark_elastic_digits.py --kill    a Spark of its own, with two slots
     spark-submit examples/spark_elastic_digits.py     an existing cluster
 

@@ -150,8 +150,8 @@ def _imported(serialized: bool) -> Any:
 def _missing(error: Exception) -> str:
     return (
         f"mpi4py cannot be imported ({' '.join(str(error).split())[:200]}): `pip install "
-        "'hvdlite[mpi]'` brings it with "
-        "Open MPI, `pip install mpi4py` is for an MPI that is installed here"
+        "'.[mpi]'` in a clone of hvdlite brings it with Open MPI, `pip install mpi4py` is for an "
+        "MPI that is installed here"
     )
 
 

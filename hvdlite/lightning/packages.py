@@ -71,6 +71,6 @@ def _check(name: str, version: str | None) -> None:
     oldest = ".".join(map(str, _OLDEST))
     raise ImportError(
         f"hvdlite.lightning needs {name} {oldest} or newer, and {version or 'none'} is installed: "
-        'pip install "hvdlite[lightning]"',
+        'pip install ".[lightning]" in a clone of hvdlite',
         name=name,
     )

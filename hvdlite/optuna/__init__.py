@@ -44,6 +44,6 @@ def _check() -> None:
         return
     raise ImportError(
         f"hvdlite.optuna needs Optuna {_OLDEST} or newer, and {version or 'none'} is installed: "
-        'pip install "hvdlite[optuna]"',
+        'pip install ".[optuna]" in a clone of hvdlite',
         name="optuna",
     )

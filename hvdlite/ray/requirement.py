@@ -13,13 +13,14 @@ def check() -> None:
         version = metadata.version("ray")
     except metadata.PackageNotFoundError:
         raise ImportError(
-            'hvdlite.ray needs Ray, which is not installed: pip install "hvdlite[ray]"'
+            'hvdlite.ray needs Ray, which is not installed: pip install ".[ray]" in a clone of '
+            "hvdlite"
         ) from None
     if _numbers(version) < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         raise ImportError(
             f"hvdlite.ray needs Ray {oldest}, and {version} is installed: "
-            'pip install "hvdlite[ray]"'
+            'pip install ".[ray]" in a clone of hvdlite'
         )
 
 

@@ -17,7 +17,7 @@ try:
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 except ImportError as error:
     raise ImportError(
-        f'hvdlite.ray.train needs Ray Train: pip install "hvdlite[ray]" ({error})'
+        f'hvdlite.ray.train needs Ray Train: pip install ".[ray]" in a clone of hvdlite ({error})'
     ) from error
 
 from hvdlite.exceptions import PeerLostError, ShutDownError

@@ -15,12 +15,13 @@ def need_pyspark() -> None:
         if error.name != "pyspark":
             raise
         raise ModuleNotFoundError(
-            'hvdlite.spark needs pyspark: pip install "hvdlite[spark]"', name="pyspark"
+            'hvdlite.spark needs pyspark: pip install ".[spark]" in a clone of hvdlite',
+            name="pyspark",
         ) from None
     if not is_new_enough(pyspark.__version__):
         raise ImportError(
             f"hvdlite.spark needs pyspark {'.'.join(map(str, _OLDEST))} or newer, and this is "
-            f'{pyspark.__version__}: pip install -U "hvdlite[spark]"'
+            f'{pyspark.__version__}: pip install -U ".[spark]" in a clone of hvdlite'
         )
 
 
@@ -38,5 +39,5 @@ def need(module: str, what: str, extra: str = "spark") -> None:
         if error.name != module.partition(".")[0]:
             raise
         raise ModuleNotFoundError(
-            f'{what} needs {module}: pip install "hvdlite[{extra}]"', name=module
+            f'{what} needs {module}: pip install ".[{extra}]" in a clone of hvdlite', name=module
         ) from None

@@ -21,3 +21,22 @@ def test_sentences_name_their_subject() -> None:
         for match in PEOPLE.finditer(p.read_text())
     ]
     assert len(found) <= MOST, "\n".join(found)
+
+
+#: hvdlite is on no index: a command with its name would install a stranger's package.
+FROM_AN_INDEX = re.compile(
+    r"hvdlite\[(config|lightning|mpi|optuna|ray|spark)\]"
+    r"|pip3? (install|wheel)( -\S+| \w+)* hvdlite\b"
+)
+
+
+def test_nothing_tells_to_install_hvdlite_from_an_index() -> None:
+    folders = ("hvdlite", "docs", "examples", "scripts")
+    files = [p for folder in folders for p in (ROOT / folder).rglob("*") if p.is_file()]
+    files += [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    found = [
+        f"{p.relative_to(ROOT)}: {match[0]}"
+        for p in files
+        for match in FROM_AN_INDEX.finditer(p.read_bytes().decode(errors="replace"))
+    ]
+    assert found == []

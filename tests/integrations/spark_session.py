@@ -19,8 +19,8 @@ SLOW = 60
 
 def needs_spark() -> None:
     """Skips the calling module where something is missing."""
-    pytest.importorskip("pyspark", reason='pyspark is not installed: pip install "hvdlite[spark]"')
-    pytest.importorskip("pyarrow", reason='pyarrow is not installed: pip install "hvdlite[spark]"')
+    pytest.importorskip("pyspark", reason='pyspark is not installed: pip install ".[spark]"')
+    pytest.importorskip("pyarrow", reason='pyarrow is not installed: pip install ".[spark]"')
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip(
             "there is no Java: apt-get install default-jre-headless", allow_module_level=True

@@ -9,7 +9,7 @@ import pytest
 from launched import ROOT, Job, prefixed
 from tier import one_of
 
-NEEDS = "is not installed: pip install 'hvdlite[lightning]'"
+NEEDS = "is not installed: pip install '.[lightning]'"
 pytest.importorskip("pytorch_lightning", reason=f"pytorch-lightning {NEEDS}")
 pytest.importorskip("lightning", reason=f"lightning {NEEDS}")
 

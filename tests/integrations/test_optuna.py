@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from launched import ROOT, Job, prefixed
 
-pytest.importorskip("optuna", reason="Optuna is not installed: pip install 'hvdlite[optuna]'")
+pytest.importorskip("optuna", reason="Optuna is not installed: pip install '.[optuna]'")
 
 PROGRAM = str(Path(__file__).parent / "optuna_program.py")
 CHECKS = (

@@ -18,7 +18,7 @@ from machine import within
 from ray_cluster import example, seconds_of, two_nodes
 from waiting import wait_until
 
-ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "hvdlite[ray]"')
+ray = pytest.importorskip("ray", reason='Ray is not installed: pip install ".[ray]"')
 
 # A rank that has to end because of another one has this long.
 PROMPT = 5.0

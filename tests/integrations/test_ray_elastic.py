@@ -13,7 +13,7 @@ import pytest
 from ray_cluster import two_nodes
 from waiting import wait_until
 
-ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "hvdlite[ray]"')
+ray = pytest.importorskip("ray", reason='Ray is not installed: pip install ".[ray]"')
 pytestmark = pytest.mark.full
 
 

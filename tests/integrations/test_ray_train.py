@@ -13,8 +13,8 @@ from launched import Job
 from machine import within
 from ray_cluster import example, two_nodes
 
-ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "hvdlite[ray]"')
-pytest.importorskip("pyarrow", reason='Ray Train is not installed: pip install "hvdlite[ray]"')
+ray = pytest.importorskip("ray", reason='Ray is not installed: pip install ".[ray]"')
+pytest.importorskip("pyarrow", reason='Ray Train is not installed: pip install ".[ray]"')
 pytestmark = pytest.mark.full
 
 # A worker that has lost another one hears of it within this. Ray itself would tell it 10 s later.

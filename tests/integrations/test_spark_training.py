@@ -11,8 +11,8 @@ import cloudpickle
 import numpy as np
 import pytest
 
-pytest.importorskip("pyspark", reason='pyspark is not installed: pip install "hvdlite[spark]"')
-pyarrow = pytest.importorskip("pyarrow", reason='pip install "hvdlite[spark]"')
+pytest.importorskip("pyspark", reason='pyspark is not installed: pip install ".[spark]"')
+pyarrow = pytest.importorskip("pyarrow", reason='pip install ".[spark]"')
 
 import hvdlite  # noqa: E402
 from hvdlite.spark.common import model as models  # noqa: E402
@@ -137,7 +137,7 @@ def _lightning_module() -> Any:
 
 def test_lightning(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    pytest.importorskip("lightning", reason='pip install "hvdlite[lightning]"')
+    pytest.importorskip("lightning", reason='pip install ".[lightning]"')
     from hvdlite.spark.lightning import TorchEstimator
 
     store, batch = _filled(tmp_path)

@@ -64,8 +64,8 @@ NOT_PROVOKED = {
     "… has failed, and the job goes on: …": "see "
     "test_an_exception_of_an_observer_is_said_once_and_the_job_goes_on",
     "no line in it is one of --metrics-file": "see test_report_command",
-    'hvdlite.ray needs Ray, which is not installed: pip install "hvdlite[ray]"': "see "
-    "test_a_missing_ray_is_one_sentence",
+    'hvdlite.ray needs Ray, which is not installed: pip install ".[ray]" in a clone of '
+    "hvdlite": "see test_a_missing_ray_is_one_sentence",
     "Ray cannot place …: … is free in the cluster, and its … …": "see "
     "test_what_cannot_be_placed_is_named_and_given_up",
     "rank … on … died: …": "see test_an_actor_that_dies_is_named_and_nothing_is_left",
@@ -234,7 +234,7 @@ NOT_PROVOKED = {
     **dict.fromkeys(
         [
             "hvdlite.lightning needs … or newer, and … is installed: pip install "
-            '"hvdlite[lightning]"',
+            '".[lightning]" in a clone of hvdlite',
             "make(…) is not possible: expected one of …",
             "local rank … has no device: Trainer() has … on this host. Start at most … ranks on "
             "it, or leave out devices=.",
@@ -244,7 +244,7 @@ NOT_PROVOKED = {
     **dict.fromkeys(
         [
             "hvdlite.optuna needs Optuna … or newer, and … is installed: pip install "
-            '"hvdlite[optuna]"',
+            '".[optuna]" in a clone of hvdlite',
             "rank … has to pass a study, not …",
             "rank … has to pass its trial to hvdlite.optuna.Trial(), and the other ranks None, but "
             "ranks … have passed a trial",

@@ -138,7 +138,9 @@ def test_ranks_that_only_mpi_knows_of_do_not_train_alone(job: Job, mpirun: Mpiru
 def test_without_mpi4py_mpirun_is_told_what_to_do(job: Job, mpirun: Mpirun) -> None:
     job.script("raise ModuleNotFoundError(\"No module named 'mpi4py'\")", "mpi4py.py")
     codes, output = finish(under(mpirun, job, TWICE))
-    assert codes != [0] and "`pip install 'hvdlite[mpi]'` brings it" in output, output
+    assert codes != [0] and "`pip install '.[mpi]'` in a clone of hvdlite brings it" in output, (
+        output
+    )
 
 
 @MPI

@@ -153,7 +153,7 @@ def test_without_mpi4py_tensors_travel_over_tcp_or_all_ranks_are_told(
     )
     assert run_stored(job, mpirun, 2, program) == (0, "")
     code, output = run_stored(job, mpirun, 2, program, **FORCED)
-    assert code != 0 and "`pip install 'hvdlite[mpi]'` brings it" in output, output
+    assert code != 0 and "`pip install '.[mpi]'` in a clone of hvdlite brings it" in output, output
 
 
 @MPI

@@ -22,7 +22,7 @@ def test_what_keeps_mpi_away_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "mpi4py.py").write_text("raise ModuleNotFoundError(\"No module named 'mpi4py'\")")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     ((there, text),) = check_build.mpi()
-    assert not there and "pip install 'hvdlite[mpi]'" in text
+    assert not there and "pip install '.[mpi]'" in text
 
 
 @pytest.mark.parametrize("abi", ["openmpi", "mpich"])

@@ -113,7 +113,8 @@ def test_a_framework_that_is_missing_is_what_the_error_names() -> None:
 def test_a_library_that_is_missing_is_one_sentence_with_the_command() -> None:
     done = _aliased("import sys; sys.modules['pyspark'] = None; import horovod.spark")
     assert done.stderr.splitlines()[-1] == (
-        'ModuleNotFoundError: hvdlite.spark needs pyspark: pip install "hvdlite[spark]"'
+        'ModuleNotFoundError: hvdlite.spark needs pyspark: pip install ".[spark]" in a '
+        "clone of hvdlite"
     )
 
 

@@ -72,7 +72,7 @@ def test_a_lightning_that_is_missing_or_too_old_is_one_sentence(
         packages.make("lightning.pytorch")
     assert str(caught.value) == (
         f"hvdlite.lightning needs lightning 2.6 or newer, and {version or 'none'} is installed: "
-        'pip install "hvdlite[lightning]"'
+        'pip install ".[lightning]" in a clone of hvdlite'
     )
 
 

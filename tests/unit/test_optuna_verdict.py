@@ -129,5 +129,5 @@ def test_an_optuna_that_is_missing_or_too_old_is_one_sentence(
         hvdlite.optuna.optimize  # noqa: B018
     assert str(caught.value) == (
         f"hvdlite.optuna needs Optuna 4 or newer, and {version or 'none'} is installed: pip "
-        'install "hvdlite[optuna]"'
+        'install ".[optuna]" in a clone of hvdlite'
     )

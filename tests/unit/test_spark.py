@@ -9,7 +9,7 @@ import pytest
 
 from hvdlite.launch import delivery
 
-pytest.importorskip("pyspark", reason='pip install "hvdlite[spark]": pyspark is not installed')
+pytest.importorskip("pyspark", reason='pip install ".[spark]": pyspark is not installed')
 
 from hvdlite.spark import needs, outcome, placing, runner, slots  # noqa: E402
 from hvdlite.spark.outcome import Report  # noqa: E402

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("pyspark", reason='pip install "hvdlite[spark]": pyspark is not installed')
+pytest.importorskip("pyspark", reason='pip install ".[spark]": pyspark is not installed')
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from hvdlite.spark.common import data, rows, store  # noqa: E402

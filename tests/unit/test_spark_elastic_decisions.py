@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-pytest.importorskip("pyspark", reason='pip install "hvdlite[spark]": pyspark is not installed')
+pytest.importorskip("pyspark", reason='pip install ".[spark]": pyspark is not installed')
 
 from hvdlite.launch.hosts import Host  # noqa: E402
 from hvdlite.launch.spawn import agent_protocol, events  # noqa: E402

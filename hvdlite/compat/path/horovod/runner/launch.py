@@ -77,7 +77,8 @@ def run_controller(
     if use_mpi:
         if not built.mpi_built():
             raise ValueError(
-                "MPI support has not been built: `pip install 'hvdlite[mpi]'`, or leave --mpi out."
+                "MPI support has not been built: `pip install '.[mpi]'` in a clone of hvdlite, or "
+                "leave --mpi out."
             )
         return mpi_run()
     if use_jsrun:
