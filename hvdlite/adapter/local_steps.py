@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -160,6 +161,35 @@ def averaged(plan: Plan, count: Count, loss: Number, now: Number, ops: Ops) -> C
         first = ops.where(usable, known, first)
     return Count(count.steps, 0.0 * count.since, interval, 0.0 * count.samples, 0.0 * count.loss,
                  first, now)  # fmt: skip
+
+
+# ---- what ranks tell one another before an average
+#
+# Each says a number of every parameter, and all hear the largest. A rank that has joined says
+# zeros.
+
+
+class Heard(NamedTuple):
+    """What all ranks know before an average."""
+
+    trains: bool  # some rank goes on with its steps: not all are in sync()
+    moved: list[int]  # the parameters that some rank has moved, or may have
+    apart: list[int]  # those of which some ranks have optimizer state, and others have none
+
+
+def words(trains: bool, moved: Sequence[bool], known: Sequence[bool] = ()) -> list[int]:
+    """What a rank says. `known`: of which parameters it has optimizer state, if that is averaged,
+    too."""
+    return [int(trains), *map(int, moved), *map(int, known), *(int(not each) for each in known)]
+
+
+def heard(largest: Sequence[int], parameters: int) -> Heard:
+    """What follows from the largest of all ranks' words."""
+    trains, rest = largest[0], largest[1:]
+    moved = [n for n in range(parameters) if rest[n]]
+    known, lacking = rest[parameters : 2 * parameters], rest[2 * parameters :]
+    apart = [n for n in moved if known and known[n] and lacking[n]]
+    return Heard(bool(trains), moved, apart)
 
 
 # ---- fragments: what is averaged when in a round of `every` steps

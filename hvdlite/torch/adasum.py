@@ -10,12 +10,13 @@ import torch
 
 from hvdlite.adapter.drift_guard import DriftGuard, Replica
 from hvdlite.base.operations import ALLREDUCE
-from hvdlite.base.ops import Adasum, Max
+from hvdlite.base.ops import Adasum
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import global_process_set
 from hvdlite.torch.distributed_optimizer import Distributed
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.replicas import READER
+from hvdlite.torch.scaling import agreed
 
 
 class DistributedAdasum(Distributed):
@@ -47,22 +48,9 @@ class DistributedAdasum(Distributed):
     step.hooked = True  # type: ignore[attr-defined]
 
     def _groups_for(self, scaler: Any) -> list[dict[str, Any]]:
-        """Gradients are this rank's own: a scaler must find an overflow if any rank has one, also
-        where there are none."""
+        """Gradients are this rank's own."""
         groups: list[dict[str, Any]] = self.__dict__["param_groups"]
-        gradients = [p.grad for group in groups for p in group["params"] if p.grad is not None]
-        finite = all(torch.isfinite(g).all() for g in gradients)
-        mine = torch.tensor([not finite, bool(gradients)], dtype=torch.uint8)
-        overflow, some = OPS.run_one(
-            mine, ALLREDUCE, f"{self._scope}overflow", global_process_set, Max
-        )
-        if gradients and overflow and finite:
-            gradients[0].fill_(float("inf"))
-        if gradients or not some:
-            return groups
-        stand_in = torch.zeros((), device=groups[0]["params"][0].device)
-        stand_in.grad = torch.full_like(stand_in, float("inf") if overflow else 0.0)
-        return [*groups, {"params": [stand_in]}]
+        return agreed(groups, f"{self._scope}overflow", global_process_set)
 
     def _begin(self, scope: str) -> None:
         """When the optimizer has its parameters."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -12,7 +11,8 @@ import torch
 
 from hvdlite.adapter.compression import HasCompression
 from hvdlite.adapter.shared import Shared
-from hvdlite.torch import optimizer_state, traced
+from hvdlite.torch import optimizer_state
+from hvdlite.torch.scaling import ReadByScalers, turn_of
 
 _AGAIN = (
     "optimizer.step() called without optimizer.skip_synchronize() context after "
@@ -30,11 +30,7 @@ CLOSURE = (
 )
 
 
-# Where torch's scalers read gradients.
-_UNSCALING = frozenset({"_unscale_grads_", "unscale_"})
-
-
-class Distributed(HasCompression):
+class Distributed(HasCompression, ReadByScalers):
     """What DistributedOptimizer adds to an optimizer's class. Its own data are in `_hvd`."""
 
     _hvd: Shared
@@ -112,28 +108,13 @@ class Distributed(HasCompression):
         """The parameters whose sufficient factors travel; none before the end of the first step."""
         return list(getattr(self._hvd.reducer, "factored", ()))
 
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        # torch's GradScaler reads gradients by this way, between backward() and step(). No other
-        # rank is held up: a rank that looks up the learning rate would wait for ranks that do not.
-        if not traced.is_compiling():
-            caller = sys._getframe(1)
-            if self._hvd.under_way or caller.f_code.co_name in _UNSCALING:
-                scaler = caller.f_locals.get("self")
-                if _is_scaler(scaler):
-                    return self._groups_for(scaler)
-        groups: list[dict[str, Any]] = self.__dict__["param_groups"]
-        return groups
-
-    @param_groups.setter
-    def param_groups(self, groups: list[dict[str, Any]]) -> None:
-        self.__dict__["param_groups"] = groups
+    def _hvd_is_under_way(self) -> bool:
+        return self._hvd.under_way
 
     def _groups_for(self, scaler: Any) -> list[dict[str, Any]]:
         """A scaler must find reduced gradients, also where this rank had none, or ranks would
         differ about the step."""
-        # torch makes a new one in each update()
-        self._hvd.meet(getattr(scaler, "_per_optimizer_states", None))
+        self._hvd.meet(turn_of(scaler))
         groups: list[dict[str, Any]] = self.__dict__["param_groups"]
         return groups
 
@@ -176,12 +157,6 @@ class Distributed(HasCompression):
 def refuse_twice(optimizer: Any) -> None:
     if isinstance(optimizer, Distributed):
         raise ValueError("the optimizer is a DistributedOptimizer already")
-
-
-def _is_scaler(caller: Any) -> bool:
-    # By name, because torch has several (torch.amp, torch.cuda.amp, fsdp), and programs derive
-    # their own.
-    return any(kind.__name__ == "GradScaler" for kind in type(caller).__mro__)
 
 
 def _own_names(param_groups: Sequence[dict[str, Any]]) -> list[tuple[str, Any]]:

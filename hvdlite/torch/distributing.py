@@ -15,6 +15,7 @@ from hvdlite.base.ops import Adasum, Average, Sum
 from hvdlite.job.basics import is_initialized, size
 from hvdlite.torch import factors, optimizer_state
 from hvdlite.torch.adasum import DistributedAdasum
+from hvdlite.torch.compression.onebit import OneBitAdam
 from hvdlite.torch.distributed_optimizer import CLOSURE, Distributed, refuse_twice
 from hvdlite.torch.gradients import GRADIENTS
 
@@ -26,6 +27,11 @@ def _check(optimizer: Any, op: int) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     refuse_twice(optimizer)
+    if isinstance(optimizer, OneBitAdam):
+        raise ValueError(
+            "hvd.OneBitAdam communicates by itself in step(): use it as it is, without "
+            "hvd.DistributedOptimizer, hvd.LocalSGD or hvd.DiLoCo"
+        )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("torch.optim.LBFGS cannot be distributed: " + CLOSURE)
     if op not in (Average, Sum, Adasum):
@@ -38,6 +44,8 @@ def _check_compression(optimizer: torch.optim.Optimizer, options: Options) -> No
         compression.check_momentum(
             {key: group[key] for key in ("momentum", "betas") if group.get(key)}
         )
+    decays = [group.get("weight_decay", 0.0) for group in optimizer.param_groups]
+    compression.warn_of_decay(max(decays, default=0.0), stacklevel=4)
     if compression.communicate is None:
         return
     arguments = options.arguments()

@@ -84,6 +84,13 @@ class TorchGradients:
         """The reducer whose hook the parameter has."""
         return _owners[parameter][0]() if parameter in _owners else None
 
+    def has_other_hooks(self, parameter: torch.Tensor) -> bool:
+        """Whether the program has hooks that get the parameter's gradient."""
+        ours = _owners[parameter][1] if parameter in _owners else None
+        after = getattr(parameter, "_post_accumulate_grad_hooks", None) or {}
+        others = [key for key in after if key != getattr(ours, "id", None)]
+        return bool(parameter._backward_hooks or others)
+
     def release(self, parameter: torch.Tensor) -> None:
         if parameter in _owners:
             _owners.pop(parameter)[1].remove()

@@ -196,6 +196,7 @@ NOT_PROVOKED = {
             "'…' is used outside its layer, or its layer is compiled: its factors are not all of "
             "its gradient.",
             "'…' had a gradient before backward(), which factors cannot be added to.",
+            "'…' has got a hook after the first step, and its factors travel, which no hook sees.",
             "create_graph=True needs the gradient of each rank, and sufficient_factors sends its "
             "factors",
         ],
@@ -210,6 +211,10 @@ NOT_PROVOKED = {
         ],
         "see tests/conformance/checks/torch_by_strategy.py",
     ),
+    "hvd.OneBitAdam communicates by itself in step(): use it as it is": "see "
+    "tests/conformance/checks/torch_optimizers.py",
+    "… adds momentum to gradients, and not to the optimizer's weight_decay=…: weights decay … times "
+    "more slowly than with SGD(momentum=…).": "see tests/conformance/checks/torch_methods.py",
     "… of the strategy is not possible in …: …": "see tests/conformance/checks/jax_by_strategy.py",
     "local=… is not possible with …: …": "see test_strategy",
     "hvd.Strategy.from_yaml needs PyYAML: pip install pyyaml": "see test_strategy",

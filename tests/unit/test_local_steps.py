@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hvdlite.adapter import drift, local_steps, warm_up
-from hvdlite.adapter.local_steps import Count, Plan, planned
+from hvdlite.adapter.local_steps import Count, Heard, Plan, planned
 from hvdlite.adapter.outer import OuterSGD, settled
 from hvdlite.adapter.outer import step as outer_step
 
@@ -159,6 +160,25 @@ def test_the_loss_of_an_interval_is_the_mean_of_its_steps() -> None:
         count = local_steps.stepped(plan, count, 0.0, np, loss=loss)
     assert local_steps.mean_loss(count, np) == 3.0
     assert local_steps.mean_loss(local_steps.begin(plan), np) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("ranks", "heard"),
+    [
+        # whether it trains, what it has moved, and of what it has state, of each rank
+        ([(True, [1, 0, 1]), (True, [1, 0, 1])], Heard(True, [0, 2], [])),
+        ([(False, [1, 0, 0]), (True, [0, 0, 1])], Heard(True, [0, 2], [])),
+        ([(False, [1, 0, 0]), (False, [0, 0, 0])], Heard(False, [0], [])),
+        ([(True, [1, 1, 1], [1, 0, 0]), (True, [1, 0, 1], [1, 0, 1])], Heard(True, [0, 1, 2], [2])),
+        # what no rank has moved is of no interest
+        ([(True, [1, 0, 0], [1, 1, 0]), (True, [1, 0, 0], [1, 0, 0])], Heard(True, [0], [])),
+    ],
+)
+def test_what_ranks_know_before_an_average(ranks: list[tuple[Any, ...]], heard: Heard) -> None:
+    said = [local_steps.words(*each) for each in ranks]
+    assert local_steps.heard([max(each) for each in zip(*said, strict=True)], 3) == heard
+    said.append([0] * len(said[0]))  # a rank that has joined
+    assert local_steps.heard([max(each) for each in zip(*said, strict=True)], 3) == heard
 
 
 @pytest.mark.parametrize(

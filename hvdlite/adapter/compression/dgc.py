@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.methods import (
@@ -67,6 +68,15 @@ class DGC(Method):
         if self._epoch >= self.warmup_epochs:
             return self.density
         return float(self.density ** ((self._epoch + 1) / (self.warmup_epochs + 1)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """With the epoch, by which the density goes."""
+        return {**super().state_dict(), "epoch": self._epoch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The reverse. Older checkpoints have no epoch."""
+        super().load_state_dict(state)
+        self._epoch = state.get("epoch", self._epoch)
 
     def changes(self) -> str:
         return f"warmup_epochs={self.warmup_epochs}" if self.warmup_epochs else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -58,6 +59,19 @@ class Settled:
                 f"{self.given} carries the momentum itself, and the optimizer has {key}={value}: "
                 "momentum would count twice. Use an optimizer without it, such as plain SGD, or "
                 "momentum=0 in the compression."
+            )
+
+    def warn_of_decay(self, weight_decay: float, stacklevel: int) -> None:
+        """If the compressor carries momentum and the optimizer decays weights behind it."""
+        if self.carries_momentum and weight_decay:
+            assert self.method is not None
+            factor = 1.0 / (1.0 - self.method.momentum)
+            warnings.warn(
+                f"{self.given} adds momentum to gradients, and not to the optimizer's "
+                f"weight_decay={weight_decay:g}: weights decay {factor:g} times more slowly than "
+                f"with SGD(momentum={self.method.momentum:g}). Multiply weight_decay by {factor:g} "
+                "for the same decay.",
+                stacklevel=stacklevel + 1,
             )
 
     def start(

@@ -7,27 +7,35 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import names
+from hvdlite.adapter import names, presence
 from hvdlite.adapter.compression.journeys import Journey, arrive
 from hvdlite.adapter.compression.quantised import Quantised, sign
+from hvdlite.adapter.drift_guard import DriftGuard, Replica
+from hvdlite.adapter.roll_call import RollCall
+from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Average
 from hvdlite.core.engine import run_all
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.torch import scaling
 from hvdlite.torch.compression.algebra import algebra
 from hvdlite.torch.ops import OPS
+from hvdlite.torch.replicas import READER
 
 __all__ = ["OneBitAdam"]
 
+Moved = list[tuple[str, dict[str, Any], torch.Tensor]]  # a name, a group and a parameter
 
-class OneBitAdam(torch.optim.Optimizer):
+
+class OneBitAdam(scaling.ReadByScalers, torch.optim.Optimizer):
     """Tang et al. 2021. For `freeze_step` steps it is Adam over the gradients of all ranks. Then
     the second moment stays as it is, and ranks average their first moments by 1 bit per number,
     with error feedback.
 
     It communicates by itself in step(): it is not for hvd.DistributedOptimizer. `freeze_step` is
-    usually 15 to 20 % of all steps. Tensors of one dimension stay dense.
+    usually 15 to 20 % of all steps. Tensors of one dimension stay dense. A gradient that a rank
+    lacks counts as zeros, and what a GradScaler finds on one rank it finds on all.
     """
 
     def __init__(
@@ -49,6 +57,13 @@ class OneBitAdam(torch.optim.Optimizer):
         self._process_set = process_set
         self._scope = f"{names.scope()}onebit."
         self._signs: Quantised = sign(algebra)
+        self._places: dict[torch.Tensor, int] = {}  # of parameters, in the roll call
+        self._trained: set[int] = set()
+        self._replicas: list[Replica] = []
+        options = Options(Average, 1.0, 1.0, process_set=process_set, scope=self._scope)
+        self._roll_call = RollCall(
+            options, DriftGuard(self._scope, process_set, self._replicas, READER)
+        )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
@@ -57,12 +72,7 @@ class OneBitAdam(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        moved = [
-            (f"{g}.{i}", group, parameter)
-            for g, group in enumerate(self.param_groups)
-            for i, parameter in enumerate(group["params"])
-            if parameter.grad is not None
-        ]
+        moved = self._moved()
         for _, _, parameter in moved:
             self._begin(parameter)
         frozen = [each for each in moved if self.state[each[2]]["step"] >= self.freeze_step]
@@ -81,6 +91,41 @@ class OneBitAdam(torch.optim.Optimizer):
             self._move(group, parameter)
         return loss
 
+    def _groups_for(self, scaler: Any) -> scaling.Groups:
+        """Gradients are this rank's own."""
+        groups: scaling.Groups = self.__dict__["param_groups"]
+        return scaling.agreed(groups, f"{self._scope}overflow", self._process_set)
+
+    def _moved(self) -> Moved:
+        """The parameters of which some rank has a gradient. Where this one lacks it, it is
+        zeros."""
+        members = [
+            (f"{g}.{i}", group, parameter)
+            for g, group in enumerate(self.param_groups)
+            for i, parameter in enumerate(group["params"])
+        ]
+        for name, group, parameter in members:
+            self._expect(group.get("param_names", {}), name, parameter)
+        lacking = {self._places[p] for _, _, p in members if p.grad is None}
+        heard = self._roll_call.hold(lacking & self._trained)
+        if heard is not None:
+            for _, _, parameter in members:
+                first, _ = presence.said_of(self._places[parameter], heard)
+                if parameter.grad is None and first == presence.DENSE:
+                    parameter.grad = torch.zeros_like(parameter)
+        return [each for each in members if each[2].grad is not None]
+
+    def _expect(self, labels: Any, name: str, parameter: torch.Tensor) -> None:
+        """The roll call has the parameter, from its first gradient on as one that is trained."""
+        if parameter not in self._places:
+            label = labels[int(name.partition(".")[2])] if labels else name
+            self._places[parameter] = self._roll_call.expect(label)
+        place = self._places[parameter]
+        if place not in self._trained and (parameter.requires_grad or parameter.grad is not None):
+            self._trained.add(place)
+            self._roll_call.train(place)
+            self._replicas.append(Replica(self._roll_call.labels[place], parameter))
+
     def _begin(self, parameter: torch.Tensor) -> None:
         state = self.state[parameter]
         if not state:
@@ -97,7 +142,7 @@ class OneBitAdam(torch.optim.Optimizer):
     def _call(self, name: str) -> Call:
         return Call(ALLREDUCE, self._scope + name, self._process_set, Average, in_place=True)
 
-    def _average_gradients(self, moved: list[tuple[str, dict[str, Any], torch.Tensor]]) -> None:
+    def _average_gradients(self, moved: Moved) -> None:
         run_all([OPS.start(self._call(name), [p.grad]) for name, _, p in moved])
 
     def _move_momentum(self, group: dict[str, Any], parameter: torch.Tensor) -> None:
@@ -106,7 +151,7 @@ class OneBitAdam(torch.optim.Optimizer):
             self._decayed(group, parameter), alpha=1 - beta
         )
 
-    def _average_momentum(self, moved: list[tuple[str, dict[str, Any], torch.Tensor]]) -> None:
+    def _average_momentum(self, moved: Moved) -> None:
         journeys = []
         for name, _, parameter in moved:
             momentum = self.state[parameter]["exp_avg"]

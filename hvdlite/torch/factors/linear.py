@@ -65,6 +65,8 @@ class FactoredLinear(Linear):
         taker: Taker | None = reference and reference()
         if taker is None or GRADIENTS.owner(weight) is not taker:
             return None
+        if GRADIENTS.has_other_hooks(weight):  # made since the choice: step() says so
+            return None
         return partial(taker.take_factors, number) if taker.takes_factors(number) else None
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -25,6 +25,7 @@ from hvdlite.core.operations import Call
 from hvdlite.job import basics
 from hvdlite.torch.factors.linear import lead
 from hvdlite.torch.factors.watch import Watch
+from hvdlite.torch.gradients import GRADIENTS
 
 Factors = tuple[torch.Tensor, torch.Tensor]
 
@@ -35,6 +36,10 @@ _TWICE = (
 _ELSEWHERE = (
     "'{}' is used outside its layer, or its layer is compiled: its factors are not all of its "
     "gradient. Leave sufficient_factors out."
+)
+_HOOKED = (
+    "'{}' has got a hook after the first step, and its factors travel, which no hook sees. "
+    "Register it before the first backward(), or leave sufficient_factors out."
 )
 _NOT_CLEARED = (
     "'{}' had a gradient before backward(), which factors cannot be added to. Call "
@@ -85,8 +90,10 @@ class FactoringReducer(GradientReducer):
             super().arrived(number)
             return
         # Newer versions of torch call a hook without a gradient, too.
-        if not _is_clear(self._gradients.of(self.flights[number].parameter)):
-            self._misused = RuntimeError(_ELSEWHERE.format(self.flights[number].label))
+        parameter = self.flights[number].parameter
+        if not _is_clear(self._gradients.of(parameter)):
+            why = _HOOKED if GRADIENTS.has_other_hooks(parameter) else _ELSEWHERE
+            self._misused = RuntimeError(why.format(self.flights[number].label))
 
     def synchronize(self) -> None:
         """As always. The first step ends with the choice."""

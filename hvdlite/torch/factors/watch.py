@@ -13,6 +13,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from hvdlite.adapter.factors import NOTHING, Seen
 from hvdlite.torch import traced
 from hvdlite.torch.factors.linear import FactoredLinear
+from hvdlite.torch.gradients import GRADIENTS
 
 
 class Watch:
@@ -34,6 +35,8 @@ class Watch:
             return NOTHING
         if len(self._users[number]) > 1:
             return passes[0]._replace(problem="several modules share it")
+        if GRADIENTS.has_other_hooks(self.layers[number].weight):
+            return passes[0]._replace(problem="it has a hook, which needs the gradient")
         if len(passes) > 1:
             return passes[0]._replace(problem=f"its layer runs {len(passes)} times in a step")
         return passes[0]

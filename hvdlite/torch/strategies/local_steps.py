@@ -18,6 +18,7 @@ from hvdlite.adapter.outer import Outer, OuterSGD, settled
 from hvdlite.adapter.step import Options
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.torch import scaling
 from hvdlite.torch.distributing import distribute
 from hvdlite.torch.strategies.averaging import Averaging
 
@@ -47,8 +48,23 @@ class LocalSteps:
 
     def sync(self) -> None:
         """Averages all weights now. All ranks call it: before they evaluate or save the model, at
-        the end, and after hvd.join()."""
+        the end, and after hvd.join(). A rank that comes early takes part in the averages of the
+        others until they are here, unless these are of fragments."""
         self._hvd_local_steps.sync()
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """As the optimizer's own."""
+        self._hvd_local_steps.no_step_came()
+        super().zero_grad(*args, **kwargs)  # type: ignore[misc]
+
+    def _groups_for(self, scaler: Any) -> scaling.Groups:
+        """A scaler finds this rank's own gradients. A step that it leaves out counts, and a rank
+        without any gradient makes its step."""
+        groups: scaling.Groups = super()._groups_for(scaler)  # type: ignore[misc]
+        self._hvd_local_steps.is_looked_at(scaling.turn_of(scaler))
+        if self._hvd.reducer is not None or scaling.gradients_of(groups):
+            return groups
+        return scaling.with_stand_in(groups, 0.0)
 
     def state_dict(self) -> dict[str, Any]:
         """As the optimizer's own. Counts, and DiLoCo's outer state, are in the parameter groups."""

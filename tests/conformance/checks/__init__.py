@@ -27,8 +27,8 @@ _SUITES = """
   determinism objects process_sets named_sets outputs codecs join stress lifecycle ways
 torch: collectives torch_tensors torch_outputs gradients torch_gradients names_and_handles
   arguments mismatch join objects torch_functions torch_equivalence torch_compression torch_methods
-  torch_amp torch_absent torch_drift torch_misuse torch_life torch_strategies torch_factors
-  torch_by_strategy torch_batch_norm torch_compiled torch_ways
+  torch_amp torch_absent torch_drift torch_misuse torch_life torch_strategies torch_optimizers
+  torch_factors torch_by_strategy torch_batch_norm torch_compiled torch_ways
 tensorflow: collectives tensorflow_tensors gradients arguments programs tensorflow_compiled objects
   tensorflow_training tensorflow_methods tensorflow_by_strategy tensorflow_drift
   tensorflow_batch_norm tensorflow_ways

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import hvdlite.torch as hvd
-from checks import check
+from checks import check, needs
 from checks.here import Here, raises
 from checks.torch_drift import guarded
 from checks.torch_training import equal_everywhere
@@ -228,6 +228,45 @@ def auto_leaves_out_what_factors_do_not_tell(here: Here) -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-13)
     with raises(ValueError, "'first.weight'", "several modules share it"):
         run(True)
+
+
+def _hooked(net: Any, kind: str) -> None:
+    """As programs prune weights, and watch gradients."""
+    if kind == "hook":
+        net[0].weight.register_hook(lambda gradient: gradient * (gradient > 0))
+    else:
+        register = getattr(net[0].weight, "register_post_accumulate_grad_hook", None)
+        needs(register, "register_post_accumulate_grad_hook (torch 2.1)")
+
+        def halve(parameter: torch.Tensor) -> None:
+            parameter.grad = 0.5 * parameter.grad
+
+        register(halve)
+
+
+@check(min_ranks=2, kind=("hook", "hook behind the sum"))
+def auto_leaves_out_weights_with_hooks_of_the_program(here: Here, kind: str) -> None:
+    nets = [wide(), wide()]
+    for net, factors in zip(nets, ("auto", None), strict=True):
+        _hooked(net, kind)
+        optimizer = wrapped(net, factors)
+        train(here, net, optimizer, rows=lambda step: 1)
+        assert optimizer.factored_parameters == (["2.weight"] if factors else [])
+    for mine, theirs in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-13)
+    net = wide()
+    _hooked(net, kind)
+    with raises(ValueError, "'0.weight'", "it has a hook", "'auto'"):
+        train(here, net, wrapped(net, True), steps=1)
+
+
+@check(min_ranks=2)
+def a_hook_that_comes_later_is_noticed(here: Here) -> None:
+    net, optimizer = begun(here)
+    _hooked(net, "hook")
+    loss(net, data(here, 2, 4)).backward()
+    with raises(RuntimeError, "'0.weight' has got a hook after the first step"):
+        optimizer.step()
 
 
 @check(min_ranks=2)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import io
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -252,6 +253,54 @@ def what_makes_no_sense_is_refused(here: Here) -> None:
         hvd.allreduce(torch.ones(3, 3), compression=hvd.Compression.topk())
     with raises(ValueError, "compresses an allreduce with hvd.Average or hvd.Sum only"):
         hvd.allreduce(torch.ones(3, 3), op=hvd.Max, name="m", compression=hvd.Compression.topk())
+
+
+@check()
+def dgc_with_weight_decay_says_by_what_to_multiply_it(here: Here) -> None:
+    """Zero gradients: nothing but the decay moves the weights."""
+
+    def decayed(momentum: float, decay: float, **options: Any) -> float:
+        weight = torch.nn.Parameter(torch.ones(4, 4))
+        sgd = torch.optim.SGD([weight], lr=0.01, momentum=momentum, weight_decay=decay)
+        optimizer = hvd.DistributedOptimizer(sgd, **options)
+        for _ in range(100):
+            weight.grad = torch.zeros_like(weight)
+            optimizer.step()
+        return float(weight.mean())
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        weaker = decayed(0.0, 0.1, compression=hvd.Compression.dgc(momentum=0.9))
+    (text,) = [str(each.message) for each in told if "weight_decay" in str(each.message)]
+    assert "10 times more slowly" in text and "Multiply weight_decay by 10" in text
+    assert [each.filename for each in told if "weight_decay" in str(each.message)] == [__file__]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*weight_decay")
+        as_told = decayed(0.0, 1.0, compression=hvd.Compression.dgc(momentum=0.9))
+    want = decayed(0.9, 0.1)
+    assert weaker > 2 * want and abs(as_told - want) < 0.02, (weaker, as_told, want)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        distributed(hvd.Compression.dgc(momentum=0.9))
+        decayed(0.0, 0.1, compression=hvd.Compression.dgc(momentum=0.0))
+
+
+@check()
+def a_checkpoint_has_the_epoch_of_dgcs_warm_up(here: Here) -> None:
+    dgc = hvd.Compression.dgc(0.01, momentum=0.0, warmup_epochs=4)
+    net, optimizer = distributed(dgc)
+    dgc.on_epoch(2)
+    run_steps(here, net, optimizer, 1)
+    saved = copy.deepcopy(optimizer.state_dict())
+    resumed = hvd.Compression.dgc(0.01, momentum=0.0, warmup_epochs=4)
+    _, other = distributed(resumed, model())
+    assert resumed.density_now() != dgc.density_now()
+    other.load_state_dict(saved)
+    assert resumed.density_now() == dgc.density_now()
+    del saved["compression"]["epoch"]  # of an older version: the epoch stays
+    resumed.on_epoch(3)
+    other.load_state_dict(saved)
+    assert resumed.density_now() == 0.01 ** (4 / 5)
 
 
 @check()

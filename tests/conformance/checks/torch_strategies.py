@@ -340,8 +340,9 @@ def a_loss_that_falls_shrinks_the_interval_on_all_ranks(here: Here) -> None:
 @check()
 def the_bytes_are_those_of_one_step_in_an_interval(here: Here) -> None:
     """A step of synchronous training sends all gradients; an average sends all weights and two
-    numbers."""
+    numbers, and before a byte for the average and one for each parameter."""
     size = sum(p.numel() * p.element_size() for p in model().parameters())
+    size += 1 + len(list(model().parameters()))
 
     def sent(every: int, steps: int) -> int:
         with guarded("off"):
