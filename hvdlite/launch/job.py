@@ -106,6 +106,7 @@ class Job:
             watched = store.watch(prefix) if prefix else None
             stack.enter_context(store)
             self.verdict.hearing = lambda: ranks_have_met(store)
+            self.verdict.call_off = lambda rank, why: store.call_off("init", why, rank)
             stack.callback(self.observer.close)
             self.observer.begin(store, key)
             yield Opened(streams, key, store, watched)

@@ -74,6 +74,8 @@ class Verdict:
     met: bool = True  # whether any rank was in hvd.init()
     # Whether ranks have met, so the others hear of a loss.
     hearing: Callable[[], bool] = lambda: False
+    # Says to ranks that wait in hvd.init(), or call it later, which rank is lost and why.
+    call_off: Callable[[int, str], None] = lambda rank, why: None
     hurried: bool = False  # a signal has come after the decision
     told: set[int] = field(default_factory=set)  # ranks of whose end their host has told
     _first_failure: float = 0.0
@@ -89,7 +91,8 @@ class Verdict:
         if ended.status and not self.decided and not lost:
             if not self.failures:
                 self._first_failure = now
-            self.failures.append(Failure(ended, last_words))
+            self.failures.append(failure := Failure(ended, last_words))
+            self.call_off(ended.rank, f"{self._how(failure)}. hvd.init() needs all ranks.")
 
     def lost_host(self, host: str, reason: str) -> None:
         if not self.decided and self.lost is None:
@@ -194,11 +197,13 @@ class Verdict:
         if not self.failures:
             return self._who_never_met(command)
         failure = self._cause()
-        ended, rank = failure.ended, failure.ended.rank
-        how = ended_how(ended.signal, f"exited with code {ended.code}", shown(failure.last_words))
-        if not ended.signal:
-            how += self._silent_network(failure)
-        return f"rank {rank} on {self.hosts[rank]} {how.removesuffix('.')}.{others}"
+        more = "" if failure.ended.signal else self._silent_network(failure)
+        return f"{self._how(failure)}{more}.{others}"
+
+    def _how(self, failure: Failure) -> str:
+        ended, words = failure.ended, shown(failure.last_words)
+        how = ended_how(ended.signal, f"exited with code {ended.code}", words)
+        return f"rank {ended.rank} on {self.hosts[ended.rank]} {how.removesuffix('.')}"
 
     def _silent_network(self, failure: Failure) -> str:
         """A part of a sentence if two hosts do not hear each other and the launcher hears both."""

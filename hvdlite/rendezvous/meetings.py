@@ -101,13 +101,11 @@ class Meetings:
         """Ends all meetings of this name. Returns the connections that have joined, which must be
         told.
 
-        A meeting that has taken place does not change.
+        A meeting that has taken place does not change, but there is none after it.
         """
         attempt = self._latest.get(name)
-        if attempt is not None and attempt.met:
-            return []
-        self._called_off[name] = verdict
-        if attempt is None or attempt.verdict is not None:
+        self._called_off.setdefault(name, verdict)
+        if attempt is None or attempt.met or attempt.verdict is not None:
             return []
         return self._end(attempt, NOBODY, verdict)
 

@@ -131,10 +131,10 @@ class StoreServer:
         once."""
         self._order(lambda loop: loop.delete(key))
 
-    def call_off(self, meeting: str, sentence: str) -> None:
-        """Makes ranks that wait in this meeting, or join it later, get a PeerLostError. May be
-        called from any thread; returns at once."""
-        verdict = protocol.encode_verdict(protocol.NOBODY, PEER_LOST, sentence)
+    def call_off(self, meeting: str, sentence: str, rank: int = protocol.NOBODY) -> None:
+        """Makes ranks that wait in this meeting, or join it later, get a PeerLostError. `rank`:
+        whose loss is the reason. May be called from any thread; returns at once."""
+        verdict = protocol.encode_verdict(rank, PEER_LOST, sentence)
         self._order(lambda loop: loop.call_off(meeting, verdict))
 
     def watch(self, prefix: str) -> Watched:

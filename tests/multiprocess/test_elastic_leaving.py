@@ -146,7 +146,7 @@ def test_sigterm_to_hvdliterun_lets_all_ranks_save_and_leave(job: Job) -> None: 
     first, second = _said(job, 1), _said(job, 2)
     assert len(first) == len(second) == 1 and first[0]["step"] == second[0]["step"]
     assert first[0]["whole_job"] and first[0]["ranks"] == [0, 1]
-    assert 0 < first[0]["seconds"] <= float(PATIENT)
+    assert 0 < first[0]["seconds"] < float(PATIENT) + 1
     assert job.pids() == []
 
 

@@ -150,6 +150,7 @@ NOT_PROVOKED = {
     "broke.": "see test_joining",
     "rank … could not join the job: …": "see "
     "test_an_error_inside_init_of_one_rank_reaches_the_others_with_its_text",
+    "rank … on … …. hvd.init() needs all ranks.": "see test_faults",
     "rank … died during hvd.init(): …, which it served, is gone.": "see "
     "test_a_rank_that_serves_the_store_and_dies_is_named",
     "some ranks did not finish hvd.init() in time": "see tests/unit/test_rendezvous_wills.py",

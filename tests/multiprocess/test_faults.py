@@ -7,6 +7,7 @@ tests/cpp/engine/observe/silence_test.cc.
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from bare_ranks import PROMPT, Ranks, program
-from launched import Job
+from launched import PATIENT, Job
 from machine import within
 
 VICTIM = {
@@ -188,6 +189,30 @@ def test_a_rank_that_dies_during_init_ends_the_job_under_the_launcher(
     assert time.monotonic() - start < within(30), done.stderr
     assert done.returncode == 7
     assert f"rank {victim} on localhost exited with code 7".encode() in done.stderr
+
+
+@pytest.mark.parametrize("before", ["", "hvd.init(); hvd.shutdown()\n"], ids=["first", "next"])
+@pytest.mark.parametrize("how", ["sigkill", "exit"])
+def test_the_launcher_tells_ranks_in_init_of_one_that_has_not_come_there(
+    job: Job, how: str, before: str
+) -> None:
+    """They are not ended before they have heard, and need not wait for --start-timeout."""
+    script = program(
+        f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nflag(f'ignores.{{RANK}}')\n{before}"
+        f"if RANK == 1: wait_for_others('ignores'); {VICTIM[how]}\n"
+        "try:\n    hvd.init()\nexcept hvd.PeerLostError as error:\n"
+        "    tell(peer=error.rank, text=str(error))\n"
+    )
+    done = job.run(
+        "-np", "3", "--grace-seconds", PATIENT, sys.executable, job.script(script),
+        HVDLITE_START_TIMEOUT=PATIENT,
+    )  # fmt: skip
+    assert done.returncode == {"sigkill": 137, "exit": 3}[how], done.stderr.decode()
+    code = {"sigkill": "was killed by SIGKILL", "exit": "exited with code 3"}[how]
+    for rank in (0, 2):
+        told = json.loads((job.directory / f"report.{rank}").read_text())
+        assert told["peer"] == 1 and f"rank 1 on localhost {code}" in told["text"]
+        assert told["text"].endswith("hvd.init() needs all ranks.")
 
 
 # --- where time is the promise

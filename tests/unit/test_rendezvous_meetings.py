@@ -74,6 +74,8 @@ STORIES = {
         (("arrive", "c1"), "j/0/1 of 3"),
         (("arrive", "c2"), "j/0/2 of 3 met"),
         (("call off", "j"), []),
+        (("gone", "c1"), None),
+        (("join", "j", 0, 3, "c9"), "lost -1"),  # there is no other one
     ),
     "a rank is lost while others have not come": (
         (JOINED[0], 0),

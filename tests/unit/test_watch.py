@@ -72,6 +72,19 @@ def test_the_first_failure_gives_the_status_and_the_last_line() -> None:
     )
 
 
+def test_a_failure_calls_off_the_ranks_next_meeting() -> None:
+    verdict = _verdict()
+    told: list[tuple[int, str]] = []
+    verdict.call_off = lambda rank, why: told.append((rank, why))
+    verdict.ended(Ended(2, code=0), b"", 0)
+    assert told == [], "a rank that is done may be no part of it"
+    verdict.ended(Ended(1, code=3), b"ValueError: bad.", 0)
+    verdict.decide(0)
+    verdict.ended(Ended(0, signal=signal.SIGTERM), b"", 1)  # by us
+    why = "rank 1 on host1 exited with code 3: ValueError: bad. hvd.init() needs all ranks."
+    assert told == [(1, why)]
+
+
 def test_a_killed_rank_counts_as_128_and_the_signal() -> None:
     verdict = _verdict(1)
     verdict.ended(Ended(0, signal=signal.SIGKILL), b"", 0)
