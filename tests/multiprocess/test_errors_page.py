@@ -214,8 +214,8 @@ NOT_PROVOKED = {
     ),
     "hvd.OneBitAdam communicates by itself in step(): use it as it is": "see "
     "tests/conformance/checks/torch_optimizers.py",
-    "… adds momentum to gradients, and not to the optimizer's weight_decay=…: weights decay … times "
-    "more slowly than with SGD(momentum=…).": "see tests/conformance/checks/torch_methods.py",
+    "… adds momentum to gradients, and not to the optimizer's weight_decay=…: weights decay … "
+    "times more slowly than with SGD(momentum=…).": "see tests/conformance/checks/torch_methods.py",
     "… of the strategy is not possible in …: …": "see tests/conformance/checks/jax_by_strategy.py",
     "local=… is not possible with …: …": "see test_strategy",
     "hvd.Strategy.from_yaml needs PyYAML: pip install pyyaml": "see test_strategy",
