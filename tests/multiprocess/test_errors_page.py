@@ -95,7 +95,7 @@ NOT_PROVOKED = {
     "the host discovery script has failed: …": "see test_elastic_discovery",
     "there is no copy of member …'s …: cannot write to …": "see test_scarcity",
     "hvdliterun: … No member is left that has the state of the training.": "see test_elastic",
-    "hvdliterun: …. That is the program's fault, or its data's: members have ended so … times in a "
+    "hvdliterun: … That is the program's fault, or its data's: members have ended so … times in a "
     "row at one position.": "see test_elastic",
     "Horovod was shutdown because number of resets during elastic job exceeded limit: …": "see "
     "test_elastic",
