@@ -1,7 +1,8 @@
 """What mkdocs puts into the pages while it builds the site: the API of a package, and the help of a
 command.
 
-A page asks by a line of its own: `<!-- api: hvdlite.torch -->` or `<!-- help: hvdlite.launch -->`.
+A page asks by a line of its own: `<!-- api: hvdlite.torch -->`, `<!-- help: hvdlite.launch -->` or
+`<!-- file: CHANGELOG.md -->`.
 """
 
 from __future__ import annotations
@@ -102,7 +103,17 @@ def command_help(module: str) -> str:
     return f"```text\n{done.stdout}```"
 
 
+def file_of_the_repository(name: str) -> str:
+    """The text of a page that stands beside docs/. Links lead to pages of the site, or nowhere."""
+    with open(name, encoding="utf-8") as file:
+        text = re.sub(r"\]\(docs/", "](", file.read())
+    return re.sub(r"\[([^]]+)\]\((?:tests|examples|scripts|hvdlite|csrc)/[^)]*\)", r"\1", text)
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
+    markdown = re.sub(
+        r"^<!-- file: (\S+) -->$", lambda m: file_of_the_repository(m[1]), markdown, flags=re.M
+    )
     markdown = re.sub(r"^<!-- api: (\S+) -->$", lambda m: api(m[1]), markdown, flags=re.M)
     return re.sub(r"^<!-- help: (\S+) -->$", lambda m: command_help(m[1]), markdown, flags=re.M)
 
