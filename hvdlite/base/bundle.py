@@ -11,15 +11,19 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
+
+from hvdlite.base import untrusted, variables
 
 T = TypeVar("T")
 
 # Of several events, `hvdlite explain` shows the first one: a failure may be a stall's consequence.
 EVENTS = ("stall", "failure", "asked")
 FORMAT = 1
+MOST_RANKS = 1 << 20
+_MOST_BYTES = 128 << 20
 
 _FILE = re.compile(r"(stall|failure|asked)\.rank(\d+)\.json")
 _FOLDER = "hvdlite-"
@@ -63,14 +67,48 @@ class Part:
 
 def decode(data: bytes) -> Part:
     """The reverse of encode(). Raises ValueError if it is no part of a bundle."""
-    found = json.loads(data)
+    found = untrusted.parsed(data)
     if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
         raise ValueError("it is not a file of a bundle, or of another release")
     try:
         stacks = [Stack(**each) for each in found.pop("stacks", [])]
-        return Part(**found, stacks=stacks)
+        part = Part(**found, stacks=stacks)
     except TypeError as error:
         raise ValueError(f"it is not a file of a bundle: {error}") from None
+    wrong = next((name for name, good in _good(part) if not good), None)
+    if wrong is not None:
+        raise ValueError(f"it is not a file of a bundle: its {wrong} is none")
+    return part
+
+
+def _good(part: Part) -> Iterator[tuple[str, bool]]:
+    """Whether each field is what encode() writes there: bundles come from other people."""
+    yield "event", part.event in EVENTS
+    for name in ("verdict", "host", "at", "place"):
+        yield name, isinstance(getattr(part, name), str)
+    yield "size", untrusted.is_whole(part.size, 1, MOST_RANKS)
+    yield "rank", untrusted.is_whole(part.rank, 0, part.size - 1)
+    yield "pid", untrusted.is_whole(part.pid, 0, 1 << 32)
+    yield "stacks", all(_is_stack(stack) for stack in part.stacks)
+    yield (
+        "operations",
+        isinstance(part.operations, list)
+        and all(
+            isinstance(each, dict) and isinstance(each.get("name"), str) for each in part.operations
+        ),
+    )
+    for name in ("counters", "knobs"):
+        yield name, isinstance(getattr(part, name), dict)
+    for name in ("environment", "versions"):
+        yield name, untrusted.are_texts(getattr(part, name))
+
+
+def _is_stack(stack: Stack) -> bool:
+    return (
+        isinstance(stack.name, str)
+        and isinstance(stack.lines, list)
+        and all(isinstance(line, str) for line in stack.lines)
+    )
 
 
 def folder_name(job: str) -> str:
@@ -96,29 +134,28 @@ def read(folder: str) -> tuple[list[Part], list[str]]:
         if not _FILE.fullmatch(name):
             continue
         try:
-            with open(os.path.join(folder, name), "rb") as file:
-                parts.append(decode(file.read()))
+            parts.append(decode(untrusted.read(os.path.join(folder, name), _MOST_BYTES)))
         except (OSError, ValueError) as error:
             complaints.append(f"{name} cannot be read: {error}.")
     return sorted(parts, key=lambda part: (EVENTS.index(part.event), part.rank)), complaints
 
 
-_PREFIXES = (
-    "HVDLITE_", "HOROVOD_", "OMP_", "MKL_", "NCCL_", "CUDA_", "SLURM_", "OMPI_", "PMI_", "PMIX_",
-    "TORCH_", "TF_", "XLA_", "JAX_", "KERAS_", "PYTHON", "LD_", "MALLOC_", "GLIBC_",
-)  # fmt: skip
-_SECRET = re.compile(r"SECRET|TOKEN|PASS|KEY|CREDENTIAL|AUTH", re.I)
+_SECRET = re.compile(r"SECRET|TOKEN|PASS|KEY|CRED|AUTH", re.I)
+# A JSON Web Token, or an address with a user's name or a password in it.
+_SECRET_VALUE = re.compile(r"\s*eyJ|.*://[^\s/]*@", re.S)
 
 
 def without_secrets(named: Mapping[str, T]) -> dict[str, T]:
-    """What does not sound like a secret, nor like the way to one."""
-    return {name: value for name, value in sorted(named.items()) if not _SECRET.search(name)}
+    """What does not sound like a secret, nor like the way to one, nor has a value like one."""
+    return {
+        name: value
+        for name, value in sorted(named.items())
+        if not _SECRET.search(name) and not (isinstance(value, str) and _SECRET_VALUE.match(value))
+    }
 
 
 def shown_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a bundle shows: those of libraries that may matter, and no secret."""
+    """The variables that a bundle shows: those of a list, and no secret."""
     return {
-        name: value
-        for name, value in without_secrets(environ).items()
-        if name.startswith(_PREFIXES)
+        name: value for name, value in without_secrets(environ).items() if name in variables.SHOWN
     }

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from hvdlite.base import bundle
 from hvdlite.base.bundle import Part
+from hvdlite.launch.one_line import printable
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -20,15 +21,12 @@ def run(arguments: argparse.Namespace) -> int:
         if not parts:
             raise ValueError(" ".join([f"no file in {folders[0]} can be read.", *complaints]))
     except (OSError, ValueError) as error:
-        print(f"hvdlite explain: {error}", file=sys.stderr)
+        print(printable(f"hvdlite explain: {error}"), file=sys.stderr)
         return 1
-    print(f"{folders[0]}:")
-    for older in folders[1:]:
-        print(f"(also there: {older})")
-    for line in explain(parts, stacks=arguments.stacks):
-        print(line)
-    for complaint in complaints:
-        print(complaint)
+    said = [f"{folders[0]}:", *(f"(also there: {older})" for older in folders[1:])]
+    said += [*explain(parts, stacks=arguments.stacks), *complaints]
+    for line in said:  # of other people, who may want to write to this terminal
+        print(printable(line.expandtabs()))
     return 0
 
 
@@ -81,7 +79,7 @@ def _about(part: Part, stacks: bool) -> Iterator[str]:
     yield f"rank {part.rank} on {part.host}, process {part.pid}: {versions}"
     if part.operations:
         last = part.operations[-1]
-        how = "failed" if last["failed"] else "ended"
+        how = "failed" if last.get("failed") else "ended"
         yield f"  {part.counters.get('operations', 0)} operations; {last['name']} {how} last"
     for stack in part.stacks:
         if stack.main or stacks:

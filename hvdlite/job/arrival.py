@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hvdlite import _core
-from hvdlite.base import knobs
+from hvdlite.base import knobs, variables
 from hvdlite.core.process_sets import is_communicator
 from hvdlite.launch import environment
 from hvdlite.launch.environment import Identity
@@ -106,6 +106,14 @@ def warn_of_few_threads(arrived: Arrival, values: Mapping[str, knobs.Value]) -> 
         "'multiple'` before `from mpi4py import MPI` allows it; HVDLITE_MPI_THREADS_DISABLE=1 says "
         "that the program keeps to it."
     )
+
+
+def warn_of_unknown_variables(me: Identity) -> None:
+    """Warns of variables that the user has probably misspelt. hvdliterun has done so before it
+    started its ranks."""
+    if me.rank == 0 and not me.at_launchers_store:
+        for sentence in variables.warnings(os.environ):
+            _log.warning("%s", sentence)
 
 
 def _identity(comm: Any, asked: environment.Asked) -> Identity:

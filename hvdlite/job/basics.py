@@ -20,7 +20,13 @@ from hvdlite.core import engine, handles
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.job import communicators, failing, gpu_libraries, joined, named_sets, tuned, where
-from hvdlite.job.arrival import Arrival, all_are_here, arrive, warn_of_few_threads
+from hvdlite.job.arrival import (
+    Arrival,
+    all_are_here,
+    arrive,
+    warn_of_few_threads,
+    warn_of_unknown_variables,
+)
 from hvdlite.job.registration import forget_all, register_all
 from hvdlite.launch import environment
 from hvdlite.rendezvous.addresses import join_address
@@ -104,8 +110,10 @@ def init(
             _begin_with_mpi()
             where.start(_bundle_writer(arrived, values))
             _say_where_hosts_differ(identity, values)
-            if _incarnation == 1 and _core.uses_mpi():
-                warn_of_few_threads(arrived, values)
+            if _incarnation == 1:
+                warn_of_unknown_variables(identity)
+                if _core.uses_mpi():
+                    warn_of_few_threads(arrived, values)
             if not warms_up():  # a newcomer has no rank of its own yet
                 _start_pulse(identity, place, values)
         global_process_set.process_set_id = 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hvdlite import __version__
-from hvdlite.base import knobs
+from hvdlite.base import knobs, variables
 from hvdlite.launch import flags, foreign_flags, machine, secret
 from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.hosts import (
@@ -50,7 +50,8 @@ class Request:
     processes: int | None  # None: one per slot
     command: list[str]
     environment: dict[str, str]  # variables that flags set
-    notes: list[str]  # sentences for people; those that begin with a flag are always printed
+    # sentences for people; those that begin with a flag or a variable are always printed
+    notes: list[str]
     elastic: Wish | None = None
 
 
@@ -143,6 +144,7 @@ def understand(
             f"{flag} has no effect: the job is not elastic (--min-np)."
             for flag in elastic_flags.given(arguments)
         ]
+    notes += variables.warnings({**environ, **environment})
     return Request(mode, hosts, processes, arguments.command, environment, notes, wish)
 
 
@@ -231,7 +233,7 @@ def _main(argv: Sequence[str] | None) -> int:
         print(f"hvdliterun: {_said(error)}", file=sys.stderr)
         return 2
     for note in request.notes:
-        if note.startswith("-") or arguments.verbose:
+        if note.startswith(("-", "HVDLITE_")) or arguments.verbose:
             print(f"hvdliterun: {note}", file=sys.stderr)
     sys.stderr.flush()
     chosen = replace(options(arguments, values), exits=argv is None)

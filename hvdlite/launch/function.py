@@ -112,7 +112,7 @@ def run(
     flags.knob_network_interfaces = _interfaces(network_interfaces)
     request = cli.understand(flags, os.environ, read_text)
     for note in request.notes:
-        if note.startswith("--"):
+        if note.startswith(("--", "HVDLITE_")):
             warnings.warn(f"hvdlite.run(): {note}", stacklevel=2)
     values = knobs.resolve({**os.environ, **request.environment})
     return _call(payload, request, cli.options(flags, values))

@@ -61,6 +61,8 @@ NOT_PROVOKED = {
     "test_a_guardian_that_stays_frozen_holds_nothing_up",
     "This rank's part of the bundle cannot be written to …": "see test_bundle",
     "there is no report, or an old one: …": "see test_reports",
+    "… is set, but hvdlite knows no such variable: …": "see "
+    "test_a_misspelt_variable_is_told_once_with_the_right_name",
     "… has failed, and the job goes on: …": "see "
     "test_an_exception_of_an_observer_is_said_once_and_the_job_goes_on",
     "no line in it is one of --metrics-file": "see test_report_command",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -37,6 +38,15 @@ def test_each_rank_computes_with_its_share_of_the_cores_and_one_line_says_so(job
         done = job.run(*words, "sh", "-c", "echo $OMP_NUM_THREADS")
         assert prefixed(done.stdout, 0) == (["7"] if len(words) > 2 else [""])
         assert done.stderr == b""
+
+
+def test_a_misspelt_variable_is_told_once_with_the_right_name(job: Job) -> None:
+    program = [PYTHON, "-c", "import hvdlite as hvd; hvd.init(); hvd.shutdown(); hvd.init()"]
+    for command in ([PYTHON, *job.launcher, "-np", "2", *program], program):
+        process = job.spawn(command, subprocess.PIPE, HVDLITE_FUSION_TRESHOLD="1")
+        _, err = ended(process)
+        said = "HVDLITE_FUSION_TRESHOLD is set, but hvdlite knows no such variable: did you mean "
+        assert err.decode().count(f"{said}HVDLITE_FUSION_THRESHOLD?") == 1, err
 
 
 def test_as_many_ranks_as_the_machine_offers(job: Job) -> None:

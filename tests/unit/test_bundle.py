@@ -40,7 +40,38 @@ def test_a_part_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "event": "stall"}', b"\xff"]
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"format": 2}',
+        b'{"format": 1, "event": "stall"}',
+        b"\xff",
+        b"[" * 100_000,
+        b'{"format": ' * 100_000,
+        *(
+            replace(part(0), **{name: value}).encode()
+            for name, value in {
+                "event": "other",
+                "verdict": 7,
+                "rank": "0",
+                "size": 10**9,
+                "host": ["a"],
+                "place": None,
+                "at": {},
+                "stacks": [Stack("MainThread", True, [5])],  # type: ignore[list-item]
+                "operations": ["allreduce"],
+                "counters": [],
+                "versions": "1",
+            }.items()
+        ),
+        part(0).encode().replace(b'"stacks": [', b'"stacks": [7, '),
+        part(0).encode().replace(b'"stacks": [', b'"stacks": 7, "x": ['),
+        part(0).encode().replace(b'"name": "allreduce.b"', b'"name": []'),
+        part(3).encode().replace(b'"size": 4', b'"size": 3'),
+        part(0).encode().replace(b'"pid": 4000', b'"pid": Infinity'),
+    ],
 )
 def test_what_is_no_part_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
@@ -104,6 +135,45 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_shown(
     assert VERDICT in said and "stall.rank3.json cannot be read" in said
 
 
+def test_a_bundle_does_not_write_to_the_terminal(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "\x1b[2J\x1b]0;mine\x07\u202e\r"
+    operation = {"name": evil, "failed": False}
+    stack = Stack(evil, True, [f"{evil}\n\t{evil}"])
+    hostile = replace(
+        part(3), verdict=evil, host=evil, place=evil, at=evil, stacks=[stack],
+        operations=[operation], counters={"operations": evil}, versions={evil: evil},
+    )  # fmt: skip
+    (folder / hostile.file_name).write_bytes(hostile.encode())
+    (folder / "stall.rank0.json").write_bytes(hostile.encode().replace(b'"rank": 3', b'"rank": 0'))
+    (folder.parent / f"hvdlite-{evil}").mkdir()
+    os.utime(folder.parent / f"hvdlite-{evil}", (1, 1))
+    assert main(["explain", "--stacks", str(folder.parent)]) == 0
+    assert main(["explain", str(folder.parent / f"hvdlite-{evil}")]) == 1
+    said = capsys.readouterr()
+    for text in (said.out, said.err):
+        assert "\\x1b[2J" in text
+        assert not [c for c in text if c != "\n" and not c.isprintable()], text
+
+
+def test_what_is_no_file_is_not_waited_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(folder / "stall.rank3.json")
+    os.truncate(folder / "stall.rank0.json", 0)
+    with open(folder / "stall.rank0.json", "r+b") as large:
+        large.truncate(1 << 40)
+    (folder / "stall.rank2.json").unlink()
+    (folder / "stall.rank2.json").symlink_to("/dev/zero")
+    assert main(["explain", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert VERDICT in said
+    assert "stall.rank3.json cannot be read: it is not a file" in said
+    assert "stall.rank2.json cannot be read: it is not a file" in said
+    assert "stall.rank0.json cannot be read: it is larger than " in said
+
+
 def test_a_folder_without_a_bundle_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,12 +183,32 @@ def test_a_folder_without_a_bundle_is_an_error(
     assert "nowhere" in capsys.readouterr().err
 
 
+SHOWN = {
+    "HVDLITE_RANK": "1", "HVDLITE_STALL_DUMP": "dumps", "HOROVOD_FUSION_THRESHOLD": "0",
+    "OMP_NUM_THREADS": "2", "NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "eth0",
+    "CUDA_VISIBLE_DEVICES": "0,1", "SLURM_PROCID": "1", "OMPI_COMM_WORLD_RANK": "1",
+    "PYTHONPATH": "/home/me", "LD_LIBRARY_PATH": "/usr/local/cuda", "TF_USE_LEGACY_KERAS": "1",
+    "XLA_FLAGS": "--xla_dump_to=x", "MASTER_ADDR": "node1",
+}  # fmt: skip
+
+
 def test_the_environment_is_shown_without_secrets() -> None:
-    environ = {
-        "HVDLITE_RANK": "1", "OMP_NUM_THREADS": "2", "HVDLITE_SECRET": "77",
-        "HVDLITE_MEMBER_TOKEN": "88", "NCCL_PASSWORD": "x", "HOME": "/root", "AWS_REGION": "here",
+    hidden = {
+        # Names that sound like secrets, and names that do not.
+        "HVDLITE_SECRET": "77", "HVDLITE_MEMBER_TOKEN": "88", "NCCL_PASSWORD": "x",
+        "SLURM_JWT": "a.b.c", "OMPI_COOKIE": "x", "SLURM_STEP_CRED": "x",
+        "TORCH_HUB_BEARER": "x", "HVDLITE_MINE": "x", "PMIX_SECURITY_MODE": "x",
+        "HOME": "/root", "AWS_REGION": "here",
+        # Values that are secrets under names that are not.
+        "NCCL_NET": "eyJhbGciOiJIUzI1NiJ9.e30.x", "NCCL_TOPO_FILE": "https://me:pw@host/topo.xml",
+        "HVDLITE_HOSTFILE": "x", "HVDLITE_AUTOTUNE_LOG": "s3://token@bucket/log",
     }  # fmt: skip
-    assert bundle.shown_environment(environ) == {"HVDLITE_RANK": "1", "OMP_NUM_THREADS": "2"}
+    assert bundle.shown_environment({**SHOWN, **hidden}) == dict(sorted(SHOWN.items()))
+
+
+def test_a_knobs_value_may_be_a_secret_too() -> None:
+    knobs = {"autotune_log": "https://me:pw@host/log", "cycle_time": 1.0, "log_level": "info"}
+    assert bundle.without_secrets(knobs) == {"cycle_time": 1.0, "log_level": "info"}
 
 
 # --- what a rank writes

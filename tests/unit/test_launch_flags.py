@@ -83,6 +83,15 @@ def test_what_does_nothing_says_why() -> None:
     )
 
 
+def test_a_variable_that_means_nothing_is_told_before_a_rank_starts() -> None:
+    environ = {"HVDLITE_FUSION_TRESHOLD": "1", "HVDLITE_SECRET": "x"}
+    request = _understand("-np 1 -x HVDLITE_CYCLE_TIMES=1", environ)
+    assert [note.split(" is set")[0] for note in request.notes] == [
+        "HVDLITE_CYCLE_TIMES",
+        "HVDLITE_FUSION_TRESHOLD",
+    ]
+
+
 def test_a_minimum_or_a_script_makes_a_job_elastic() -> None:
     assert _understand("-np 4").elastic is None
     wish = _understand("-np 4 --min-np 2 --reset-limit 3 --failure-unit host").elastic

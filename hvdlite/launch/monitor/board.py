@@ -8,14 +8,12 @@ part of a step and stands out among the ranks.
 
 from __future__ import annotations
 
-import json
-import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hvdlite.base import processors
+from hvdlite.base import processors, untrusted
 from hvdlite.base.processors import Taken, Usage
 from hvdlite.launch.one_line import printable
 
@@ -84,8 +82,8 @@ def decoded(raw: bytes) -> dict[str, Any] | None:
     """Returns a rank's report, or None if it is none: whatever knows the job's secret can set it.
     Pure."""
     try:
-        report = json.loads(raw)
-    except (ValueError, RecursionError):
+        report = untrusted.parsed(raw)
+    except ValueError:
         return None
     if not isinstance(report, dict):
         return None
@@ -93,26 +91,18 @@ def decoded(raw: bytes) -> dict[str, Any] | None:
         return report if report.get("left") else None
     counters, seen = report.get("counters"), report.get("seen")
     good = (
-        _are_numbers(report["clock"], 0)
+        untrusted.is_number(report["clock"])
         and isinstance(counters, dict)
-        and all(_are_numbers(each, _TABLES.get(name, 0)) for name, each in counters.items())
+        and all(
+            untrusted.are_numbers(each, _TABLES.get(name, 0)) for name, each in counters.items()
+        )
         and isinstance(seen, dict)
-        and all(_are_numbers(seen.get(name) or 0, 0) for name in ("per_step", "waiting"))
-        and _are_numbers(report.get("process", {}), 1)
+        and all(untrusted.is_number(seen.get(name) or 0) for name in ("per_step", "waiting"))
+        and untrusted.are_numbers(report.get("process", {}))
         and processors.is_report(report.get("processors", {}))
         and isinstance(report.get("details", {}), dict)
     )
     return report if good else None
-
-
-def _are_numbers(value: Any, depth: int) -> bool:
-    if depth:
-        inner = value.values() if isinstance(value, dict) else [None]
-        return all(_are_numbers(each, depth - 1) for each in inner)
-    try:
-        return isinstance(value, (int, float)) and math.isfinite(value)
-    except OverflowError:  # beyond all floats
-        return False
 
 
 @dataclass
