@@ -1,13 +1,15 @@
-"""What torch calls at the end of `import torch`: the entry point "torch.backends" names it.
+"""What torch calls at the end of `import torch`, by hvdlite_torch_backend.py.
 
 It makes `init_process_group("hvdlite")` possible in programs that do not import hvdlite. It runs in
 every program that imports torch, so it loads nothing, and never raises an error: torch could not be
 imported then. TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns it off.
+
+Where hvdliterun has set torchrun's variables, hvdlite/job/default_group.py looks at the group that
+the program makes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Container, Mapping
@@ -24,15 +26,25 @@ _SILENT = "they have sent nothing to each other before the first step of an opti
 
 def register() -> None:
     """Tells torch.distributed the backend's name."""
-    with contextlib.suppress(Exception):
-        from torch import distributed as dist
+    try:
+        _register(os.environ)
+    except Exception as error:
+        print(
+            f"hvdlite: torch.distributed has no backend hvdlite: {type(error).__name__}: {error}",
+            file=sys.stderr,
+        )
 
-        if dist.is_available():
-            dist.Backend.register_backend(
-                "hvdlite", _create, extended_api=True, devices=["cpu", "cuda"]
-            )
-            if _may_train_alone(os.environ):
-                _watch_the_first_step(dist, os.environ["HVDLITE_SIZE"])
+
+def _register(environ: Mapping[str, str]) -> None:
+    from torch import distributed as dist
+
+    if not dist.is_available():
+        return
+    dist.Backend.register_backend("hvdlite", _create, extended_api=True, devices=["cpu", "cuda"])
+    if _may_train_alone(environ):
+        _watch_the_first_step(dist, environ["HVDLITE_SIZE"])
+    if environ.get("HVDLITE_TORCH_BACKEND") or environ.get("HVDLITE_TORCH_ENV") == "1":
+        import_module("hvdlite.job.default_group").stand_before_init(dist, environ)
 
 
 def _create(options: Any, backend_options: Any) -> Any:
@@ -53,14 +65,19 @@ def _watch_the_first_step(dist: Any, size: str) -> None:
     """The first step of an optimizer tells whether the program knows of the other ranks."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
+    has_looked = False
+
     def stepped(*_: Any) -> None:
-        watch.remove()
+        nonlocal has_looked
+        if has_looked:  # it cannot be removed here: torch iterates over the hooks
+            return
+        has_looked = True
         why = _why_alone(dist)
         if why:
             advice = _advice(sys.modules, has_met=why == _SILENT)
             print(_ALONE.format(size=size, why=why, advice=advice), file=sys.stderr, flush=True)
 
-    watch = register_optimizer_step_post_hook(stepped)
+    register_optimizer_step_post_hook(stepped)
 
 
 def _why_alone(dist: Any) -> str:
@@ -91,4 +108,4 @@ def _advice(imported: Container[str], has_met: bool) -> str:
         )
     if has_met:
         return "Wrap the model in DistributedDataParallel or its like"
-    return "If it reads torchrun's variables, start it with hvdliterun --torch-distributed"
+    return "If it reads torchrun's variables, start it with hvdliterun --torch-distributed=hvdlite"

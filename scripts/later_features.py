@@ -202,7 +202,9 @@ LATER = {
     "a backend of torch.distributed": (
         "hvdlite/job/at_torchs_store.py",
         "hvdlite/torch/distributed/",
+        "hvdlite/job/default_group.py",
         "hvdlite/torch_backend.py",
+        "hvdlite_torch_backend.py",
         "tests/multiprocess/test_torch_backend_programs.py",
         "tests/multiprocess/torch_collectives_program.py",
         "tests/multiprocess/torch_training_program.py",

@@ -129,6 +129,8 @@ def understand(
             environment[name] = environ.get(name) or "1"
     if _outlets(arguments).details:
         environment |= dict.fromkeys(knobs.by_field("monitor_details").environment, "1")
+    if arguments.torch_env == "hvdlite":
+        environment["HVDLITE_TORCH_BACKEND"] = "replace"
     if arguments.tcp:
         environment["NCCL_IB_DISABLE"] = "1"
     wish = None
@@ -274,7 +276,7 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
         monitor=arguments.monitor,
         outlets=_outlets(arguments),
         collapse=arguments.collapse,
-        torch_env=arguments.torch_env,
+        torch_env=bool(arguments.torch_env),
         bind=arguments.bind,
         start_timeout=start_timeout,
         grace_seconds=float(values["grace_seconds"]),

@@ -52,6 +52,8 @@ class _Parser(argparse.ArgumentParser):
                 if similar
                 else " (hvdliterun --help lists all options)"
             )
+        if message.startswith("argument --torch-env/"):
+            message = "--torch-distributed can name hvdlite only: --torch-distributed=hvdlite"
         super().error(message)
 
 
@@ -102,6 +104,15 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also set torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR ...), for programs that "
         "use torch.distributed",
+    )
+    add(
+        "--torch-env=hvdlite",  # argparse looks for the whole word first
+        "--torch-distributed=hvdlite",
+        dest="torch_env",
+        action="store_const",
+        const="hvdlite",
+        help="the same, and hvdlite carries what the program sends over torch.distributed's "
+        "default group, also if it names gloo or nccl",
     )
     add(
         "-x",

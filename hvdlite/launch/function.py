@@ -51,7 +51,7 @@ def run(
     np: int | None = None,
     min_np: int | None = None,
     max_np: int | None = None,
-    torch_env: bool = False,
+    torch_env: bool | str = False,
     collapse: bool = False,
 ) -> list[Any]:
     """Calls `func(*args, **kwargs)` in `num_proc` new processes, the ranks of one job. Returns the
@@ -68,9 +68,9 @@ def run(
     The ranks have this process's environment and working directory. `executable` is their Python
     interpreter, of the same version as this one. `num_proc="auto"` starts as many ranks as `hosts`
     have slots, else as this host has GPUs, else cores. `network_interfaces` is a list or a set of
-    names, or "eth0,eth1". `torch_env` and `collapse` are the flags of these names. The other
-    parameters are those of `hvdliterun` (docs/guides/running-functions.md). `disable_cache` is
-    accepted for Horovod's sake.
+    names, or "eth0,eth1". `torch_env` and `collapse` are the flags of these names;
+    `torch_env="hvdlite"` is `--torch-distributed=hvdlite`. The other parameters are those of
+    `hvdliterun` (docs/guides/running-functions.md). `disable_cache` is accepted for Horovod's sake.
 
     With `min_num_proc` or `host_discovery_script` the job is elastic: it goes on while ranks die,
     leave and come (docs/guides/elastic.md). run() then returns the results of the first

@@ -119,6 +119,7 @@ def torch_environment(slots: Sequence[Slot], run: str) -> dict[int, dict[str, st
                 slot.rank, slot.size, slot.local_rank, slot.local_size, hosts.index(slot.host),
                 len(hosts),
             ),
+            "HVDLITE_TORCH_ENV": "1",
             "ROLE_NAME": "default",
             "TORCHELASTIC_RUN_ID": run,
             "TORCHELASTIC_RESTART_COUNT": "0",

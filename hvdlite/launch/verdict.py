@@ -227,7 +227,7 @@ class Verdict:
             return ""
         return (
             f"no rank has called hvd.init(), so {len(self.hosts)} programs have run independently. "
-            "--torch-env is for programs that read torchrun's variables."
+            "--torch-distributed=hvdlite is for programs that read torchrun's variables."
         )
 
     def _may_run(self) -> list[str]:

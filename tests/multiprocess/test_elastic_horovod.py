@@ -19,7 +19,7 @@ QUICK = ("--blacklist-cooldown-range", "1", "1")
 
 # What all programs begin with: `tell(key=value)` prints a line that the test reads.
 TELL = """
-import json, os, signal, time
+import json, os, signal, sys, time
 def tell(**what): print("told", json.dumps(what), flush=True)
 def die(): os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -398,6 +398,59 @@ def test_torchruns_variables_are_those_of_the_present_generation(job: Job) -> No
         (0, "2"), (1, "3"), (2, "4")
     ]  # fmt: skip
     assert {(line["run"], line["count"]) for line in told} == {(True, "2")}
+
+
+TORCH_INIT = """
+import torch, torch.distributed as dist
+import hvdlite as hvd, hvdlite.torch.distributed
+early = "early" in sys.argv
+try:
+    if early:
+        hvdlite.torch.distributed.init()
+except RuntimeError as error:
+    tell(error=str(error))
+    open("heard", "w").close()
+    raise
+hvd.init()
+state = hvd.elastic.ObjectState(step=0)
+
+@hvd.elastic.run
+def train(state):
+    if not early:
+        hvdlite.torch.distributed.init()
+        assert dist.get_world_size() == hvd.size() and dist.get_rank() == hvd.rank()
+    while not os.path.exists("heard") if early else state.step < 6 or hvd.size() < 2:
+        if state.step == 3 and os.environ["HVDLITE_MEMBER"] == "1":
+            die()
+        ones = torch.ones(1)
+        if early:
+            hvd.barrier()
+        else:
+            dist.all_reduce(ones)
+            assert ones.item() == hvd.size()
+        state.step += 1
+        state.commit()
+
+train(state)
+tell(size=hvd.size(), generation=hvd.elastic.generation())
+"""
+
+
+@pytest.mark.watchdog(180)
+def test_init_of_torch_distributed_makes_a_group_in_each_generation(job: Job) -> None:
+    needs_installed("torch")
+    told = _run(job, TORCH_INIT, "-np", "2", "--min-np", "1", *QUICK)
+    assert [line["size"] for line in told] == [2, 2] and told[0]["generation"] > 1
+
+
+@pytest.mark.watchdog(180)
+def test_a_newcomer_that_calls_init_of_torch_distributed_too_early_is_told_so(job: Job) -> None:
+    needs_installed("torch")
+    flags = ("--horovodrun", "-np", "2", "--min-np", "1", *QUICK)
+    done = job.end_well(*flags, PYTHON, job.script(TELL + TORCH_INIT), "early")
+    errors = [line["error"] for line in _told(done.stdout) if "error" in line]
+    assert "Call init() at the beginning of the function under @hvd.elastic.run" in errors[0]
+    assert "this default group ends with the first generation" in done.stderr.decode()
 
 
 PRINTS = """

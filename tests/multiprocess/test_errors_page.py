@@ -236,8 +236,22 @@ NOT_PROVOKED = {
             "all_to_all: … elements cannot be divided among … ranks",
             "an operation of the backend hvdlite has not ended within …",
             "hvdlite: this rank trains a model of its own.",
+            "hvdlite: the program's default group is …: hvdlite carries nothing that is sent over "
+            "it.",
+            "all_gather_coalesced takes a list for each of the … ranks, each of … tensors",
+            "hvdlite: torch.distributed has no backend hvdlite: …",
         ],
         "see test_torch_backend_programs",
+    ),
+    "hvdlite: …=… has no effect: expected replace or keep": "see test_training_alone",
+    **dict.fromkeys(
+        [
+            "hvdlite.torch.distributed.init(): this process has joined a job that trains already, "
+            "and has no rank yet.",
+            "hvdlite: hvdlite.torch.distributed.init() has been called before the function under "
+            "@hvd.elastic.run",
+        ],
+        "see test_a_newcomer_that_calls_init_of_torch_distributed_too_early_is_told_so",
     ),
     **dict.fromkeys(
         [

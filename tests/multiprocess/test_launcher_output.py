@@ -159,7 +159,7 @@ def test_a_job_whose_ranks_never_meet_ends_with_a_line_that_says_so(job: Job) ->
     assert [prefixed(alone.stdout, rank) for rank in range(2)] == [["1"], ["1"]]
     assert alone.stderr.decode() == (
         "hvdliterun: no rank has called hvd.init(), so 2 programs have run independently. "
-        "--torch-env is for programs that read torchrun's variables.\n"
+        "--torch-distributed=hvdlite is for programs that read torchrun's variables.\n"
     )
     program = "import hvdlite as hvd; hvd.init(); print(hvd.size())"
     together = job.run("-np", "2", PYTHON, "-c", program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from importlib.metadata import version
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from installed import needs_installed
-from launched import Job, prefixed
+from launched import ROOT, Job, prefixed
 from machine import within
 from mpis import end_well, finish, start
 from others import PYTHON, free_port, torchs_variables
@@ -200,6 +201,83 @@ def test_one_line_under_plain_hvdliterun(job: Job) -> None:
         assert prefixed(done.stdout, rank) == ["sum [4.0, 4.0]", "again [8.0, 8.0]"]
 
 
+# ---- programs that name another backend
+
+_HARD_CODED = """
+import os, sys, torch, torch.distributed as dist
+from torch.distributed import init_process_group
+if sys.argv[1] == "init":
+    import hvdlite.torch.distributed
+    hvdlite.torch.distributed.init()
+    init_process_group("nccl", init_method="env://")
+    try:
+        init_process_group("gloo", rank=0, world_size=3)
+    except ValueError as error:
+        assert "twice" in str(error)
+    else:
+        raise AssertionError("other ranks")
+elif sys.argv[1] == "mesh":
+    dist.device_mesh.init_device_mesh("cpu", (2,))
+else:
+    init_process_group(sys.argv[1])
+tensor = torch.ones(2)
+dist.all_reduce(tensor)
+side = dist.new_group(backend="gloo")
+dist.all_reduce(tensor, group=side)
+print(dist.get_backend(), dist.get_backend(side), tensor.tolist(), flush=True)
+dist.destroy_process_group()
+"""
+_CARRIES_NOTHING = "hvdlite: the program's default group is gloo: hvdlite carries nothing"
+_INSTEAD = "hvdlite: the default group is of hvdlite, not of"
+
+
+def hard_coded(job: Job, asked: str, *flags: str, **environment: str) -> tuple[list[str], str]:
+    """What rank 0 prints, and what all ranks say on stderr."""
+    script = job.script(_HARD_CODED)
+    done = job.end_well("-np", "2", *flags, PYTHON, script, asked, **environment)
+    lines = [prefixed(done.stdout, rank) for rank in range(2)]
+    assert lines[0] == lines[1], lines
+    return lines[0], done.stderr.decode()
+
+
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize("asked", one_of(("gloo", "nccl", "mesh"), "what the program asks for"))
+def test_gloo_and_nccl_become_hvdlite_if_it_is_asked_for(job: Job, asked: str) -> None:
+    lines, said = hard_coded(job, asked, "--torch-distributed=hvdlite")
+    assert lines == ["hvdlite gloo [4.0, 4.0]"]
+    assert said.count(_INSTEAD) == 1 and _CARRIES_NOTHING not in said, said
+
+
+@pytest.mark.watchdog(120)
+def test_a_group_over_which_hvdlite_carries_nothing_is_told_once(job: Job) -> None:
+    lines, said = hard_coded(job, "gloo", "--torch-distributed")
+    assert lines == ["gloo gloo [4.0, 4.0]"]
+    assert said.count(_CARRIES_NOTHING) == 1 and "--torch-distributed=hvdlite" in said, said
+
+
+@pytest.mark.full
+@pytest.mark.watchdog(120)
+def test_a_group_that_is_meant_is_not_told(job: Job) -> None:
+    lines, said = hard_coded(job, "gloo", "--torch-env", HVDLITE_TORCH_BACKEND="keep")
+    assert lines == ["gloo gloo [4.0, 4.0]"] and "hvdlite carries" not in said, said
+
+
+@pytest.mark.watchdog(120)
+def test_the_programs_own_init_process_group_goes_on_with_the_group_of_init(job: Job) -> None:
+    lines, said = hard_coded(job, "init")
+    assert lines == ["hvdlite gloo [4.0, 4.0]"]
+    assert said.count("the program goes on with it: init_process_group(nccl)") == 1, said
+
+
+@pytest.mark.full
+@pytest.mark.watchdog(120)
+def test_torchrun_and_a_program_that_names_gloo(job: Job) -> None:
+    command = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += [job.script(_HARD_CODED), "gloo"]
+    lines = end_well(start(job, command, HVDLITE_TORCH_BACKEND="replace"), seconds=100)
+    assert lines.count("hvdlite gloo [4.0, 4.0]") == 2, lines
+
+
 _LEFT_TO_THE_PROGRAM = """
 import torch.distributed as dist, hvdlite.torch as hvd, torch
 hvd.init()
@@ -269,7 +347,7 @@ def test_the_autoload_of_backends_can_be_turned_off(job: Job) -> None:
 
 
 def test_torch_can_be_imported_whatever_happens_in_the_entry_point(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import torch.distributed as dist
 
@@ -280,12 +358,40 @@ def test_torch_can_be_imported_whatever_happens_in_the_entry_point(
 
     monkeypatch.setattr(dist.Backend, "register_backend", fails)
     torch_backend.register()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "hvdlite: torch.distributed has no backend hvdlite: RuntimeError: another torch"
+
+
+def test_torch_can_be_imported_where_hvdlite_cannot(job: Job) -> None:
+    """An installation whose package is broken, before any other on the path."""
+    folder = job.directory / "broken"
+    (folder / "hvdlite").mkdir(parents=True)
+    (folder / "hvdlite" / "__init__.py").write_text("raise OSError('half of it is missing')\n")
+    (folder / "hvdlite-0.dist-info").mkdir()
+    project = (ROOT / "pyproject.toml").read_text()
+    (section,) = re.findall(r'(?<=entry-points."torch.backends"\]\n)hvdlite = "(.+)"', project)
+    (folder / "hvdlite-0.dist-info" / "METADATA").write_text("Name: hvdlite\nVersion: 0\n")
+    (folder / "hvdlite-0.dist-info" / "entry_points.txt").write_text(
+        f"[torch.backends]\nhvdlite = {section}\n"
+    )
+    module = section.partition(":")[0]
+    (folder / f"{module}.py").write_text((ROOT / f"{module}.py").read_text())
+    done = subprocess.run(
+        [PYTHON, "-c", "import torch; print(torch.ones(2).sum())"], capture_output=True, text=True,
+        env=job.environment(PYTHONPATH=str(folder)), cwd=job.directory,
+    )  # fmt: skip
+    assert done.stdout == "tensor(2.)\n", done.stderr
+    assert done.stderr.splitlines() == [
+        "hvdlite: torch.distributed has no backend hvdlite: OSError: half of it is missing"
+    ]
 
 
 # ---- programs that do not know that they are ranks
 
 _ALONE = """
 import sys, torch
+from torch.optim.optimizer import register_optimizer_step_post_hook as after
+after(lambda *_: None)  # a program's own, behind hvdlite's
 model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 if "hvd" in sys.argv:

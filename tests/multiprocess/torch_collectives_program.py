@@ -470,6 +470,11 @@ def wrong_calls_are_told() -> None:
 
     quantised = torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.quint8)
     wrong: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (
+            lambda: dist.all_gather_coalesced([[half()]], [half()]),
+            ValueError,
+            "a list for each of",
+        ),
         (lambda: gather_single(half(), torch.ones(2)), TypeError, "an output is of type"),
         (lambda: gather_single(torch.zeros(1), torch.ones(2)), ValueError, "have arrived"),
         (lambda: scatter_single(torch.zeros(2), torch.ones(5)), ValueError, "the group has"),

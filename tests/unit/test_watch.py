@@ -53,7 +53,7 @@ def test_python_programs_that_never_met_are_told_so(
     verdict.gone = AllGone()
     told = (
         "hvdliterun: no rank has called hvd.init(), so 3 programs have run independently. "
-        "--torch-env is for programs that read torchrun's variables."
+        "--torch-distributed=hvdlite is for programs that read torchrun's variables."
     )
     assert (verdict.status(), verdict.sentence(command)) == (0, told if is_told else "")
 

@@ -302,7 +302,6 @@ class Driver(Watch):
         }
         if around.torch_run:
             own |= plan.torch_environment([slot], around.torch_run)[place.rank]
-            own["HVDLITE_TORCH_ENV"] = "1"
         try:
             streams = around.streams.open(member, place.rank)
         except OSError as error:
