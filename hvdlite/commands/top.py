@@ -72,6 +72,7 @@ def choose(jobs: Sequence[Found], pid: int | None) -> Found:
     """The job that is meant: that of the command line, or the only one. Pure."""
     if not jobs:
         raise NotPossible("no job of this user has its hvdliterun or a rank on this host.")
+    jobs = sorted(jobs, key=lambda job: _name(job)[1], reverse=True)  # the newest first
     chosen = [job for job in jobs if pid in (None, job.pid)]
     if chosen and (len(chosen) == 1 or pid is not None):
         return chosen[0]

@@ -139,7 +139,8 @@ def listing(jobs: Sequence[tuple[int, Mapping[str, Any] | None]]) -> list[str]:
         if about is None:
             lines.append(f"{pid:>8}  does not answer")
         else:
-            hosts = ", ".join(about["hosts"])
-            where = f"{about['ranks']} ranks on {hosts}"
+            count = about["ranks"]
+            where = f"{count} rank{'' if count == 1 else 's'} on {', '.join(about['hosts'])}"
+            where = where if count else "no ranks yet"
             lines.append(f"{pid:>8}  on {about['launcher']}: {where}  {about['command']}")
     return lines

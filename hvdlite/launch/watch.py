@@ -43,12 +43,13 @@ _GLANCE_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Situation:
-    """Of an elastic job: the ranks of the moment with their hosts, a line about the job, and how
-    often its ranks have changed."""
+    """Of an elastic job: the ranks of the moment with their hosts and members, a line about the
+    job, how often its ranks have changed, and the names of the hosts."""
 
     hosts: Mapping[int, str]
     line: str
     changes: int = 0
+    names: tuple[str, ...] = ()
 
 
 class JobObserver:

@@ -92,6 +92,7 @@ NOT_PROVOKED = {
     "this job is not elastic, and ends with its first rank that fails: …": "see "
     "test_elastic_horovods_names",
     "the next generation waits for ….": "see test_elastic_horovods_names",
+    "the job waits for hvd.init() of ….": "see test_elastic_horovods_names",
     "member … on … is refused: …": "see test_elastic_unfit",
     "… in the job's store is refused: …": "see test_elastic_strangers",
     "the host discovery script has failed: …": "see test_elastic_discovery",

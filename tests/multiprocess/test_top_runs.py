@@ -274,10 +274,10 @@ def test_several_jobs_are_listed(here: Here) -> None:
     assert done.returncode == 1
     said = done.stderr.decode().splitlines()
     assert said[0] == (
-        f"hvdlite top: several jobs run here. `hvdlite top {jobs[0].pid}` shows the first."
+        f"hvdlite top: several jobs run here. `hvdlite top {jobs[1].pid}` shows the first."
     )
-    assert [line.split()[0] for line in said[1:]] == [str(job.pid) for job in jobs]
-    assert all(": 1 ranks on localhost" in line for line in said[1:])
+    assert [line.split()[0] for line in said[1:]] == [str(job.pid) for job in reversed(jobs)]
+    assert all(": 1 rank on localhost " in line for line in said[1:])
     assert here.run(str(jobs[1].pid), "--once").returncode == 0
     jobs[0].send_signal(signal.SIGKILL)  # its socket is left behind
     jobs[0].wait()

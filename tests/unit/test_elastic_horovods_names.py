@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elastic_job import running
+from elastic_job import Job, running
 from machine import within
 
 from hvdlite import compat
@@ -398,4 +398,11 @@ def test_a_member_that_a_generation_waits_for_is_named() -> None:
     job = running("a:2").report(1)
     assert [said.text for said in job.hear(after=61.0).all(Say)] == [
         "the next generation waits for member 2 on a."
+    ]
+
+
+def test_those_that_the_first_generation_waits_for_are_named_host_by_host() -> None:
+    job = Job("a:3,b:2").meet(2)
+    assert [said.text for said in job.hear(after=61.0).all(Say)] == [
+        "the job waits for hvd.init() of members 1,3 on a, members 4-5 on b."
     ]

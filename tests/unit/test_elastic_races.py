@@ -110,7 +110,7 @@ def test_race_8_one_returns_while_another_breaks(order: tuple[str, ...]) -> None
 
 def test_race_9_a_death_wins_over_a_planned_change_and_the_roll_answers_both() -> None:
     job = running("a:3")
-    job.hear(on.MemberLeaves(3, "SIGTERM")).found("a:3,b:1").warm(4).hear(after=2.0)
+    job.hear(on.MemberLeaves(3, "SIGTERM")).found("a:3,b:1").warm(4)
     news = job.news
     assert (news.number, news.ready, [each.member for each in news.leaving]) == (2, (4,), [3])
     job.die(2)
@@ -186,7 +186,7 @@ def test_race_16_one_that_never_reaches_a_boundary_is_killed() -> None:
 
 def test_race_19_a_clock_that_jumps_back_stands_still() -> None:
     job = running("a:2")
-    job.found("a:3").warm(3)
+    job.found("a:4").warm(3)
     due = job.machine.due()
     job.hear(after=-1000)
     assert job.said == [] and job.machine.due() == due
@@ -323,7 +323,7 @@ def test_hosts_are_not_removed_while_the_state_would_go_with_them() -> None:
     job = running("a:2")
     job.found("b:2").hear(after=10)
     assert job.all(on.Tell) == []
-    job.warm(3, 4).hear(after=2.0)
+    job.warm(3, 4)
     assert job.news.ready == (3, 4) and job.news.leaving == ()
     job.report(1, 2)
     assert job.roll.numbers() == (1, 2, 3, 4)

@@ -89,7 +89,7 @@ def test_one_that_comes_too_late_for_the_first_generation_warms_up_alone() -> No
     assert job.all(on.WarmAlone) == [on.WarmAlone(4)]
     job.meet(4).hear(after=3.0)
     assert job.said == [], "a report that was on its way says nothing any more"
-    job.warm(4).hear(after=2.0)
+    job.warm(4)
     assert job.news.ready == (4,)
 
 
@@ -340,8 +340,8 @@ def test_after_a_minute_it_is_the_first_time_again() -> None:
 
 def test_newcomers_of_two_seconds_are_told_together() -> None:
     job = running("a:2")
-    job.found("a:2,b:2")
-    assert job.starts == [(3, "b", 0), (4, "b", 1)]
+    job.found("a:2,b:3")
+    assert job.starts == [(3, "b", 0), (4, "b", 1), (5, "b", 2)]
     assert not any(start.meets for start in job.all(on.Start))
     job.warm(3)
     assert job.said == [] and job.machine.due() == 2.0
@@ -354,6 +354,24 @@ def test_newcomers_of_two_seconds_are_told_together() -> None:
     assert job.said == []
     job.report(2)
     assert job.roll.numbers() == (1, 2, 3, 4)
+
+
+def test_a_newcomer_waits_for_no_other_one_that_does_not_come() -> None:
+    job = running("a:2").found("a:3").warm(3)
+    assert job.news.ready == (3,), "it is the only one"
+    job = running("a:2").found("a:4").warm(3)
+    assert job.said == []
+    assert job.hear(after=0.5).warm(4).news.ready == (3, 4), "the last one is there"
+    job = running("a:2").found("a:4").warm(3).die(4, status=1, after=0.5)
+    assert job.news.ready == (3,), "the other one does not come any more"
+
+
+def test_a_newcomer_that_fills_the_job_waits_for_no_spare() -> None:
+    job = running("a:2", most=3)
+    job.machine.policy = job.machine.crew.policy = type(job.machine.policy)(2, 1, most=3, spares=1)
+    job.found("a:4")
+    assert len(job.starts) == 2
+    assert job.warm(4).news.ready == (4,)
 
 
 def test_while_a_lower_slot_cools_down_higher_ones_wait() -> None:

@@ -37,7 +37,7 @@ def test_a_newcomer_goes_before_a_trained_member() -> None:
 
 
 def test_a_newcomer_goes_when_it_is_warm_too() -> None:
-    job = _warming().warm(4).hear(after=2.0)
+    job = _warming().warm(4)
     assert job.news.ready == (4,)
     job.found("a:2")
     assert job.kills == [4]

@@ -156,6 +156,22 @@ def test_which_job_is_meant() -> None:
     ]
 
 
+def test_jobs_are_listed_from_the_newest_on() -> None:
+    old, new = (
+        job(77),
+        replace(job(78), about=ABOUT | {"began": 2000.0, "ranks": 1, "hosts": ["a"]}),
+    )
+    starting = replace(job(79), about=ABOUT | {"began": 1500.0, "ranks": 0, "hosts": []})
+    with pytest.raises(top.NotPossible) as error:
+        top.choose([old, new, starting], None)
+    assert str(error.value).splitlines() == [
+        "several jobs run here. `hvdlite top 78` shows the first.",
+        "      78  on a: 1 rank on a  python train.py",
+        "      79  on a: no ranks yet  python train.py",
+        "      77  on a: 3 ranks on a, b  python train.py",
+    ]
+
+
 def test_a_job_whose_launcher_and_ranks_are_here_is_one_job() -> None:
     here, far, another = (replace(job(pid), connect=_never) for pid in (77, 77, 78))
     assert top.each_once([here], [far, another, another]) == [here, another]

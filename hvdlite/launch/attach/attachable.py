@@ -121,14 +121,15 @@ class Attachable(JobObserver):
 
     def _describe(self, client: Client) -> None:
         assert self._server is not None
-        hosts = self._present().hosts
+        present = self._present()
+        hosts = present.names or set(present.hosts.values())
         about = {
             "pid": os.getpid(),
             "launcher": socket.gethostname(),
             "command": shlex.join(self._command),
             "began": self._began,
-            "ranks": len(hosts),
-            "hosts": sorted(set(hosts.values())),
+            "ranks": len(present.hosts),
+            "hosts": sorted(hosts),
         }
         self._server.send(client, about)
 

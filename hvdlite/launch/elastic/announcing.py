@@ -1,7 +1,8 @@
 """When the members are told of a planned change. Pure: times are handed in.
 
-Notices are told at once, as little time may be left. Newcomers that are ready, and hosts that
-discovery has no longer named, wait 2 s for others: so a host that flaps changes nothing.
+Notices are told at once, as little time may be left, and so are newcomers that are ready where no
+other one starts. Else they wait 2 s for others. So do hosts that discovery has no longer named: a
+host that flaps changes nothing.
 """
 
 from __future__ import annotations
@@ -28,15 +29,21 @@ class Announcements:
         ready: Sequence[Member],
         leaving: Iterable[Member],
         unlisted: Iterable[Member],
+        others_start: bool,
         now: float,
     ) -> bool:
-        """Whether it is time to tell of newcomers, of those that leave and of those that are to."""
+        """Whether it is time to tell of newcomers, of those that leave and of those that are to.
+
+        `others_start`: more newcomers are on their way, and there is room for them.
+        """
         noticed, away = _numbers(leaving), _numbers(unlisted)
         if noticed - self._leaving or self._leaving - noticed:
             return True
         if not away and (self._ready or not ready):
             self._since = None
             return False
+        if not away and not others_start:
+            return True
         self._since = now if self._since is None else self._since
         return now >= self._since + TOGETHER_SECONDS
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from hvdlite.launch.collapse import ranges
 from hvdlite.launch.elastic.cooldown import Cooldowns
 from hvdlite.launch.elastic.placing import Candidate, free_slots, in_order
 from hvdlite.launch.hosts import Host
@@ -221,6 +222,17 @@ class Crew:
             member.report, member.inside, member.suspect_until = None, False, None
         hosts = list(dict.fromkeys(member.host for member in ranks))
         self._order = hosts + [host.name for host in self.hosts if host.name not in hosts]
+
+
+def listed(members: Iterable[Member]) -> str:
+    """Returns "members 1-3 on a, member 4 on b", for people."""
+    by_host: dict[str, list[int]] = {}
+    for member in members:
+        by_host.setdefault(member.host, []).append(member.number)
+    return ", ".join(
+        f"member{'' if len(numbers) == 1 else 's'} {ranges(numbers)} on {host}"
+        for host, numbers in by_host.items()
+    )
 
 
 def _last_to_go(member: Member) -> tuple[bool, bool, bool, int]:

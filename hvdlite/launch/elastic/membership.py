@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from hvdlite.launch.elastic import events, faults, outcome
 from hvdlite.launch.elastic.announcing import Announcements
-from hvdlite.launch.elastic.crew import Crew, Member, Policy, Stage
+from hvdlite.launch.elastic.crew import Crew, Member, Policy, Stage, listed
 from hvdlite.launch.elastic.departures import Departures
 from hvdlite.launch.elastic.events import Action, Event, OfMember
 from hvdlite.launch.elastic.progress import Phase, Progress
@@ -180,8 +180,10 @@ class Membership:
             self._waited_too_long(late)
         elif late and now >= self._since + TELL_OF_WAITING_SECONDS and not self._said_waiting:
             self._said_waiting = True
-            names = ", ".join(f"member {member.number} on {member.host}" for member in late)
-            self._actions.append(events.Say(f"the next generation waits for {names}."))
+            said = f"the next generation waits for {listed(late)}."
+            if all(member.stage is Stage.COLD for member in late):
+                said = f"the job waits for hvd.init() of {listed(late)}."
+            self._actions.append(events.Say(said))
         return None
 
     def _waited_too_long(self, late: Sequence[Member]) -> None:
@@ -230,9 +232,11 @@ class Membership:
 
     def _announce(self) -> None:
         """Planned changes."""
-        ready = self._admitted(self.crew.staying())
-        unlisted = self.crew.unlisted()
-        if self._announcements.due(ready, self.crew.leaving(), unlisted, self._now):
+        staying, unlisted = self.crew.staying(), self.crew.unlisted()
+        ready, most = self._admitted(staying), self.policy.most
+        room = most is None or len(staying) + len(ready) < most
+        others = room and bool(self.crew.of(Stage.COLD))
+        if self._announcements.due(ready, self.crew.leaving(), unlisted, others, self._now):
             for member in unlisted:
                 member.leave_by = self._now + self.policy.leave_seconds
                 member.reason = "its host has no slot for it any more"

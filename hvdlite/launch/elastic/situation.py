@@ -26,7 +26,8 @@ def situation(machine: Membership, now: float) -> Situation:
     ]
     parts += [f"empty after a failure: {', '.join(cooling)}"] if cooling else []
     hosts = {member.rank: f"{member.host}, member {member.number}" for member in ranks}
-    return Situation(hosts, "; ".join(parts), max(0, machine.generation - 1))
+    names = tuple(dict.fromkeys(member.host for member in ranks))
+    return Situation(hosts, "; ".join(parts), max(0, machine.generation - 1), names)
 
 
 def _named(what: str, members: Sequence[Member]) -> list[str]:
