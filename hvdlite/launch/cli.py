@@ -198,17 +198,17 @@ def _exports(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]
     return exports
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns the exit status."""
+def main(argv: Sequence[str] | None = None, hears: Callable[[str], object] = lambda _: None) -> int:
+    """Runs the command line and returns the exit status. `hears` is called with the last line."""
     _occupy_standard_descriptors()
     try:
-        return _main(argv)
+        return _main(argv, hears)
     except KeyboardInterrupt:  # a job handles this itself
         print("hvdliterun: ended by SIGINT.", file=sys.stderr)
         return 128 + signal.SIGINT
 
 
-def _main(argv: Sequence[str] | None) -> int:
+def _main(argv: Sequence[str] | None, hears: Callable[[str], object]) -> int:
     try:
         arguments = read_arguments(argv)
         if arguments.check_build:
@@ -233,12 +233,13 @@ def _main(argv: Sequence[str] | None) -> int:
         slots = [] if request.elastic else plan.assign(request.hosts, request.processes)
     except (OSError, ValueError) as error:
         print(f"hvdliterun: {_said(error)}", file=sys.stderr)
+        hears(_said(error))
         return 2
     for note in request.notes:
         if note.startswith(("-", "HVDLITE_")) or arguments.verbose:
             print(f"hvdliterun: {note}", file=sys.stderr)
     sys.stderr.flush()
-    chosen = replace(options(arguments, values), exits=argv is None)
+    chosen = replace(options(arguments, values), exits=argv is None, hears=hears)
     if request.elastic is not None:
         from hvdlite.launch.elastic import run as elastic
 

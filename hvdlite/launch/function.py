@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import warnings
@@ -93,8 +94,6 @@ def run(
     payload = pickled(func, args, kwargs)
     # As on a command line, but without the conversion to text.
     flags = build_parser().parse_args([])
-    flags.command = [executable or sys.executable, "-m", "hvdlite.launch.task"]
-    flags.mode = "gloo"
     if num_proc == "auto" and hosts is None and hostfile is None:
         num_proc = machine.count("auto", machine.here(os.environ))[0]
     if min_num_proc is not None and num_proc != "auto":
@@ -102,18 +101,26 @@ def run(
     flags.processes = num_proc
     flags.least, flags.most, flags.script = min_num_proc, max_num_proc, host_discovery_script
     flags.slots_per_host, flags.reset_limit, flags.cooldown = slots, reset_limit, cooldown_range
-    named = any(each is not None for each in (hosts, hostfile, host_discovery_script))
-    flags.hosts = hosts if named else f"localhost:{max(1, int(num_proc), max_num_proc or 0)}"
     flags.torch_env, flags.collapse = torch_env, collapse
-    flags.hostfile = hostfile
+    flags.hosts, flags.hostfile = hosts, hostfile
     flags.ssh_port, flags.ssh_identity_file = ssh_port, ssh_identity_file
     flags.output_filename, flags.verbose = output_filename, bool(verbose)
     flags.knob_start_timeout_seconds = None if start_timeout is None else str(start_timeout)
     flags.knob_network_interfaces = _interfaces(network_interfaces)
+    return call(payload, flags, executable)
+
+
+def call(payload: bytes, flags: argparse.Namespace, executable: str | None = None) -> list[Any]:
+    """Calls what pickled() has returned in the ranks of a job with these flags, and returns the
+    results."""
+    flags.command = [executable or sys.executable, "-m", "hvdlite.launch.task"]
+    flags.mode = "gloo"
+    if flags.hosts is None and flags.hostfile is None and flags.script is None:
+        flags.hosts = f"localhost:{max(1, int(flags.processes or 1), flags.most or 0)}"
     request = cli.understand(flags, os.environ, read_text)
     for note in request.notes:
         if note.startswith(("--", "HVDLITE_")):
-            warnings.warn(f"hvdlite.run(): {note}", stacklevel=2)
+            warnings.warn(f"hvdlite.run(): {note}", stacklevel=3)
     values = knobs.resolve({**os.environ, **request.environment})
     return _call(payload, request, cli.options(flags, values))
 

@@ -44,6 +44,7 @@ class Options:
     torch_env: bool = False
     bind: str = "auto"  # of binding.WISHES
     exits: bool = False  # whether the process ends with the job
+    hears: Callable[[str], object] = lambda _: None  # is called with the launcher's last line
     start_timeout: float = 30.0
     grace_seconds: float = guardian.GRACE_SECONDS
     interfaces: Sequence[str] = ()
@@ -186,6 +187,7 @@ class Job:
             self.console.say("\n".join(late))
             losses += late
             self._flush()
+        self.options.hears(sentence or "\n".join(losses))
         return status or (1 if losses else 0)
 
     def _flush(self) -> None:

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module, metadata
 from typing import Any, NamedTuple
 
-_OLDEST = (2, 6)
+OLDEST = (2, 6)
 # What a program imports -> what has Fabric's classes, and what pip installs.
 _FABRIC = {"lightning.pytorch": "lightning.fabric", "pytorch_lightning": "lightning_fabric"}
 _PIP = {"lightning.pytorch": "lightning", "pytorch_lightning": "pytorch-lightning"}
@@ -66,9 +66,9 @@ def _version(name: str) -> str | None:
 
 def _check(name: str, version: str | None) -> None:
     """Raises ImportError unless that package is there and new enough."""
-    if tuple(map(int, re.findall(r"\d+", version or "")[:2])) >= _OLDEST:
+    if tuple(map(int, re.findall(r"\d+", version or "")[:2])) >= OLDEST:
         return
-    oldest = ".".join(map(str, _OLDEST))
+    oldest = ".".join(map(str, OLDEST))
     raise ImportError(
         f"hvdlite.lightning needs {name} {oldest} or newer, and {version or 'none'} is installed: "
         'pip install ".[lightning]" in a clone of hvdlite',

@@ -14,7 +14,7 @@ worker      the actor; `host` says where it runs
 gathering   results of all ranks; `blame` decides whose failure it was
 elastic     jobs whose ranks change: `elastic_job` runs them, with a `member` for each process
 ray_logger  values that ranks send to callbacks of the driver
-train       a backend for Ray Train
+train       a backend for Ray Train; `utils` is for Ray's own HorovodTrainer
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from hvdlite.launch import secret
 from hvdlite.ray import seats
 from hvdlite.ray.meeting import Meeting
 from hvdlite.ray.seats import Found
@@ -29,6 +32,11 @@ class Coordinator:
         return {rank: each.node for rank, each in self._ranks.items()}
 
     @property
+    def node_id_string(self) -> str:
+        """The number of ranks by node: "node:2,other:1"."""
+        return ",".join(f"{node}:{n}" for node, n in Counter(self.node_id_by_rank.values()).items())
+
+    @property
     def meeting(self) -> Meeting | None:
         """The store, while it is open."""
         return self._meeting
@@ -47,8 +55,14 @@ class Coordinator:
         return dict(enumerate(seats.environments(ranks)))
 
     def establish_rendezvous(self) -> dict[str, str]:
-        """Opens the store of a job. Returns the variables that are equal for all of its ranks; the
-        secret is not among them."""
+        """Opens the store of a job. Returns the variables that are equal for all of its ranks, with
+        the secret: callers such as Ray's HorovodTrainer hand over variables and nothing else."""
+        shared = self.open()
+        assert self._meeting is not None
+        return {**shared, secret.TEXT_VARIABLE: self._meeting.key.hex()}
+
+    def open(self) -> dict[str, str]:
+        """Like establish_rendezvous(), without the secret, which is that of `meeting`."""
         self.close()
         hosts = {each.host for each in self._ranks.values()}
         self._meeting = Meeting(hosts, self.settings.timeout_s)

@@ -139,7 +139,7 @@ class StaticAdapter:
 
     def _meet(self) -> None:
         """Makes a job of the actors: the next `hvd.init()` joins it."""
-        shared = self.coordinator.establish_rendezvous()
+        shared = self.coordinator.open()
         own = self.coordinator.finalize_registration()
         meeting = self.coordinator.meeting
         assert meeting is not None

@@ -82,7 +82,7 @@ class _HvdliteBackend(Backend):  # type: ignore[misc]
         self._coordinator = coordinator
         for rank, found in enumerate(worker_group.execute(_find)):
             coordinator.found(rank, found)
-        shared = coordinator.establish_rendezvous()
+        shared = coordinator.open()
         meeting = coordinator.meeting
         assert meeting is not None
         ray.get(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from installed import needs_installed
 from launched import Job
 from machine import within
 from ray_cluster import example, two_nodes
@@ -74,3 +76,36 @@ def test_a_worker_that_fails_is_the_cause_and_the_others_hear_of_it_at_once(
     found = cause(caught.value)
     assert isinstance(found, KeyError) or "of rank 1" in str(found), repr(found)
     assert float(told.read_text()) < within(PROMPT)
+
+
+OF_RAY = """
+import sys
+import ray
+from ray.train import RunConfig, ScalingConfig
+from ray.train.horovod import HorovodTrainer
+
+def train():
+    import horovod.torch as hvd
+    import torch
+    hvd.init()
+    total = hvd.allreduce(torch.ones(1) * (hvd.rank() + 1), op=hvd.Sum)
+    ray.train.report({"said": f"sum {total.item():g} of {hvd.size()}, {hvd.local_size()} here"})
+
+if __name__ == "__main__":
+    ray.init(num_cpus=3, include_dashboard=False, object_store_memory=80 << 20)
+    run = RunConfig(storage_path=sys.argv[1])
+    trainer = HorovodTrainer(train, scaling_config=ScalingConfig(num_workers=2), run_config=run)
+    print(trainer.fit().metrics["said"])
+"""
+
+
+@pytest.mark.watchdog(180)
+def test_rays_own_trainer_for_horovod_trains(job: Job, tmp_path: Path) -> None:
+    """Ray ships it for its first version of Ray Train."""
+    needs_installed("torch")
+    words = (sys.executable, "-m", "hvdlite.compat", job.script(OF_RAY), str(tmp_path))
+    done = job.command(*words, RAY_TRAIN_V2_ENABLED="0")
+    if "timed out during startup" in done.stderr:
+        done = job.command(*words, RAY_TRAIN_V2_ENABLED="0")
+    assert done.returncode == 0, done.stderr
+    assert "sum 3 of 2, 2 here" in done.stdout

@@ -99,6 +99,10 @@ from horovod.spark.common.store import (
 from horovod.spark.task import get_available_devices
 from horovod.spark.torch import TorchEstimator, TorchModel
 from horovod.spark.lightning import TorchEstimator, TorchModel
+from horovod.spark.lightning.estimator import MIN_PL_VERSION, EstimatorParams
+from horovod.spark.torch.estimator import EstimatorParams as of_torch
+assert of_torch is EstimatorParams and issubclass(TorchEstimator, EstimatorParams)
+assert MIN_PL_VERSION == "2.6"
 assert horovod.spark.run_elastic is hvdlite.spark.run_elastic
 assert get_available_devices() == []
 try:

@@ -110,6 +110,55 @@ if __name__ == "__main__":
     assert done.stdout == "[(10, 'hvdlite.exceptions'), (11, 'hvdlite.exceptions')]\n", done.stderr
 
 
+def test_a_library_launches_by_horovods_arguments(job: Job) -> None:
+    """The reason of a failure is in the exception: a program that catches it sees no stderr."""
+    job.script("import sys\nassert '--fail' not in sys.argv, 'it was asked to'\n", "train.py")
+    script = job.script("""
+import sys
+from horovod.runner import _HorovodArgs
+from horovod.runner.launch import _run, parse_args
+
+def arguments(**given):
+    args = _HorovodArgs()
+    args.num_proc, args.hosts, args.nics = 2, "localhost:2", ["lo"]
+    vars(args).update(given)
+    return args
+
+def rank():
+    import os
+    return int(os.environ["HOROVOD_RANK"])
+
+def fails(args):
+    try:
+        _run(args)
+    except RuntimeError as error:
+        print(error)
+    else:
+        raise AssertionError("no error")
+
+if __name__ == "__main__":
+    assert _run(arguments(run_func=rank)) == [0, 1]
+    train = [sys.executable, "train.py"]
+    assert _run(arguments(command=train)) is None
+    fails(arguments(command=[*train, "--fail"]))
+    sys.argv = ["horovodrun", "-np", "1", *train, "--fail"]
+    fails(parse_args())
+    fails(arguments(num_proc=3, command=train))
+""")
+    done = job.command(sys.executable, "-m", "hvdlite.compat", script)
+    assert done.returncode == 0, done.stderr
+    failed, parsed, refused = done.stdout.splitlines()
+    assert re.fullmatch(
+        r"rank \d on localhost exited with code 1: AssertionError: it was asked to at train.py:2. "
+        r"All other ranks have ended, too. \(hvdliterun's exit code: 1\)",
+        failed,
+    )
+    assert parsed.startswith("rank 0 on localhost exited with code 1: AssertionError: it was asked")
+    assert "-np 3 is more than the 2 slots" in refused and refused.endswith(
+        "(hvdliterun's exit code: 2)"
+    )
+
+
 def test_a_list_of_ranks_makes_a_job_of_them(job: Job) -> None:
     """Two jobs at the launcher's one store at once, each of them twice."""
     script = job.script("""

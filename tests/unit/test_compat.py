@@ -118,6 +118,36 @@ def test_a_library_that_is_missing_is_one_sentence_with_the_command() -> None:
     )
 
 
+def test_attributes_of_horovods_arguments_become_flags_again() -> None:
+    """A launcher of a library sets them on an object of its own; None: not given."""
+    done = _aliased("""
+import sys
+from horovod.runner import _HorovodArgs, _arguments
+from horovod.runner.launch import parse_args
+args = _HorovodArgs()
+assert set(vars(args).values()) == {None} and _arguments.words(args) == []
+args.num_proc, args.hosts, args.nics, args.verbose = 4, "a:2,b:2", {"eth1", "eth0"}, 2
+args.cooldown_range, args.mpi_args, args.use_gloo, args.autotune = (1.5, 5.0), "-x A", True, False
+args.fusion_threshold_mb, args.log_with_timestamp, args.disable_cache = 32, True, False
+args.command = ["python", "train.py", "--verbose"]
+words = _arguments.words(args)
+assert words == ["--num-proc=4", "--hosts=a:2,b:2", "--mpi-args=-x A", "--verbose", "--gloo",
+                 "--blacklist-cooldown-range", "1.5", "5.0", "--network-interfaces=eth0,eth1",
+                 "--log-with-timestamp", "--fusion-threshold-mb=32", "--no-autotune",
+                 "--", "python", "train.py", "--verbose"], words
+sys.argv = ["horovodrun", *words]
+read = parse_args()
+for name, value in vars(args).items():
+    if value is not None and name not in ("cooldown_range", "verbose", "disable_cache"):
+        assert getattr(read, name) == value, (name, value, getattr(read, name))
+assert sorted(_arguments.words(read)) == sorted(words), _arguments.words(read)
+old = _HorovodArgs()
+old.np, old.command = 2, "python train.py"
+assert _arguments.words(old) == ["--num-proc=2", "--", "python", "train.py"]
+""")
+    assert done.returncode == 0, done.stderr
+
+
 def test_children_have_the_alias_too(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("""

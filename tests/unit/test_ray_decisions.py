@@ -10,7 +10,9 @@ from hvdlite.launch.hosts import Host
 from hvdlite.ray import bundles, nodes, requirement, seats
 from hvdlite.ray.blame import GRACE_SECONDS, SETTLE_SECONDS, Failures, Kind
 from hvdlite.ray.bundles import Need
+from hvdlite.ray.coordinator import Coordinator
 from hvdlite.ray.seats import Found
+from hvdlite.ray.settings import MiniSettings
 
 
 def found(host: str, *gpus: str, node: str = "") -> Found:
@@ -43,6 +45,15 @@ def test_a_rank_is_told_its_numbers_and_sees_the_gpus_of_its_host() -> None:
     assert [each["CUDA_VISIBLE_DEVICES"] for each in told] == ["0,2", "0,2", "7"]
     assert [each["HOROVOD_HOSTNAME"] for each in told] == ["a.local", "a.local", "b.local"]
     assert "CUDA_VISIBLE_DEVICES" not in seats.environments([found("a")])[0]
+
+
+def test_the_coordinator_counts_the_ranks_of_each_node() -> None:
+    coordinator = Coordinator(MiniSettings())
+    assert coordinator.node_id_string == ""
+    for rank, node in enumerate(["n1", "n2", "n1"]):
+        coordinator.register(f"{node}.local", node, rank)
+    assert coordinator.node_id_string == "n1:2,n2:1"
+    assert coordinator.world_size == 3 and coordinator.hostnames == {"n1.local", "n2.local"}
 
 
 def test_hosts_are_bundles_on_nodes_of_their_own_and_ranks_are_packed() -> None:

@@ -10,6 +10,10 @@ from hvdlite.launch.elastic.events import End
 from hvdlite.launch.elastic.faults import Failure, Fault
 
 ASKED_TO_END = 128 + signal.SIGTERM
+# Programs and people look for Horovod's words.
+RESET_LIMIT_EXCEEDED = (
+    "Horovod was shutdown because number of resets during elastic job exceeded limit: {}"
+)
 
 
 @dataclass
@@ -84,11 +88,7 @@ def repeated(fault: Fault) -> End:
 
 
 def reset_limit(limit: int) -> End:
-    # Programs and people look for Horovod's words.
-    return End(
-        1,
-        f"Horovod was shutdown because number of resets during elastic job exceeded limit: {limit}",
-    )
+    return End(1, RESET_LIMIT_EXCEEDED.format(limit))
 
 
 def too_few(there: int, least: int, slots: int, seconds: float) -> End:

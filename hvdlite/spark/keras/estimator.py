@@ -6,6 +6,7 @@ from hvdlite.spark.common import params
 from hvdlite.spark.common.backend import Backend
 from hvdlite.spark.common.estimator import HorovodEstimator
 from hvdlite.spark.common.model import HorovodModel, Predict
+from hvdlite.spark.common.params import EstimatorParams as EstimatorParams
 from hvdlite.spark.common.rows import Training
 from hvdlite.spark.keras import training
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from hvdlite import lightning
+from hvdlite.lightning import packages
 from hvdlite.spark.common import params
 from hvdlite.spark.common.backend import Backend
 from hvdlite.spark.common.estimator import HorovodEstimator
+from hvdlite.spark.common.params import EstimatorParams as EstimatorParams
 from hvdlite.spark.common.rows import Training
 from hvdlite.spark.lightning import training
 from hvdlite.spark.torch.estimator import OWN as OF_TORCH
@@ -13,6 +15,9 @@ from hvdlite.spark.torch.estimator import TorchModel
 from hvdlite.spark.torch.training import loaded
 
 __all__ = ["TorchEstimator", "TorchModel"]
+
+# Programs compare it with Lightning's version.
+MIN_PL_VERSION = ".".join(map(str, packages.OLDEST))
 
 OWN = {
     "reader_pool_type": (None, "accepted for Horovod's sake"),

@@ -6,6 +6,8 @@ import tempfile
 import threading
 
 from horovod.runner.common.util import config_parser, env, host_hash, hosts, secret, timeout
+from horovod.runner.elastic import constants
+from horovod.runner.elastic.discovery import FixedHosts, HostDiscovery, HostDiscoveryScript
 from horovod.runner.launch import parse_args, run_controller
 from horovod.runner.util import network, streams, threads
 
@@ -88,6 +90,26 @@ assert env.get_env_rank_and_size() == (0, 1)
 os.environ |= {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "3"}
 assert env.get_env_rank_and_size() == (1, 3)
 assert env.is_exportable("PATH") and not env.is_exportable("OLDPWD")
+
+
+# Where hosts come from.
+class Own(HostDiscovery):
+    def find_available_hosts_and_slots(self):
+        return {"node1": 2}
+
+
+assert Own().find_available_hosts_and_slots() == {"node1": 2}
+raises(TypeError, HostDiscovery)
+fixed = FixedHosts({"a": 1})
+fixed.set({"a": 2, "b": 1})
+assert fixed.find_available_hosts_and_slots() == {"a": 2, "b": 1}
+script = HostDiscoveryScript("printf 'a:4\\n\\nb\\n'", 2)
+assert isinstance(script, HostDiscovery)
+assert script.find_available_hosts_and_slots() == {"a": 4, "b": 2}
+assert HostDiscoveryScript("true", 1).find_available_hosts_and_slots() == {}
+failing = HostDiscoveryScript("exit 3", 1)
+assert "status 3" in raises(RuntimeError, failing.find_available_hosts_and_slots)
+assert constants.RESET_LIMIT_EXCEEDED_MESSAGE.format(1).endswith("exceeded limit: 1")
 
 # The command line.
 flags = (

@@ -2,4 +2,6 @@
 
 from hvdlite.launch.function import run
 
+from ._arguments import _HorovodArgs as _HorovodArgs
+
 __all__ = ["run"]

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from hvdlite import compat
-from hvdlite.base import knobs
 from hvdlite.job import built
-from hvdlite.launch import cli, foreign_flags
+from hvdlite.launch import cli
+
+from . import _arguments
 
 __all__ = ["parse_args", "run_commandline", "run_controller"]
 
@@ -27,40 +28,38 @@ def run_commandline() -> NoReturn:
 
 def parse_args() -> argparse.Namespace:
     """Returns the flags in sys.argv by horovodrun's names; None: not given."""
-    arguments = cli.read_arguments(sys.argv[1:])
+    arguments = _arguments.attributes(cli.read_arguments(sys.argv[1:]))
     arguments.argv = list(sys.argv[1:])
-    arguments.num_proc = arguments.np = arguments.processes
-    arguments.slots = arguments.slots_per_host
-    arguments.prefix_output_with_timestamp = arguments.timestamps
-    for mode in ("gloo", "mpi", "jsrun"):
-        setattr(arguments, f"use_{mode}", arguments.mode == mode)
-    for knob in knobs.KNOBS:
-        if knob.flag is not None:
-            setattr(
-                arguments,
-                _attribute(knob.flag),
-                _given(knob, getattr(arguments, f"knob_{knob.field}")),
-            )
-    arguments.min_num_proc = arguments.min_np = arguments.least
-    arguments.max_num_proc = arguments.max_np = arguments.most
-    arguments.host_discovery_script = arguments.script
-    arguments.cooldown_range = arguments.blacklist_cooldown_range = arguments.cooldown
-    for foreign in foreign_flags.WITHOUT_EFFECT:
-        flag = [each for each in foreign.flags if not each.startswith("--no-")][-1]
-        setattr(arguments, _attribute(flag), getattr(arguments, foreign.destination))
-    if arguments.log_without_timestamp is not None:
-        arguments.log_with_timestamp = not arguments.log_without_timestamp
-    names = [*arguments.interfaces, *str(arguments.network_interfaces or "").split(",")]
-    arguments.nics = {name for name in names if name} or None
-    arguments.run_func = arguments.executable = None
     return arguments
 
 
-def _run(args: argparse.Namespace) -> None:
-    """Runs what parse_args() has read. RuntimeError: the job has failed."""
-    status = cli.main(["--horovodrun", *args.argv])
+def _run(args: Any) -> list[Any] | None:
+    """Runs what parse_args() has read, or what the attributes of a _HorovodArgs say. RuntimeError:
+    the job has failed, with hvdliterun's last line. With `args.run_func` it calls that in each rank
+    and returns the results."""
+    func = getattr(args, "run_func", None)
+    if func is not None:
+        return _call(func, args)
+    heard: list[str] = []
+    argv = getattr(args, "argv", None)
+    argv = _arguments.words(args) if argv is None else argv
+    status = cli.main(["--horovodrun", *argv], heard.append)
     if status != 0:
-        raise RuntimeError(f"the job has failed: hvdliterun's exit code is {status}")
+        why = "".join(heard).removeprefix("hvdliterun: ") or "the job has failed."
+        raise RuntimeError(f"{why} (hvdliterun's exit code: {status})")
+    return None
+
+
+def _call(func: Callable[[], Any], args: Any) -> list[Any]:
+    from hvdlite.launch.function import call, pickled
+
+    if getattr(args, "use_mpi", None) or getattr(args, "use_jsrun", None):
+        raise NotImplementedError(
+            "run_func is not possible with use_mpi or use_jsrun: they start commands only. Leave "
+            "them out."
+        )
+    flags = cli.read_arguments(_arguments.words(args))
+    return call(pickled(func, (), None, "_run"), flags, getattr(args, "executable", None))
 
 
 def run_controller(
@@ -89,17 +88,3 @@ def run_controller(
             )
         return js_run()
     return gloo_run()
-
-
-def _attribute(flag: str) -> str:
-    return flag.lstrip("-").replace("-", "_")
-
-
-def _given(knob: knobs.Knob, text: str | None) -> knobs.Value | None:
-    """Returns the number or the truth value that the flag was given."""
-    if text is None:
-        return None
-    if knob.is_switch:
-        return text == "1"
-    value = knob.parse(text, str(knob.flag))
-    return value // knob.flag_scale if isinstance(value, int) and knob.flag_scale != 1 else value
