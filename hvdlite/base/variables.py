@@ -14,7 +14,7 @@ _OF_RANKS = (
     *(f"{prefix}_{name}" for prefix in ("HVDLITE", "HOROVOD") for name in _NUMBERS),
     *(
         f"HVDLITE_{name}"
-        for name in "ELASTIC MEMBER MEMBER_MEETS RENDEZVOUS SLOT TORCH_ENV".split()
+        for name in "ELASTIC MEMBER MEMBER_MEETS RENDEZVOUS SLOT TORCH_BACKEND TORCH_ENV".split()
     ),
     *(f"HOROVOD_{name}" for name in "CONTROLLER ELASTIC HOSTNAME".split()),
 )
