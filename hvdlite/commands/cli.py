@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from hvdlite import __version__
 from hvdlite.report import options as report_options
@@ -64,8 +67,20 @@ def _top(arguments: argparse.Namespace) -> int:
     return top.run(arguments)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Suggests a similar command for an unknown one."""
+
+    def error(self, message: str) -> NoReturn:
+        said = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if said:
+            known = re.findall(r"[\w-]+", said[2])
+            for similar in difflib.get_close_matches(said[1], known, n=1):
+                message += f": did you mean {similar}?"
+        super().error(message)
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="hvdlite",
         description="Commands for jobs that run or have run, for programs written for Horovod, for "
         "elastic jobs and for jobs that are planned. hvdliterun starts jobs.",
@@ -213,7 +228,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help(sys.stderr)
+        return 2
+    arguments = parser.parse_args(argv)
     try:
         status: int = arguments.run(arguments)
         sys.stdout.flush()

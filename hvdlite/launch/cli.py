@@ -40,6 +40,14 @@ _BINDS = {
     "jsrun": '--binding-args="--bind=packed:1" is jsrun\'s way',
 }
 
+# Flags whose value is a new file or folder, and what it may be called.
+_FILES = {
+    "report": ("--report", "run.html"),
+    "metrics_file": ("--metrics-file", "run.jsonl"),
+    "output_filename": ("--output-filename", "logs"),
+    "knob_timeline": ("--timeline-filename", "timeline.json"),
+}
+
 
 @dataclass(frozen=True)
 class Request:
@@ -81,6 +89,7 @@ def understand(
         raise ValueError(
             "no command given: what should the processes run?  hvdliterun -np 2 python train.py"
         )
+    _check_files(arguments)
     processes: int | None = None if arguments.processes == "auto" else arguments.processes
     if processes is not None and processes < 1:
         raise ValueError(f"-np {processes} is not allowed: expected at least 1 process.")
@@ -148,6 +157,19 @@ def understand(
         ]
     notes += variables.warnings({**environ, **environment})
     return Request(mode, hosts, processes, arguments.command, environment, notes, wish)
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Raises ValueError if a flag for a file has taken the command's first word for it."""
+    if not arguments.command[0].endswith(".py"):
+        return
+    for field, (flag, example) in _FILES.items():
+        taken = getattr(arguments, field) or ""
+        if os.path.basename(taken).startswith("python"):
+            raise ValueError(
+                f"{flag} has taken {taken!r} for its file: name a file before the command, as in "
+                f"{flag} {example} {taken} {arguments.command[0]}"
+            )
 
 
 def _with_slots(

@@ -31,6 +31,10 @@ after --grace-seconds, SIGKILL. The exit code is that of the rank that failed fi
 """
 
 
+# Options that people look for, where the most similar one is another.
+_MEANT = {"--timeline": "--timeline-filename"}
+
+
 class _Parser(argparse.ArgumentParser):
     """Suggests a similar option for an unknown one."""
 
@@ -46,7 +50,8 @@ class _Parser(argparse.ArgumentParser):
                 for option in action.option_strings
             ]
             typed = words.split()[0].partition("=")[0]
-            similar = difflib.get_close_matches(typed, known, n=1)
+            similar = [_MEANT[typed]] if typed in _MEANT else []
+            similar = similar or difflib.get_close_matches(typed, known, n=1)
             message += (
                 f" (did you mean {similar[0]}?)"
                 if similar

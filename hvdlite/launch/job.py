@@ -19,7 +19,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hvdlite.launch import console, output, plan, secret, watch
+from hvdlite.launch import console, hints, output, plan, secret, watch
 from hvdlite.launch.attach.attachable import Attachable
 from hvdlite.launch.monitor.board import WANTED
 from hvdlite.launch.monitor.outlets import Outlets
@@ -170,7 +170,8 @@ class Job:
     def _conclude(self, supervise: Callable[[], None]) -> int:
         try:
             supervise()
-            status, sentence = self.verdict.status(), self.verdict.sentence(self.command)
+            status = self.verdict.status()
+            sentence = hints.added_to(self.verdict.sentence(self.command))
         except NotRun as shown:
             status, sentence = 2, str(shown)
         except (OSError, ValueError, subprocess.SubprocessError) as error:

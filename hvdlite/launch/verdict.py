@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hvdlite.launch import hints
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn.events import AllGone, Ended, StartFailed, signal_name
 
@@ -181,7 +182,10 @@ class Verdict:
             return f"ended by {signal_name(self.interrupted)}{others}."
         if self.start_failure is not None:
             reason = os.strerror(self.start_failure.errno)
-            hint = f" Did you mean `python {command[0]}`?" if command[0].endswith(".py") else ""
+            meant = f"python {command[0]}" if command[0].endswith(".py") else ""
+            if self.start_failure.errno == errno.ENOENT:
+                meant = meant or hints.command_meant(command[0])
+            hint = f" Did you mean `{meant}`?" if meant else ""
             if self.start_failure.errno == errno.EAGAIN:
                 hint = (
                     " Most likely there are as many processes as this user may have (`ulimit -u`)."

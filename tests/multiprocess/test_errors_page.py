@@ -61,6 +61,9 @@ NOT_PROVOKED = {
     "test_a_guardian_that_stays_frozen_holds_nothing_up",
     "This rank's part of the bundle cannot be written to …": "see test_bundle",
     "there is no report, or an old one: …": "see test_reports",
+    "another job writes …, too: give each --report a file of its own.": "see "
+    "test_another_job_with_the_same_file_is_told_once",
+    "hvdliterun: … has taken … for its file: …": "see test_launch_plan",
     "… is set, but hvdlite knows no such variable: …": "see "
     "test_a_misspelt_variable_is_told_once_with_the_right_name",
     "… has failed, and the job goes on: …": "see "

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from installed import needs_installed
-from launched import ROOT, Job
+from launched import ROOT, Job, last_line
 
 from hvdlite import compat
 
@@ -108,6 +108,14 @@ if __name__ == "__main__":
 """)
     done = job.command(sys.executable, "-m", "hvdlite.compat", script)
     assert done.stdout == "[(10, 'hvdlite.exceptions'), (11, 'hvdlite.exceptions')]\n", done.stderr
+
+
+def test_a_program_that_misses_horovod_is_told_how_it_runs_unchanged(job: Job) -> None:
+    program = "raise ModuleNotFoundError(\"No module named 'horovod'\", name='horovod')"
+    done = job.run("-np", "2", sys.executable, "-c", program)
+    said = last_line(done.stderr)
+    assert done.returncode == 1 and "No module named 'horovod'" in said
+    assert said.endswith("hvdliterun --horovod-compat runs it unchanged.")
 
 
 def test_a_library_launches_by_horovods_arguments(job: Job) -> None:

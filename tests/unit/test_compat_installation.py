@@ -223,3 +223,17 @@ def test_help_is_quick_and_loads_neither_the_core_nor_numpy() -> None:
     modules, heavy = done.stdout.splitlines()[-1].split(" ", 1)
     assert "usage: hvdlite" in done.stdout and heavy == "set()", done.stderr
     assert int(modules) < 150  # 89
+
+
+def test_a_misspelt_command_is_guessed_and_none_shows_them_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words, meant in ((["docter", "a.py"], "doctor"), (["compat", "instal"], "install")):
+        with pytest.raises(SystemExit, match="2"):
+            main(words)
+        assert f"did you mean {meant}?" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["zzz"])
+    assert "did you mean" not in capsys.readouterr().err
+    assert main([]) == 2
+    assert "list what differs for a program written for Horovod" in capsys.readouterr().err

@@ -218,6 +218,12 @@ def test_what_flags_set_is_what_resolve_reads() -> None:
         ),
         "-np 2 --verbos true": "unrecognized arguments: --verbos (did you mean --verbose?)",
         "-np 2 --output-filname=d true": "(did you mean --output-filename?)",
+        "-np 2 --timeline t.json true": "--timeline (did you mean --timeline-filename?)",
+        "-np 2 --report python train.py": (
+            "--report has taken 'python' for its file: name a file before the command, as in "
+            "--report run.html python train.py"
+        ),
+        "-np 2 --output-filename python3 train.py": "--output-filename logs python3 train.py",
         "-np 2 --zzz true": "unrecognized arguments: --zzz (hvdliterun --help lists all options)",
         "-np 2 --torch-env --mpi true": "--torch-env is for ranks that hvdliterun itself starts",
         "-H a:2 --hostfile f true": "not allowed with argument",

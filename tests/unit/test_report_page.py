@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 from report_jobs import BEGAN, LAYERS, Imagined
 
+from hvdlite.launch.monitor.report import Report
 from hvdlite.report import axes, charts, series, words
 from hvdlite.report.charts import Line
 from hvdlite.report.details import Tensor
@@ -285,3 +287,16 @@ def test_a_tensor_of_no_time_divides_by_nothing() -> None:
     assert facts.details is not None
     facts.details.tensors[:] = [Tensor("a")]
     assert "Slowest tensors" in Parsed(page(facts, BEGAN)).text
+
+
+def test_another_job_with_the_same_file_is_told_once(tmp_path: Path) -> None:
+    path, said = str(tmp_path / "run.html"), []
+    (tmp_path / "run.html").write_text("of an earlier job")
+    ours = Report(path, ["python", "train.py"], said.append)
+    ours.write()
+    ours.write()
+    assert said == []
+    theirs = Report(path, ["python", "train.py"], said.append)
+    for each in (theirs, ours, theirs, ours):
+        each.write()
+    assert said == [f"another job writes {path}, too: give each --report a file of its own."] * 2

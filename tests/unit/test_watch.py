@@ -222,6 +222,8 @@ def test_a_command_that_cannot_start_has_the_shells_status(number: int, status: 
     assert verdict.status() == status
     assert "cannot start 'train.py'" in verdict.sentence(["train.py"])
     assert "Did you mean `python train.py`?" in verdict.sentence(["train.py"])
+    misspelt = verdict.sentence(["pyhton", "train.py"])
+    assert ("Did you mean `python`?" in misspelt) == (number == errno.ENOENT)
 
 
 def test_a_killed_guardian_is_no_success() -> None:

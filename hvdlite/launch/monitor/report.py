@@ -6,6 +6,8 @@ end of the job. What cannot be written is told in one line, once, and the job go
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 from collections.abc import Callable, Sequence
 
@@ -34,13 +36,22 @@ class Report:
         self._path, self._say = path, say
         self._title = words.command(command)
         self._told = False
+        self._page: tuple[int, int] | None = None  # by which its own page is known
+        self._told_of_others = False
 
     def write(self, end: End | None = None) -> None:
         """`end`: None while the job runs."""
         now = time.time()
         try:
             facts = self.history.facts(self._title, end, running=end is None, ended=now)
+            there = _state(self._path)
+            if self._page and there and there != self._page and not self._told_of_others:
+                self._told_of_others = True
+                self._say(
+                    f"another job writes {self._path}, too: give each --report a file of its own."
+                )
             write(self._path, page(facts, now))
+            self._page = _state(self._path)
         except OSError as error:
             self._complain(f"cannot write {self._path}: {error.strerror or error}")
         except Exception as error:  # a fault of the page must not end the job
@@ -56,6 +67,15 @@ class Report:
         if not self._told:
             self._told = True
             self._say(f"there is no report, or an old one: {why.removesuffix('.')}.")
+
+
+def _state(path: str) -> tuple[int, int] | None:
+    """Returns what differs when another program has replaced the file; None: there is no file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
 class Sampler:
