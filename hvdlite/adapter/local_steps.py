@@ -129,7 +129,7 @@ def stepped(plan: Plan, count: Count, now: Number, ops: Ops, samples: Number = 1
 
 def is_due(plan: Plan, count: Count, now: Number) -> Any:
     """Whether all weights are averaged now. Not for a plan that is cut."""
-    if plan.is_timed:  # a checkpoint may have the time of another process' clock
+    if plan.is_timed:  # a checkpoint may have the time of another process's clock
         return abs(now - count.at) >= plan.seconds
     return count.since >= count.interval
 

@@ -198,7 +198,9 @@ KNOBS: tuple[Knob, ...] = (
         "link_checks", _names("LINK_CHECKS", None), "choice", "auto",
         "Put check words (CRC-32C) on the TCP connections between ranks. A bit that changes on the "
         "way is then an error "
-        "and never a wrong result. auto: between machines, but not between ranks of one machine.",
+        "and never a wrong result. auto: between machines, but not between ranks of one machine. "
+        "They cost processor time: at 10 Gbit/s and more, an allreduce takes 1.15 to 1.3 times as "
+        "long with them. Slower networks hide that. off leaves only TCP's own check of 16 bits.",
         "Communication", choices=("auto", "on", "off"), alike=True,
     ),
     Knob(

@@ -87,7 +87,7 @@ def choose(jobs: Sequence[Found], pid: int | None) -> Found:
 def _check_terminal(environ: Mapping[str, str]) -> None:
     why = ""
     if not os.isatty(1):
-        why = "stdout is no terminal"
+        why = "stdout is not a terminal"
     elif environ.get("TERM", "") in ("", "dumb"):
         why = f"the terminal cannot move its cursor (TERM={environ.get('TERM', '')})"
     if why:

@@ -57,7 +57,7 @@ class ProcessSet:
         return len(_members(self.process_set_id))
 
     def rank(self) -> int | None:
-        """This process' number within the set; None before it is registered."""
+        """This process's number within the set; None before it is registered."""
         if self.process_set_id is None:
             return None
         members = _members(self.process_set_id)

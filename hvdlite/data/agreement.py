@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-#: What the ranks compare at the begin of each epoch, and what to do where it differs.
+#: What the ranks compare at the start of each epoch, and what to do where it differs.
 FIELDS = {
     "length": "give each rank the whole data set, the same on all ranks",
     "batch_size": "give all ranks the same batch_size",

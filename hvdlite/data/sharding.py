@@ -2,7 +2,7 @@
 
 It is the cursor of elastic training. These things differ:
 
-* At the begin of each epoch the ranks compare what they share out, by an allgather of 56 bytes.
+* At the start of each epoch the ranks compare what they share out, by an allgather of 56 bytes.
 * state_dict() counts the batch that is in the loop's body: a program saves behind the optimizer's
   step. A cursor in an elastic state is asked at the end of a step, where both say the same.
 * A loop that was left by `break` is not continued: the next one begins the next epoch. After

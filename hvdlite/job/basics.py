@@ -47,7 +47,7 @@ _lock = threading.Lock()
 _incarnation = 0  # how often this process has joined a job
 _met_over_mpi = False
 _meeting: Meeting | None = None
-_told: Place | None = None  # in an elastic job: this process' numbers as the driver says them
+_told: Place | None = None  # in an elastic job: this process's numbers as the driver says them
 _hooks_installed = False
 
 # At exit the peers get this long to finish operations that need this rank. A job that hangs must

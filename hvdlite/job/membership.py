@@ -265,7 +265,7 @@ def is_asked_for(environ: Mapping[str, str]) -> bool:
 
 
 def member() -> Member | None:
-    """This process' membership, once hvd.init() has been called in an elastic job."""
+    """This process's membership, once hvd.init() has been called in an elastic job."""
     return _member
 
 

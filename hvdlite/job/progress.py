@@ -33,7 +33,7 @@ def progress(
 ) -> Progress[Item]:
     """Returns the items of `iterable` one by one, and shows on rank 0 how far the loop is.
 
-    The bar is tqdm's, if tqdm is installed. Other ranks are silent. If stderr is no terminal, or
+    The bar is tqdm's, if tqdm is installed. Other ranks are silent. If stderr is not a terminal, or
     tqdm is missing, rank 0 prints a line every 10 seconds. Behind the bar is the slowest rank: its
     steps per second, or how much of the time the others wait for it. The ranks do not wait for each
     other for this, so they may make different numbers of steps.

@@ -110,7 +110,7 @@ class _Pulse:
 
 
 def _process() -> dict[str, float]:
-    """Returns this process' seconds of processor time and bytes of memory."""
+    """Returns this process's seconds of processor time and bytes of memory."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     try:
         with open("/proc/self/statm", "rb") as file:

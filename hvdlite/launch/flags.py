@@ -175,7 +175,7 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
         "--host-discovery-script",
         dest="script",
         metavar="SCRIPT",
-        help="an elastic job: run once a second, it prints the hosts of the moment, `name` or "
+        help="an elastic job: run once a second, it prints the current hosts, `name` or "
         "`name:slots`",
     )
     group.add_argument(

@@ -48,12 +48,12 @@ def process_set_included_op(process_set_id: int = 0, name: str | None = None) ->
 
 
 def rank_op(name: str | None = None) -> Any:
-    """This process' number among all of the job."""
+    """This process's number among all of the job."""
     return _number(basics.rank, name)
 
 
 def local_rank_op(name: str | None = None) -> Any:
-    """This process' number among those on its host."""
+    """This process's number among those on its host."""
     return _number(basics.local_rank, name)
 
 

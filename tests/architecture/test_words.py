@@ -41,3 +41,34 @@ def test_nothing_tells_to_install_hvdlite_from_an_index() -> None:
         for match in FROM_AN_INDEX.finditer(p.read_bytes().decode(errors="replace"))
     ]
     assert found == []
+
+
+#: What a reader has called odd or wrong English, and its like.
+ODD = re.compile(
+    r"\b(the begin of|their kin|is no (terminal|rank|member|error|problem)|seldom"
+    r"|sees? to (it|that)|hosts of the moment|told (once|beforehand)|What there is not"
+    r"|behind (the|its) (loop|step))\b"
+    r"|\bprocess' ",
+    re.I,
+)
+
+
+def test_pages_of_the_site_have_no_odd_phrases() -> None:
+    pages = [ROOT / "README.md", *(p for p in (ROOT / "docs").rglob("*.md"))]
+    pages = [p for p in pages if p.parent.name != "decisions"]
+    found = [f"{p.relative_to(ROOT)}: {m[0]}" for p in pages for m in ODD.finditer(p.read_text())]
+    assert found == []
+
+
+def test_heads_of_tables_begin_with_a_capital() -> None:
+    folders = [ROOT / "docs" / name for name in ("guides", "start")]
+    pages = [*(ROOT / "docs").glob("*.md"), *(p for each in folders for p in each.glob("*.md"))]
+    pages.remove(ROOT / "docs" / "gpu.md")  # a list of measurements
+    heads = [
+        (page.name, cell)
+        for page in pages
+        for head in re.findall(r"^\|(.*)\|\n\|[-:| ]+\|$", page.read_text(), re.M)
+        for cell in map(str.strip, head.split("|"))
+    ]
+    names = ("hvdlite", "torch")
+    assert [each for each in heads if each[1][:1].islower() and not each[1].startswith(names)] == []

@@ -198,7 +198,7 @@ def test_a_terminal_that_cannot_move_its_cursor(here: Here, term: str, why: str)
         "--json prints lines."
     )
     assert shown.process.returncode == 1
-    assert b"stdout is no terminal: --once prints one table" in here.run().stderr
+    assert b"stdout is not a terminal: --once prints one table" in here.run().stderr
 
 
 def test_lines_of_json_until_the_job_ends(here: Here) -> None:
