@@ -18,6 +18,7 @@ from hvdlite.base.ops import Average
 from hvdlite.core.engine import run_all
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.job import basics
 from hvdlite.torch import scaling
 from hvdlite.torch.compression.algebra import algebra
 from hvdlite.torch.ops import OPS
@@ -57,13 +58,18 @@ class OneBitAdam(scaling.ReadByScalers, torch.optim.Optimizer):
         self._process_set = process_set
         self._scope = f"{names.scope()}onebit."
         self._signs: Quantised = sign(algebra)
-        self._places: dict[torch.Tensor, int] = {}  # of parameters, in the roll call
+        self._begin_roll_call()
+
+    def _begin_roll_call(self) -> None:
+        """Also where an elastic job has other ranks: newcomers know nothing of layers that were
+        trained and are frozen now."""
+        self._era = basics.incarnation()
+        self._places: dict[torch.Tensor, int] = {}  # of parameters
         self._trained: set[int] = set()
         self._replicas: list[Replica] = []
-        options = Options(Average, 1.0, 1.0, process_set=process_set, scope=self._scope)
-        self._roll_call = RollCall(
-            options, DriftGuard(self._scope, process_set, self._replicas, READER)
-        )
+        guard = DriftGuard(self._scope, self._process_set, self._replicas, READER)
+        options = Options(Average, 1.0, 1.0, process_set=self._process_set, scope=self._scope)
+        self._roll_call = RollCall(options, guard)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
@@ -99,6 +105,8 @@ class OneBitAdam(scaling.ReadByScalers, torch.optim.Optimizer):
     def _moved(self) -> Moved:
         """The parameters of which some rank has a gradient. Where this one lacks it, it is
         zeros."""
+        if self._era != basics.incarnation():
+            self._begin_roll_call()
         members = [
             (f"{g}.{i}", group, parameter)
             for g, group in enumerate(self.param_groups)

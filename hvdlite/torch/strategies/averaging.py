@@ -99,6 +99,7 @@ class Averaging:
         self._scope = f"{names.scope()}local."
         self._is_local = False
         self._flight: _Flight | None = None
+        self._arrived: _Flight | None = None  # applied before its time
         self._noted: tuple[float, Any] = (1.0, 0.0)  # samples and loss of the next step
         # the step of a scaler that has looked at the gradients, and made no step so far
         self._turn: Any = None
@@ -111,9 +112,7 @@ class Averaging:
     # ---- around a step
 
     def before_step(self) -> None:
-        if self._era != basics.incarnation():  # what was under way will never arrive
-            self._era = basics.incarnation()
-            self.drop()
+        self._renew()
         if self.outer is not None:  # the first step starts where all ranks do
             for member in self._members():
                 if member.moves:
@@ -183,25 +182,41 @@ class Averaging:
             while others_train:
                 others_train = self._average_all(trains=False, weighs=False)
 
-    def land(self) -> None:
-        """Applies the average that is under way."""
+    def arrive(self) -> None:
+        """Applies the average that is under way, before its time and without a message: a rank
+        makes checkpoints when it likes."""
+        self._renew()
         if self._flight is not None:
-            flight, self._flight = self._flight, None
-            self._apply(flight)
+            self._arrived, self._flight = self._flight, None
+            self._apply(self._arrived)
+
+    def land(self) -> None:
+        """Applies the average that is under way, on all ranks."""
+        self.arrive()
+        if self._arrived is not None:
+            flight, self._arrived = self._arrived, None
+            self._compare(flight.compared)
 
     def drop(self) -> None:
         """Forgets the average that is under way."""
         if self._flight is not None:
             for member in self._flight.members:
                 _note(member.kept, {member.number})
-        self._flight = None
+        self._flight = self._arrived = None
         self._turn, self._is_counted = None, False
         self._at = time.monotonic()
+
+    def _renew(self) -> None:
+        """In an elastic job with other ranks, what was under way will never arrive."""
+        if self._era != basics.incarnation():
+            self._era = basics.incarnation()
+            self.drop()
 
     # ---- what is averaged when
 
     def _go_on_with_round(self, position: int) -> None:
-        if self._flight and local_steps.lands(self.plan, self._flight.fragment) == position:
+        flight = self._flight or self._arrived
+        if flight and local_steps.lands(self.plan, flight.fragment) == position:
             self.land()
         for fragment, start in enumerate(local_steps.starts(self.plan)):
             if start == position:
@@ -217,6 +232,7 @@ class Averaging:
         heard = self._meet(trains, members)
         due = [members[number] for number in heard.moved]
         self._begin_interval(self._apply(self._launch("weights", due, due, weighs=weighs)))
+        self._compare(due)
         return heard.trains
 
     def _meet(self, trains: bool, members: Sequence[_Member]) -> local_steps.Heard:
@@ -313,7 +329,6 @@ class Averaging:
         if not flight.launched:
             _settle(flight.members)
         self.averages += 1
-        self._compare(flight.compared)
         return float(loss / total)
 
     def _outer_step(self, part: _Part) -> torch.Tensor:

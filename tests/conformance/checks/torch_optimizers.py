@@ -481,6 +481,24 @@ def what_has_moved_is_in_checkpoints(here: Here) -> None:
         assert torch.equal(mine, theirs)
 
 
+@check(min_ranks=2)
+def a_rank_saves_alone_while_an_average_travels(here: Here) -> None:
+    net = model()
+    outer = hvd.OuterSGD(1.0, momentum=0.0)
+    with guarded(steps=2):
+        optimizer = hvd.DiLoCo(_inner(net.parameters()), outer, 4, fragments=2, overlap=1)
+    for step, (x, y) in enumerate(batches(here, 8)):
+        optimizer.zero_grad()
+        mean_square(net, x, y * here.rank).backward()
+        optimizer.step()
+        if here.rank == 0 and step in (1, 3):
+            optimizer.state_dict()
+        hvd.barrier()
+    assert optimizer._hvd_local_steps.averages == 3  # the fourth is under way
+    optimizer.sync()
+    equal_everywhere(net)
+
+
 # ---- all at once
 
 
