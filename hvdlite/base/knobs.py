@@ -344,6 +344,11 @@ KNOBS: tuple[Knob, ...] = (
         "knobs. `hvdliterun --report` and `--metrics-file` set it.",
         "Watching", core=False,
     ),
+    Knob(
+        "open_ports", _names("OPEN_PORTS", None), "bool", False,
+        "Start tf.data's service also where strangers reach its ports (docs/guides/data.md).",
+        "Data", core=False,
+    ),
     # --- Testing
     Knob(
         "debug_delay_microseconds", _names("DEBUG_DELAY_MICROSECONDS", None), "int", 0,

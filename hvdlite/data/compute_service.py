@@ -24,6 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.base import private_file
+from hvdlite.data import strangers
 from hvdlite.data.compute_client import ComputeClient
 from hvdlite.job import basics
 
@@ -45,6 +46,7 @@ class TfDataServiceConfig:
     `dispatchers`, each with `workers_per_dispatcher`, run on the ranks of the compute job, or with
     `dispatcher_side="training"` on the first ranks of the training job. `addresses` are
     "host:port" of the store, and `key` is its secret. `timeout`: seconds for each part to start.
+    `open_ports`: start the service also where strangers reach its ports, which ask for no password.
     """
 
     dispatchers: int
@@ -53,6 +55,7 @@ class TfDataServiceConfig:
     addresses: Any
     key: bytes = field(repr=False)
     timeout: int = 60
+    open_ports: bool = False
 
     def compute_client(self, verbose: int = 1) -> ComputeClient:
         """A connection with the store. Raises ConnectionError if the compute job does not run."""
@@ -158,6 +161,9 @@ def _join(config: TfDataServiceConfig, rank: int) -> _Joined:
     try:
         dispatcher = None
         if config.dispatcher_side == "training" and rank < config.dispatchers:
+            strangers.refuse(config.open_ports)
+            if rank == 0:
+                strangers.warn()
             dispatcher = _start_dispatcher(client, rank)
         number = rank % config.dispatchers
         address = client.wait_for_dispatcher_registration(number, config.timeout)
@@ -178,7 +184,12 @@ def _start_dispatcher(client: ComputeClient, number: int) -> Any:
 
 
 def compute_worker_fn(compute_config: TfDataServiceConfig) -> None:
-    """What each rank of the compute job does until the training job has ended."""
+    """What each rank of the compute job does until the training job has ended. Raises RuntimeError
+    where strangers reach the ports of this machine, unless `open_ports` of the config allows
+    it."""
+    strangers.refuse(compute_config.open_ports)
+    if basics.rank() == 0:
+        strangers.warn()
     rank, workers = basics.rank(), compute_config.workers_per_dispatcher
     number, place = divmod(rank, workers)
     with compute_config.compute_client() as client:

@@ -16,7 +16,8 @@ import secrets
 import numpy as np
 
 from hvdlite.arrays import ops
-from hvdlite.arrays.objects import broadcast_object
+from hvdlite.arrays.objects import allgather_object, broadcast_object
+from hvdlite.data import strangers
 from hvdlite.data.compute_client import open_store
 from hvdlite.data.compute_service import SIDES, TfDataServiceConfig, compute_worker_fn
 from hvdlite.job import basics
@@ -24,13 +25,22 @@ from hvdlite.job import basics
 _NAME = "TfDataServiceConfig"  # Horovod's name for the broadcast
 
 
-def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int = 60) -> None:
-    """Runs on each rank. Raises ValueError if the ranks do not divide evenly among dispatchers.
+def main(
+    dispatchers: int,
+    dispatcher_side: str,
+    configfile: str,
+    timeout: int = 60,
+    open_ports: bool = False,
+) -> None:
+    """Runs on each rank. Raises ValueError if the ranks do not divide evenly among dispatchers, and
+    RuntimeError if strangers reach the ports of this machine and `open_ports` does not allow it.
 
     It may run in a thread beside the rank's own work: the job is there when main() returns, and no
     operation of another thread is taken for one of main()'s, which have names.
     """
     basics.init()
+    reasons = allgather_object(strangers.why_here(open_ports), name=f"{_NAME}.strangers")
+    strangers.refuse_any(reasons)  # on all ranks, or on none
     rank, size = basics.rank(), basics.size()
     if dispatcher_side not in SIDES:
         raise ValueError(f"dispatcher_side={dispatcher_side!r}: one of {', '.join(SIDES)}")
@@ -42,7 +52,7 @@ def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int =
         key = secrets.token_bytes(32)
         store, places = open_store(key)
         config = TfDataServiceConfig(
-            dispatchers, size // dispatchers, dispatcher_side, places, key, timeout
+            dispatchers, size // dispatchers, dispatcher_side, places, key, timeout, open_ports
         )
         config.write(configfile)
     try:
@@ -71,10 +81,17 @@ def _arguments() -> argparse.Namespace:
         help="the job whose ranks run the dispatchers; default: compute",
     )  # fmt: skip
     parser.add_argument("--timeout", type=int, default=60, help="seconds for each part to start")
+    parser.add_argument(
+        "--open-ports", action="store_true",
+        help="start it also where strangers reach its ports: it asks for no password, and who "
+        "reaches it can run graphs as this user, and so read and write all of this user's files",
+    )  # fmt: skip
     return parser.parse_args()
 
 
 if __name__ == "__main__":
     given = _arguments()
-    main(given.dispatchers, given.dispatcher_side, given.configfile, given.timeout)
+    main(
+        given.dispatchers, given.dispatcher_side, given.configfile, given.timeout, given.open_ports
+    )
     basics.shutdown()

@@ -54,18 +54,20 @@ def parse_addresses(text: str, source: str) -> tuple[Address, ...]:
     return tuple(parse_address(part, source) for part in text.split(","))
 
 
+def all_interfaces() -> list[tuple[str, str]]:
+    """Returns the interfaces of this machine that have an address, with it: IPv4, then IPv6 without
+    link-local ones."""
+    found = [(name, _ipv4(name)) for _, name in socket.if_nameindex()]
+    return [(name, address) for name, address in found if address is not None] + _ipv6()
+
+
 def of_this_machine(interfaces: Collection[str] = ()) -> list[str]:
     """Returns IPv4 addresses, then IPv6 ones, without loopback and link-local addresses; or those
     of the named interfaces.
 
     Raises ValueError if a named interface does not exist or has no address.
     """
-    found: list[tuple[str, str]] = []
-    for _, name in socket.if_nameindex():
-        address = _ipv4(name)
-        if address is not None:
-            found.append((name, address))
-    found += _ipv6()
+    found = all_interfaces()
     if interfaces:
         existing = {name for name, _ in found}
         for name in interfaces:

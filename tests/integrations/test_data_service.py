@@ -47,13 +47,15 @@ def serves(job: Job, *options: str, ranks: int) -> str:
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **alias}
     module = "horovod.tensorflow.data.compute_worker"
     compute = job.start(
-        "-np", str(ranks), "python", "-m", module, "service.json", *options, **environment
-    )
+        "-np", str(ranks), "python", "-m", module, "service.json", "--open-ports", *options,
+        **environment,
+    )  # fmt: skip
     program = job.script(TRAIN, "train.py")
     done = job.end_well("-np", "2", "python", program, **environment)
     out, errors = compute.communicate()
     assert compute.returncode == 0, out.decode() + errors.decode()
     assert not (job.directory / "service.json").exists()
+    assert errors.count(b"asks for no password: every program that reaches its ports can") == 1
     return done.stdout.decode()
 
 
@@ -71,9 +73,31 @@ def test_each_rank_may_have_a_dispatcher_on_either_side(job: Job, side: str) -> 
     assert f"served 0 2 {side}" in said and f"served 1 2 {side}" in said
 
 
+# Rank 1's host alone has another user: no rank starts a server.
+OPEN_TO_OTHERS = """
+import hvdlite as hvd
+from hvdlite.data import compute_worker, strangers
+hvd.init()
+strangers.others_here = lambda: ["alice"] * hvd.rank()
+strangers.addresses.all_interfaces = lambda: []
+try:
+    compute_worker.main(1, "compute", "service.json")
+except RuntimeError as error:
+    print(error, flush=True)
+"""
+
+
+@pytest.mark.watchdog(100)
+def test_a_service_that_strangers_could_use_is_not_started(job: Job) -> None:
+    program = job.script(OPEN_TO_OTHERS)
+    done = job.end_well("-np", "2", "python", program, TF_CPP_MIN_LOG_LEVEL="3")
+    assert done.stdout.count(b" has other users (alice): every program that reaches its ports") == 2
+    assert not (job.directory / "service.json").exists()
+
+
 REFUSED = """
 import hvdlite.data.compute_worker as worker
-worker.main(2, "compute", "service.json", 10)
+worker.main(2, "compute", "service.json", 10, open_ports=True)
 """
 
 
@@ -110,7 +134,7 @@ from hvdlite.data.compute_service import TfDataServiceConfig
 from hvdlite.data.compute_worker import main
 
 hvd.init()
-worker = threading.Thread(target=main, args=(1, "compute", "service.json", 60))
+worker = threading.Thread(target=main, args=(1, "compute", "service.json", 60, True))
 worker.start()
 for step in range(200):
     assert broadcast_object(step) == step  # unnamed: its name is a number of this rank

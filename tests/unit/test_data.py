@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from elastic_histories import histories, seeded
 from pretended import World, gathered
 
-from hvdlite.data import agreement, of_arrays
+from hvdlite.data import agreement, of_arrays, strangers
 from hvdlite.data.sharding import Shard
 from hvdlite.data.streams import dealt
 from hvdlite.data.wish import Wish
@@ -298,3 +300,53 @@ def test_a_stream_is_read_once() -> None:
         yield from range(7)
 
     assert list(dealt(once(), 1, 3, "pad")) == [1, 4, 0]
+
+
+# --- tf.data's service, which asks for no password
+
+
+@pytest.mark.parametrize(
+    ("users", "interfaces", "why"),
+    [
+        ([], [("lo", "127.0.0.1")], ""),
+        ([], [("lo", "127.0.0.1"), ("eth0", "10.0.0.2"), ("eth0", "fd00::2")], ""),
+        (["alice"], [("eth0", "10.0.0.2")], "h has other users (alice)"),
+        (list("abcde"), [], "h has other users (a, b, c and 2 more)"),
+        (
+            [],
+            [("eth0", "10.0.0.2"), ("ib0", "10.1.0.2")],
+            "h has 2 network interfaces (eth0, ib0)",
+        ),
+        ([], [("eth0", "8.8.8.8")], "h has the public address 8.8.8.8"),
+    ],
+)
+def test_what_lets_strangers_reach_a_service(
+    users: list[str], interfaces: list[tuple[str, str]], why: str
+) -> None:
+    assert strangers.why_open("h", users, interfaces) == why
+
+
+def test_a_service_is_open_to_strangers_only_if_the_user_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(strangers, "others_here", lambda: ["alice"])
+    with pytest.raises(RuntimeError, match="alice.*read and write all.*--open-ports"):
+        strangers.refuse(open_ports=False)
+    strangers.refuse(open_ports=True)
+    monkeypatch.setenv("HVDLITE_OPEN_PORTS", "1")
+    strangers.refuse(open_ports=False)
+    strangers.warn()
+    assert "can run graphs as this user, and so read and write all of this" in caplog.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_people_with_an_account_or_a_process_are_other_users() -> None:
+    here = set(strangers.others_here())
+    assert not here & {"root", "nobody", "daemon"}
+    stranger = 54321
+    child = subprocess.Popen(["sleep", "600"], preexec_fn=lambda: os.setuid(stranger))
+    try:
+        assert set(strangers.others_here()) == here | {f"user {stranger}"}
+    finally:
+        child.kill()
+        child.wait()
