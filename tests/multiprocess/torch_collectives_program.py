@@ -134,10 +134,13 @@ def uneven_all_to_all(make: Make, group: Any, later: bool) -> list[torch.Tensor]
     return [output]
 
 
-def gather(make: Make, group: Any, later: bool) -> list[torch.Tensor]:
-    outputs = [torch.zeros_like(make(4)) for _ in range(SIZE)] if RANK == LAST else None
-    finish(dist.gather(make(4), outputs, LAST, group, async_op=later))
-    return outputs or []
+def gather_of(*shape: int) -> Callable[[Make, Any, bool], list[torch.Tensor]]:
+    def run(make: Make, group: Any, later: bool) -> list[torch.Tensor]:
+        outputs = [torch.zeros_like(make(*shape)) for _ in range(SIZE)] if RANK == LAST else None
+        finish(dist.gather(make(*shape), outputs, LAST, group, async_op=later))
+        return outputs or []
+
+    return run
 
 
 def scatter(make: Make, group: Any, later: bool) -> list[torch.Tensor]:
@@ -160,7 +163,8 @@ COLLECTIVES = {
     "reduce_scatter_single": reduce_scatter_single,
     "all_to_all_single": all_to_all_single,
     "uneven_all_to_all": uneven_all_to_all,
-    "gather": gather,
+    "gather": gather_of(4),
+    "gather of more than goes to all": gather_of(1030, 4),
     "scatter": scatter,
 }
 

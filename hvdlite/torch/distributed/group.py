@@ -51,6 +51,10 @@ from hvdlite.torch.framework import FRAMEWORK
 _Base: Any = dist.ProcessGroup  # type: ignore[attr-defined]
 _OPS = Collectives(FRAMEWORK, scatters_any=True)
 
+# A gather of so few bytes from each rank goes to all ranks: many allgathers travel together, an
+# alltoall travels alone.
+_FOR_ALL = 4096
+
 Tensors = Sequence[torch.Tensor]
 
 
@@ -175,9 +179,12 @@ class ProcessGroup(Face, _Base):
         is_root = opts.rootRank == self.rank()
         if is_root:
             check_alike(outputs[0], source)
-        row = flat(source)
+        row, wanted = flat(source), outputs[0] if is_root else []
+        if row.nbytes <= _FOR_ALL:
+            deliver = _spreading(wanted) if is_root else None
+            return self._perform(opts, self._call(ALLGATHER), [row], wanted, deliver)
         splits = [row.numel() if i == opts.rootRank else 0 for i in range(self.size())]
-        return self._exchange(opts, row, splits, outputs[0] if is_root else [])
+        return self._exchange(opts, row, splits, wanted)
 
     def _gather(self, opts: Any, outputs: Tensors, source: torch.Tensor) -> Any:
         check_alike(outputs, source)
