@@ -33,9 +33,15 @@ _SHARDING = {
     "shard_index",
     "split_list",
 }
+#: what averages gradients in a program of torch.distributed, over hvdlite's backend
+_BY_OTHERS = {"DistributedDataParallel", "DDP", "Accelerator", "FullyShardedDataParallel"} | {
+    "fully_shard", "init_process_group"
+}  # fmt: skip
 #: functions that make data where they are called; with the same seed, the same on each rank
 _RANDOM = {"rand", "randn", "randint", "normal", "standard_normal", "uniform"}
-_SEEDS = {"manual_seed", "seed", "set_seed", "set_random_seed", "seed_everything", "default_rng"}
+_READERS = {"DataLoader", "Dataset", "from_tensor_slices", "load_data", "fit", "load_digits"}
+_SEEDS_OF_WEIGHTS = {"manual_seed", "set_seed", "set_random_seed", "seed_everything"}
+_SEEDS = _SEEDS_OF_WEIGHTS | {"seed", "default_rng"}
 
 
 def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
@@ -57,7 +63,8 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
         yield hint(
             "hvd.init", "is not called in these files: call it before everything else of hvd"
         )
-    if _trains(words) and not wrapped and not any("allreduce" in name for name in used):
+    by_hand = any("allreduce" in name for name in used)
+    if _trains(words) and not wrapped and not by_hand and not words & _BY_OTHERS:
         yield hint(
             "hvd.DistributedOptimizer",
             "no optimizer or tape is wrapped in these files, so each rank trains a model of "
@@ -65,8 +72,10 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
         )
     if not wrapped:
         return
-    if not any(_STARTS.match(word) for word in used | words) and not any(
-        name.endswith("State") for name in used
+    if (
+        not any(_STARTS.match(word) for word in used | words)
+        and not any(name.endswith("State") for name in used)
+        and not any(_seeds_all_alike(program.tree) for program in programs)
     ):
         yield hint(
             "hvd.broadcast_parameters",
@@ -112,10 +121,25 @@ def _starts_by_itself(program: Program) -> bool:
     )
 
 
+def _seeds_all_alike(tree: ast.AST) -> bool:
+    """Whether a seed is set that is the same on all ranks: their models are equal by it."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _name(n) in _SEEDS_OF_WEIGHTS]
+    return any(
+        isinstance(call.args[0], ast.Constant) or "seed" in _name(call.args[0])
+        for call in calls
+        if call.args
+    )
+
+
 def _makes_data(tree: ast.AST) -> bool:
-    """Whether a loop that trains draws random numbers."""
+    """Whether a loop that trains draws random numbers, or a program that reads no data."""
     loops = [_words(node) for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While))]
-    return any(_trains(words) and words & _RANDOM for words in loops)
+    if any(_trains(words) and words & _RANDOM for words in loops):
+        return True
+    # The numbers within a class may be weights.
+    outside = [n for n in ast.iter_child_nodes(tree) if not isinstance(n, ast.ClassDef)]
+    random = set().union(*(_words(node) for node in outside)) & _RANDOM
+    return bool(random) and not _words(tree) & _READERS
 
 
 def _words(tree: ast.AST) -> set[str]:

@@ -557,6 +557,11 @@ def test_a_program_that_was_never_horovods(
     assert total == "0 to change, 0 that differ, 0 hints, 6 names that work as they are."
 
 
+def test_the_examples_get_no_hint() -> None:
+    for program in (ROOT / "examples").glob("*.py"):
+        assert _found(program) == [], program
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
