@@ -47,7 +47,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "dynamic_process_sets", _names("DYNAMIC_PROCESS_SETS"), "bool", False,
-        "Accepted for Horovod's sake, without effect: process sets can always be added and removed "
+        "Accepted for compatibility with Horovod, without effect: process sets can always be added and removed "
         "at run time.",
         "Batching",
     ),
