@@ -47,8 +47,8 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "dynamic_process_sets", _names("DYNAMIC_PROCESS_SETS"), "bool", False,
-        "Accepted for compatibility with Horovod, without effect: process sets can always be added and removed "
-        "at run time.",
+        "Accepted for compatibility with Horovod, without effect: process sets can always be added "
+        "and removed at run time.",
         "Batching",
     ),
     Knob(
