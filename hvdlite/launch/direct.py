@@ -133,14 +133,17 @@ def torch_meeting(
 
 
 def share_cores(this: job.Job, environment: Mapping[str, str], ranks: int) -> Mapping[str, str]:
-    """Sets the threads of the ranks of this host, and says so. Agents do it on other hosts."""
+    """Sets the threads of the ranks of this host, and says so; also if they are more than its
+    cores. Agents set them on other hosts."""
     cores = machine.here(environment).cores
     given = machine.threads(environment, cores, ranks)
+    sentences = [machine.about_cores(ranks, cores)]
     if given or (this.far and machine.THREADS not in environment):
-        told = machine.about_threads(given, cores, bool(this.far))
-        if told not in _told:
-            _told.add(told)
-            this.console.say(told)
+        sentences.append(machine.about_threads(given, cores, bool(this.far)))
+    for sentence in sentences:
+        if sentence and sentence not in _told:
+            _told.add(sentence)
+            this.console.say(sentence)
     return given
 
 

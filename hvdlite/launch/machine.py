@@ -91,3 +91,15 @@ def about_threads(given: Mapping[str, str], cores: int, far: bool) -> str:
     what = "1 thread" if number == "1" else f"{number} threads"
     share = f"its share of {cores} cores" if cores > 1 else "for there is 1 core"
     return f"{THREADS} is not set: each rank computes with {what}, {share}; {advice}"
+
+
+def about_cores(ranks: int, cores: int) -> str:
+    """Returns a sentence if this host has fewer cores than ranks; empty: there are enough."""
+    if ranks <= cores:
+        return ""
+    if cores == 1:
+        return f"{ranks} ranks take turns on the one core of this host."
+    return (
+        f"{ranks} ranks take turns on the {cores} cores of this host; -np {cores} gives each rank "
+        "one of its own."
+    )

@@ -84,3 +84,11 @@ def test_the_line_about_threads_says_who_sets_what_and_how_to_change_it() -> Non
 
 def test_this_machine_has_a_core() -> None:
     assert 1 <= machine.here(os.environ).cores <= (os.cpu_count() or 1)
+
+
+def test_more_ranks_than_cores_are_told() -> None:
+    assert machine.about_cores(2, 2) == machine.about_cores(1, 8) == ""
+    assert machine.about_cores(12, 2) == (
+        "12 ranks take turns on the 2 cores of this host; -np 2 gives each rank one of its own."
+    )
+    assert machine.about_cores(2, 1) == "2 ranks take turns on the one core of this host."
