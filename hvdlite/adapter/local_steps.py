@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from hvdlite.adapter import elastic
+
 Ops = Any  # a module with numpy's functions
 Number = Any
 
@@ -73,6 +75,12 @@ def planned(every: int | str, start: int = 0, adaptive: bool = False, fragments:
     plan = Plan(steps, seconds, _whole("start", start, 0), bool(adaptive),
                 _whole("fragments", fragments, 1), _whole("overlap", overlap, 0),
                 weights_only)  # fmt: skip
+    if plan.is_timed and elastic.enabled():
+        raise ValueError(
+            f"every={every!r} is not possible in an elastic job: by time, ranks average after "
+            "different steps, and state.step() and state.commit() bring them together in the same "
+            "ones. Pass a number of steps"
+        )
     if plan.is_timed and (plan.adaptive or plan.is_cut):
         what = "adaptive=True" if plan.adaptive else "fragments and overlap"
         raise ValueError(f"{what} counts steps: pass a number of steps as every, not {every!r}")

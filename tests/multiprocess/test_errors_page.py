@@ -225,6 +225,8 @@ NOT_PROVOKED = {
         ],
         "see tests/conformance/checks/torch_by_strategy.py",
     ),
+    "every=… is not possible in an elastic job: by time, ranks average after different "
+    "steps": "see test_averages_by_time_are_refused_in_elastic_jobs",
     "hvd.OneBitAdam communicates by itself in step(): use it as it is": "see "
     "tests/conformance/checks/torch_optimizers.py",
     "… adds momentum to gradients, and not to the optimizer's weight_decay=…: weights decay … "

@@ -57,6 +57,14 @@ def test_what_cannot_be_is_refused(arguments: dict[str, object], word: str) -> N
         planned(**arguments)
 
 
+def test_averages_by_time_are_refused_in_elastic_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank would wait in an average for one that waits in state.step()."""
+    monkeypatch.setenv("HVDLITE_ELASTIC", "1")
+    with pytest.raises(ValueError, match=r"every='10s' is not possible in an elastic job"):
+        planned("10s")
+    assert planned(10).every == 10
+
+
 @pytest.mark.parametrize(
     ("plan", "always", "never"),
     [

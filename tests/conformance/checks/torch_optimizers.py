@@ -61,6 +61,13 @@ def _diloco(own: Any, net: Any, every: Any = EVERY) -> Any:
     return hvd.DiLoCo(own, outer=outer, every=every, named_parameters=net.named_parameters())
 
 
+def _diloco_in_fragments(own: Any, net: Any) -> Any:
+    return hvd.DiLoCo(
+        own, every=EVERY, fragments=2, overlap=1, momentum="reset",
+        named_parameters=net.named_parameters(),
+    )  # fmt: skip
+
+
 def _onebit(freeze_step: int) -> Any:
     return lambda _, net: hvd.OneBitAdam(
         net.parameters(), lr=0.01, weight_decay=0.01, freeze_step=freeze_step
@@ -81,6 +88,7 @@ KINDS = {
     "Adasum": Kind(_inner, _adasum, "ways"),
     "LocalSGD": Kind(_inner, _local, "weights"),
     "DiLoCo": Kind(_inner, _diloco, "weights"),
+    "DiLoCo in fragments": Kind(_inner, _diloco_in_fragments, ""),
     "OneBitAdam": Kind(_adam, _onebit(100), "gradients"),
     "OneBitAdam with signs": Kind(_adam, _onebit(2), ""),
     "LARS": Kind(_lars, _distributed, "gradients"),
@@ -241,8 +249,8 @@ def _trained_alike(here: Here, kind: str, situation: Situation) -> None:
         if how.averages:
             world.step(step, x, y)
     if how.averages == "weights":
-        optimizer.sync()
         world.average()
+    getattr(optimizer, "sync", bool)()
     equal_everywhere(net)
     assert all(p.isfinite().all() for p in net.parameters())
     if how.averages:
@@ -541,8 +549,7 @@ def all_that_a_program_puts_around_an_optimizer_goes_together(here: Here, kind: 
             world.step(step, x, y)
             for schedule in schedules:
                 schedule.step()
-    if how.averages == "weights":
-        optimizer.sync()
+    getattr(optimizer, "sync", bool)()
     equal_everywhere(net)
     if how.averages:
         same(here, net, world.nets[here.rank])
