@@ -54,6 +54,7 @@ class State:
         self._reset_callbacks: list[Callable[[], None]] = []
         self._leave_callbacks: list[Callable[[notices.Notice], None]] = []
         self._marks = Marks()
+        self._pauses = 1  # step() makes no copy at the next boundary, on no rank
 
     def register_leave_callbacks(
         self, callbacks: Sequence[Callable[[notices.Notice], None]]
@@ -98,8 +99,8 @@ class State:
         if latest is not None and latest.number > answered:
             removed, added = removed or bool(latest.leaving), added or bool(latest.ready)
         heard, before = latest.number if latest else 0, self._last_updated_timestamp
-        number, any_told, *changes, self._last_updated_timestamp = _agreed(
-            [heard, told, removed, added, before]
+        number, any_told, *changes, self._last_updated_timestamp, self._pauses = _agreed(
+            [heard, told, removed, added, before, self._pauses_copies()]
         )
         if number > answered or any_told:
             if not self._marks.whole:
@@ -119,6 +120,10 @@ class State:
 
     def reset(self) -> None:
         """What a state does by itself when the job goes on with other ranks."""
+
+    def _pauses_copies(self) -> bool:
+        """Whether it is too early for a copy at the next boundary, by this rank's own clock."""
+        return True
 
     # ---- for the loop
 
@@ -205,14 +210,19 @@ class ObjectState(State):
         """Ends a step without a copy of the weights, right behind the optimizer's step.
 
         After a failure the ranks agree which step is the last that one of them has finished.
+        Copies are so rare that they take no more than a hundredth of any rank's time. All ranks
+        make them at the same steps: they agree at the boundary before.
         """
         self._marks.steps = True
         self._at_boundary()
-        if self._copies_always or self._pace.is_due():
+        if self._copies_always or not self._pauses:
             before = time.monotonic()
             self._make_copy()
             self._pace.took(time.monotonic() - before)
         self.check_host_updates()
+
+    def _pauses_copies(self) -> bool:
+        return not self._pace.is_due()
 
     # ---- for the loop, and for the states of frameworks
 
@@ -223,6 +233,7 @@ class ObjectState(State):
         learning rate, stays: nothing is restored behind them.
         """
         marks = self._marks
+        self._pauses = 1
         if part is Part.RESTORE:
             self.restore()
         elif part is Part.RECEIVE:
@@ -282,6 +293,7 @@ class ObjectState(State):
 
     def _make_copy(self) -> None:
         """Without memory for a copy the job goes on, and cannot go back to one."""
+        self._pauses = 1
         try:
             for handler in self._handlers.values():
                 handler.save()

@@ -124,6 +124,37 @@ def test_three_ranks_that_are_killed_at_once_are_no_fault_of_the_program(job: Jo
     assert job.pids() == []
 
 
+COPIES = """
+import numpy as np
+import hvdlite as hvd
+from hvdlite.elastic import marks
+hvd.init()
+marks._SHARE = (1.0, 0.1, 0.02)[hvd.rank()]  # of the time, for copies: as if they took longer there
+state = hvd.elastic.ObjectState(steps=0, weights=np.zeros(100_000))
+
+@hvd.elastic.run
+def train(state):
+    found = set()
+    while state.steps < 2000 and len(found) < 5:
+        state.steps += 1
+        state.step()
+        mine = np.array([state._marks.copy])
+        of_all = hvd.allgather(mine, name="copies").tolist()
+        assert len(set(of_all)) == 1, f"step {state.steps}: copies of {of_all}"
+        found.add(of_all[0])
+    return sorted(found)
+
+found = train(state)
+assert len(found) == 5 and found[0] >= 0, found
+print("copied", flush=True)
+"""
+
+
+def test_copies_that_step_makes_are_of_one_position_on_all_ranks(job: Job) -> None:
+    done = job.end_well("-np", "3", "--min-np", "1", PYTHON, job.script(COPIES))
+    assert done.stdout.count(b"copied") == 3
+
+
 @pytest.mark.parametrize("when", ["before the other one is there", "while the other one waits"])
 def test_a_rank_that_ends_with_0_before_init_is_replaced(job: Job, when: str) -> None:
     order = "wait_for('waits')" if "while" in when else "pass"

@@ -153,6 +153,12 @@ hvdlite/launch/elastic/departures.py
 +             self._outcome.returned = bool(early)
 test_elastic_rules.py::test_one_that_ends_with_0_before_the_others_come_to_init_is_lost
 
+L20d: each rank copies its state when its own clock says so
+hvdlite/elastic/state.py
+- if self._copies_always or not self._pauses:
++ if self._copies_always or self._pace.is_due():
+test_elastic.py::test_copies_that_step_makes_are_of_one_position_on_all_ranks
+
 L21: a failure now and then ends a job that goes on in between
 hvdlite/launch/elastic/faults.py
 -             self._rows.clear()
