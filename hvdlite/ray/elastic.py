@@ -28,7 +28,7 @@ class RayHostDiscovery:
         self._need = need_of(cpus_per_slot, use_gpu, gpus_per_slot)
 
     def find_available_hosts_and_slots(self) -> dict[str, int]:
-        """Returns slots by the nodes' ids."""
+        """Returns slots by the nodes' addresses, or their ids where nodes share an address."""
         return nodes.slots(ray.nodes(), self._need)
 
 

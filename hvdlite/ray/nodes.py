@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,15 +20,18 @@ def name(node: Node) -> str:
 
 
 def slots(nodes: Iterable[Node], need: Need) -> dict[str, int]:
-    """Returns by node id how many ranks each living node has room for, if it is used for nothing
-    else. Nodes without room are left out."""
+    """Returns how many ranks each living node has room for, if it is used for nothing else, by the
+    node's address as in Horovod. Nodes with one address are told apart by their ids. Nodes without
+    room are left out."""
+    living = [node for node in nodes if node["Alive"]]
+    at = Counter(node["NodeManagerAddress"] for node in living)
     found = {}
-    for node in nodes:
-        wanted = need.times(1)
+    for node in living:
         has = node["Resources"]
-        room = min(int(has.get(kind, 0.0) // each) for kind, each in wanted.items())
-        if node["Alive"] and room:
-            found[node["NodeID"]] = room
+        room = min(int(has.get(kind, 0.0) // each) for kind, each in need.times(1).items())
+        address = node["NodeManagerAddress"]
+        if room:
+            found[address if at[address] == 1 else node["NodeID"]] = room
     return found
 
 

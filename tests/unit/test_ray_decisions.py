@@ -107,6 +107,13 @@ def test_nodes_have_slots_for_what_they_have_room() -> None:
     assert nodes.slots(there, Need(0, 0.5)) == {"b-0123456789": 2}
 
 
+def test_nodes_are_called_by_their_addresses_as_in_horovod_where_these_differ() -> None:
+    there = [node("a", 4) | {"NodeManagerAddress": "10.0.0.2"}, node("b", 1), node("c", 2, False)]
+    found = nodes.slots(there, Need(1))
+    assert found == {"10.0.0.2": 4, "10.0.0.1": 1}
+    assert [host.slots for host in nodes.hosts(there, found)] == [4, 1]
+
+
 def test_nodes_of_one_machine_are_hosts_with_names_of_their_own() -> None:
     there = [node("a", 4), node("b", 3), node("gone", 8, alive=False)]
     a, b = Host("10.0.0.1-a-012345", 2), Host("10.0.0.1-b-012345", 1)
