@@ -54,7 +54,7 @@ def broadcast_variables(variables: Sequence[Any], root_rank: int,
     """Gives variables the values of `root_rank`. In a graph of TensorFlow 1: what does so when it
     is run.
 
-    `inplace` is accepted for Horovod's sake.
+    `inplace` is accepted for compatibility with Horovod.
     """
     assigned = broadcast_(variables, root_rank, None, process_set)
     return None if tf.executing_eagerly() else tf.group(*assigned)

@@ -17,7 +17,7 @@ Rows = Mapping[str, tuple[Any, str]]
 
 COMMON: Rows = {
     "num_proc": (None, "number of processes; spark.default.parallelism if not given"),
-    "data_module": (None, "accepted for Horovod's sake: data are read by pyarrow"),
+    "data_module": (None, "accepted for compatibility with Horovod: data are read by pyarrow"),
     "model": (None, "the model to train"),
     "backend": (None, "a Backend that runs the processes, instead of num_proc"),
     "store": (None, "the Store for data, checkpoints and logs"),
@@ -28,8 +28,8 @@ COMMON: Rows = {
     "sample_weight_col": (None, "the column with the weight of each row"),
     "gradient_compression": (None, "hvd.Compression.fp16, for example"),
     "feature_cols": (None, "the columns that the model gets"),
-    "continuous_cols": (None, "accepted for Horovod's sake"),
-    "categorical_cols": (None, "accepted for Horovod's sake"),
+    "continuous_cols": (None, "accepted for compatibility with Horovod"),
+    "categorical_cols": (None, "accepted for compatibility with Horovod"),
     "validation": (None, "the part of the rows to validate with, or the column that marks them"),
     "label_cols": (None, "the columns with labels"),
     "callbacks": (None, "callbacks of the framework"),
@@ -38,20 +38,26 @@ COMMON: Rows = {
     "epochs": (1, "number of epochs"),
     "verbose": (1, "0: rank 0 prints nothing"),
     "random_seed": (None, "the seed of the order of rows"),
-    "shuffle_buffer_size": (None, "accepted for Horovod's sake: all rows of a rank are shuffled"),
+    "shuffle_buffer_size": (
+        None,
+        "accepted for compatibility with Horovod: all rows of a rank are shuffled",
+    ),
     "shuffle": (True, "whether each epoch has another order of rows"),
     "partitions_per_process": (10, "files of data per process"),
     "run_id": (None, "the name of the run in the store; a new one if not given"),
     "train_steps_per_epoch": (None, "steps of an epoch; all rows if not given"),
     "validation_steps_per_epoch": (None, "the same for validation"),
     "transformation_fn": (None, "a function from one pandas.DataFrame to another"),
-    "train_reader_num_workers": (2, "accepted for Horovod's sake"),
-    "val_reader_num_workers": (2, "accepted for Horovod's sake"),
-    "reader_pool_type": ("thread", "accepted for Horovod's sake"),
+    "train_reader_num_workers": (2, "accepted for compatibility with Horovod"),
+    "val_reader_num_workers": (2, "accepted for compatibility with Horovod"),
+    "reader_pool_type": ("thread", "accepted for compatibility with Horovod"),
     "label_shapes": (None, "the shape of each label"),
-    "inmemory_cache_all": (False, "accepted for Horovod's sake: a rank's rows are in memory"),
+    "inmemory_cache_all": (
+        False,
+        "accepted for compatibility with Horovod: a rank's rows are in memory",
+    ),
     "use_gpu": (True, "whether ranks use a GPU, if there is one"),
-    "mp_start_method": (None, "accepted for Horovod's sake"),
+    "mp_start_method": (None, "accepted for compatibility with Horovod"),
 }
 
 MODEL: Rows = {

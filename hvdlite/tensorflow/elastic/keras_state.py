@@ -12,7 +12,7 @@ __all__ = ["TensorFlowKerasState"]
 class TensorFlowKerasState(KerasState):
     """A model of tf.keras, its optimizer, and keywords, which are attributes.
 
-    `backend` is accepted for Horovod's sake.
+    `backend` is accepted for compatibility with Horovod.
     """
 
     def __init__(
