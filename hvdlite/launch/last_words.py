@@ -35,7 +35,9 @@ class LastWords:
         one. Otherwise they are the last line that is no warning, preferably one of the program's
         instead of hvdlite's log."""
         words, weight = b"", 0
-        in_traceback = in_warning = False
+        in_warning = False
+        # The beginning of a long traceback is forgotten; its frames are not.
+        in_traceback = len(self._lines) == _LINES and self._lines[0][:1].isspace()
         for line in self._lines:
             said = line.strip()
             if not said or ((in_traceback or in_warning) and line[:1].isspace()):

@@ -15,9 +15,10 @@ _HVDLITE = os.fsencode(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 def raised_at(lines: Iterable[bytes], folder: str) -> bytes:
     """Returns `train.py:88 (load)`: the innermost frame of the user's code in the last traceback
-    that has one; empty: there is none. Paths in `folder` are shown from there."""
+    that has one, whose beginning may be missing; empty: there is none. Paths in `folder` are shown
+    from there."""
     found = b""
-    inside = False
+    inside = True
     for line in lines:
         text = line.rstrip()
         if _BEGINS in text:

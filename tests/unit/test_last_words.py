@@ -81,6 +81,13 @@ def test_a_long_line_is_cut_and_an_exception_of_long_ago_is_forgotten() -> None:
     assert _heard("ValueError: caught\n" + "fine\n" * 400).found() == (b"fine", False)
 
 
+def test_of_a_traceback_that_is_too_long_the_end_is_enough() -> None:
+    frames = "".join(f'  File "/x/y{n}.py", line {n}, in f\n    do({n})\n' for n in range(800))
+    words = _heard(f"Traceback (most recent call last):\n{frames}trainer.Boom: no more\n")
+    assert words.found() == (b"trainer.Boom: no more", True)
+    assert words.with_place() == b"trainer.Boom: no more at y799.py:799 (f)"
+
+
 def test_a_terminal_does_not_obey_what_is_shown() -> None:
     assert shown(b"ValueError: \x1b[2J\xff\xc3\xa9") == "ValueError: \\x1b[2J\\xff\xe9"
 
