@@ -152,6 +152,12 @@ if __name__ == "__main__":
     sys.argv = ["horovodrun", "-np", "1", *train, "--fail"]
     fails(parse_args())
     fails(arguments(num_proc=3, command=train))
+    try:
+        _run(arguments(num_proc="two", command=train))
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("no error")
 """)
     done = job.command(sys.executable, "-m", "hvdlite.compat", script)
     assert done.returncode == 0, done.stderr

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from hvdlite import compat
@@ -43,11 +44,21 @@ def _run(args: Any) -> list[Any] | None:
     heard: list[str] = []
     argv = getattr(args, "argv", None)
     argv = _arguments.words(args) if argv is None else argv
-    status = cli.main(["--horovodrun", *argv], heard.append)
+    with _as_value_error():
+        status = cli.main(["--horovodrun", *argv], heard.append)
     if status != 0:
         why = "".join(heard).removeprefix("hvdliterun: ") or "the job has failed."
         raise RuntimeError(f"{why} (hvdliterun's exit code: {status})")
     return None
+
+
+@contextlib.contextmanager
+def _as_value_error() -> Iterator[None]:
+    """argparse prints what is wrong with a flag, and exits; a caller's program shall go on."""
+    try:
+        yield
+    except SystemExit as error:
+        raise ValueError("an argument is not one of horovodrun's; stderr says which.") from error
 
 
 def _call(func: Callable[[], Any], args: Any) -> list[Any]:
@@ -58,7 +69,8 @@ def _call(func: Callable[[], Any], args: Any) -> list[Any]:
             "run_func is not possible with use_mpi or use_jsrun: they start commands only. Leave "
             "them out."
         )
-    flags = cli.read_arguments(_arguments.words(args))
+    with _as_value_error():
+        flags = cli.read_arguments(_arguments.words(args))
     return call(pickled(func, (), None, "_run"), flags, getattr(args, "executable", None))
 
 
