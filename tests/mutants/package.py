@@ -65,4 +65,15 @@ hvdlite/base/processors.py
 -         groups.setdefault((rank.machine, rank.cpus), []).append(rank)
 +         groups.setdefault((rank.host, rank.cpus), []).append(rank)
 test_processor_usage.py::test_hosts_of_one_machine_are_one
+
+P21: a program that catches the error of horovod.runner.launch._run cannot tell the reason
+hvdlite/launch/job.py
+-         self.options.hears(sentence or
++         str(sentence or
+test_horovod_programs.py::test_a_library_launches_by_horovods_arguments
+
+P22: a job with the same --report file is not noticed
+hvdlite/launch/monitor/report.py
+-             self._page = _state(self._path)
+test_report_page.py::test_another_job_with_the_same_file_is_told_once
 """)

@@ -19,7 +19,7 @@ test_ray_decisions.py::test_a_consequence_is_blamed_when_its_cause_does_not_come
 
 RY3: a dead node has slots
 hvdlite/ray/nodes.py
-- if node["Alive"] and room:
-+ if room:
+- living = [node for node in nodes if node["Alive"]]
++ living = list(nodes)
 test_ray_decisions.py::test_nodes_have_slots_for_what_they_have_room
 """)
