@@ -79,7 +79,17 @@ struct Sign {
 
   static __device__ float Scale(const Warp& warp, Room<kBlock>& room, int count) {
     const float sum = SumOf(warp, room, [](float value) { return Magnitude(value); });
-    return sum - sum == 0 ? sum / static_cast<float>(count) : __uint_as_float(kNanBits);
+    return sum - sum == 0 ? sum / static_cast<float>(count) : LargeMean(warp, room, count);
+  }
+  // Of a block whose sum overflows, or which is not finite.
+  static __device__ float LargeMean(const Warp& warp, Room<kBlock>& room, int count) {
+    constexpr float kSmaller = 1.0F / kBlock;
+    constexpr float kMostSmaller = 0x1.FFFFFEp127F / kBlock;
+    warp.Step(0, [](int) {});  // all lanes have read the sum in room.sums
+    const float sum = SumOf(warp, room, [](float value) { return Magnitude(value) * kSmaller; });
+    if (sum - sum != 0) return __uint_as_float(kNanBits);
+    const float mean = sum / static_cast<float>(count);
+    return (mean < kMostSmaller ? mean : kMostSmaller) / kSmaller;
   }
   static __device__ float Factor(float scale) { return scale; }
   static __device__ unsigned Code(float value, float, float) {

@@ -17,7 +17,7 @@ struct Sign {
   static HVDLITE_INLINE float Scale(const float* block, int count) {
     const float sum =
         SumOf<kBlock>(block, [](VFloat v) __attribute__((always_inline)) { return Magnitude(v); });
-    return sum - sum == 0 ? sum / static_cast<float>(count) : NanFloat();
+    return sum - sum == 0 ? sum / static_cast<float>(count) : LargeMean(block, count);
   }
   template <class Put>
   static HVDLITE_INLINE void Encode(const float* block, float scale, const Draws&, uint8_t* codes,
@@ -38,6 +38,19 @@ struct Sign {
   }
 
  private:
+  // Of a block whose sum overflows, or which is not finite. The mean of finite elements is finite:
+  // kBlock of them, made kBlock times smaller, have a finite sum.
+  static __attribute__((noinline, cold)) float LargeMean(const float* block, int count) {
+    const float sum = SumOf<kBlock>(
+        block, [](VFloat v) __attribute__((always_inline)) { return Magnitude(v) * kSmaller; });
+    if (sum - sum != 0) return NanFloat();
+    const float mean = sum / static_cast<float>(count);
+    // The roundings may have made it larger than each element.
+    return (mean < kMostSmaller ? mean : kMostSmaller) / kSmaller;
+  }
+  static constexpr float kSmaller = 1.0F / kBlock;
+  static constexpr float kMostSmaller = 0x1.FFFFFEp127F / kBlock;
+
   static HVDLITE_INLINE VFloat Value(VUint32 code, VFloat magnitude) {
     return Bits<VFloat>(Bits<VUint32>(magnitude) ^ (code << 31));
   }

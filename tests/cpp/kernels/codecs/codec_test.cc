@@ -218,6 +218,22 @@ TEST_P(EveryCodec, TinyAndHugeElementsStayFinite) {
   }
 }
 
+// Also where the sum of a block is no float any more.
+TEST_P(EveryCodec, TheGreatestElementsStayFiniteWithTheSameBytesOnEveryInstructionSet) {
+  for (const float size : {1e36F, 1e38F, 3.4e38F}) {
+    for (const size_t count : {block(), 2 * block() + 40, size_t{7}}) {
+      Floats values(count, size);
+      for (size_t i = 0; i < count; i += 3) values[i] = -size;
+      const Encoded what{values.data(), nullptr, 1};
+      const Coded expected = EncodeOn(*cpu::SupportedTables().front(), spec(), what, count, {7, 3});
+      for (const cpu::KernelTable* table : cpu::SupportedTables())
+        ASSERT_EQ(EncodeOn(*table, spec(), what, count, {7, 3}), expected) << table->name;
+      for (const float back : ThereAndBack(spec(), values))
+        ASSERT_TRUE(std::isfinite(back)) << size << " " << count;
+    }
+  }
+}
+
 // sum_t C(p_t) + e_T == sum_t g_t, up to the rounding of the sums themselves.
 TEST_P(EveryCodec, ErrorFeedbackTelescopes) {
   const size_t count = 2 * block() + 100;

@@ -20,6 +20,25 @@ TEST(SignCodec, IsTheMeanMagnitudeWithTheSignOfTheElement) {
   }
 }
 
+TEST(SignCodec, IsTheMeanMagnitudeAlsoWhereTheSumOverflows) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  for (const size_t count : {size_t{1024}, size_t{1000}, size_t{3}}) {
+    Floats values(count, kMost);
+    for (size_t i = 0; i < count; ++i) {
+      if (i % 2 == 0) values[i] = -kMost;
+      if (i % 4 == 3) values[i] = 1;
+    }
+    double mean = 0;
+    for (const float value : values) mean += std::fabs(value) / static_cast<double>(count);
+    const Floats back = ThereAndBack(kSign, values);
+    for (size_t i = 0; i < count; ++i) ASSERT_NEAR(std::fabs(back[i]), mean, 1e-5 * mean) << count;
+  }
+  for (size_t count = 1; count <= 1024; ++count) {
+    for (const float back : ThereAndBack(kSign, Floats(count, kMost)))
+      ASSERT_NEAR(back, kMost, 1e-5 * kMost) << count;
+  }
+}
+
 // What error feedback needs: |p - C(p)| < |p|.
 TEST(SignCodec, LosesLessThanThereIs) {
   for (unsigned seed = 0; seed < 20; ++seed) {
