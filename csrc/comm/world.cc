@@ -27,26 +27,48 @@ size_t ChunkBytes(const Config& config, size_t members) {
   return (chunk + 4095) / 4096 * 4096;
 }
 
-// The error once the start timeout has passed. It names the missing ranks.
-Status WhoDidNotCome(const WorldOptions& options, rendezvous::Store* store) {
-  return Status::Timeout(WhoIsMissing(options, store, "member") +
-                         " did not call hvd.init() within " + StartTimeout(options) +
-                         " s of the other ranks. Look at its output; if it only needs longer, "
-                         "raise HVDLITE_START_TIMEOUT.");
+// "rank 1, rank 3"
+std::string Named(const std::vector<int>& ranks) {
+  std::string who;
+  for (const int rank : ranks) who += (who.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  return who;
+}
+
+// Whether the rank has set its `what` in the store.
+bool HasSaid(const WorldOptions& options, rendezvous::Store* store, int rank,
+             const std::string& what) {
+  std::string ignored;
+  const std::string key = options.store_prefix + what + "/" + std::to_string(rank);
+  return store->Get(key, Deadline::After(kMillisecond), &ignored).ok();
 }
 
 }  // namespace
 
-std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store,
-                         const std::string& what) {
-  std::string who;
+Status WhoIsLate(const WorldOptions& options, rendezvous::Store* store, const std::string& what) {
+  std::vector<int> uncalled, silent;
   for (int rank = 0; rank < options.size; ++rank) {
-    std::string ignored;
-    const std::string key = options.store_prefix + what + "/" + std::to_string(rank);
-    if (store->Get(key, Deadline::After(kMillisecond), &ignored).ok()) continue;
-    who += (who.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    if (HasSaid(options, store, rank, what)) continue;
+    // The store notes that a rank has joined, whose message is shorter than what it says next.
+    const bool called =
+        HasSaid(options, store, rank, "joined") || HasSaid(options, store, rank, "member");
+    (called ? silent : uncalled).push_back(rank);
   }
-  return who.empty() ? "the last rank" : who;  // it has arrived just now
+  std::string text;
+  if (!uncalled.empty()) {
+    text = Named(uncalled) + " did not call hvd.init() within " + StartTimeout(options) +
+           " s of the other ranks. Look at its output; if it only needs longer, raise "
+           "HVDLITE_START_TIMEOUT.";
+  }
+  if (uncalled.empty() || !silent.empty()) {
+    text += text.empty() ? "" : " ";
+    // None: the last one has said it just now.
+    text += (silent.empty() ? "the last rank" : Named(silent)) +
+            " called hvd.init(), but did not say within " + StartTimeout(options) +
+            " s where other hosts can connect to it. Look at its output. If it waits there for the "
+            "job's store: does the network lose packets of some size (an MTU that differs on the "
+            "way)? If it only needs longer, raise HVDLITE_START_TIMEOUT.";
+  }
+  return Status::Timeout(text);
 }
 
 std::string StartTimeout(const WorldOptions& options) {
@@ -82,7 +104,7 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
     HVDLITE_RETURN_IF_ERROR(store->Set(prefix + "member/" + std::to_string(options.rank), bytes));
     std::vector<std::string> all;
     const Status met = store->Collect(prefix + "member", options.size, deadline, &all);
-    if (met.code() == StatusCode::kTimeout) return WhoDidNotCome(options, store);
+    if (met.code() == StatusCode::kTimeout) return WhoIsLate(options, store, "member");
     if (!met.ok()) return met;
     for (const std::string& each : all) {
       members.emplace_back();

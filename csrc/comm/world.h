@@ -74,9 +74,9 @@ struct WorldOptions {
   pool::Segment* gradients = nullptr;  // of this process; null: it has none. Borrowed
 };
 
-// The ranks that have not set their `what` in the store: "rank 1, rank 3".
-std::string WhoIsMissing(const WorldOptions& options, rendezvous::Store* store,
-                         const std::string& what);
+// The error where not all ranks have set their `what` in the store in time. It names those that
+// have not, and of them those that have not called init() at all.
+Status WhoIsLate(const WorldOptions& options, rendezvous::Store* store, const std::string& what);
 std::string StartTimeout(const WorldOptions& options);
 
 // A network interface, if this rank uses several.
@@ -114,6 +114,7 @@ class World {
   void Disconnect(Group* group);
 
   uint32_t generation() const { return options_.generation; }  // 0: the job is not elastic
+  int rank() const { return options_.rank; }
   const rendezvous::Roster& roster() const { return roster_; }
   const rendezvous::Place& place() const {
     return roster_.places[static_cast<size_t>(options_.rank)];

@@ -84,15 +84,7 @@ Status World::MeetAtDoors(rendezvous::Store* store, const std::string& mine, Dea
   HVDLITE_RETURN_IF_ERROR(store->Set(key + "/" + std::to_string(options_.rank), mine));
   std::vector<std::string> all;
   const Status met = store->Collect(key, options_.size, deadline, &all);
-  if (met.code() == StatusCode::kTimeout) {
-    return Status::Timeout(WhoIsMissing(options_, store, "door") +
-                           " called hvd.init(), but did not say within " + StartTimeout(options_) +
-                           " s where other hosts can connect to it. Look at its output. If it "
-                           "waits there for the job's store: does the "
-                           "network lose "
-                           "packets of some size (an MTU that differs on the way)? If it only "
-                           "needs longer, raise HVDLITE_START_TIMEOUT.");
-  }
+  if (met.code() == StatusCode::kTimeout) return WhoIsLate(options_, store, "door");
   HVDLITE_RETURN_IF_ERROR(met);
   for (std::string_view doors : all) {
     doors_.emplace_back();

@@ -306,14 +306,14 @@ class Loop:
         if request.operation is Operation.JOIN:
             size = protocol.decode_count(request.value)
             number = self._meetings.join(request.key, request.argument, size, connection)
+            self._mark(f"{request.key}/{number}/joined/{request.argument}")
             self._reply(
                 connection,
                 protocol.encode_reply(ReplyStatus.OK, protocol.encode_seat(number, self._rank)),
             )
         elif request.operation is Operation.ARRIVE:
             attempt, rank = self._meetings.arrive(connection)
-            mark = Request(Operation.SET, f"{attempt.key}arrived/{rank}")
-            self._table.submit(mark, time.monotonic(), lambda payload: None)
+            self._mark(f"{attempt.key}arrived/{rank}")
             members = protocol.encode_count(attempt.size)
             self._submit(
                 connection,
@@ -324,6 +324,9 @@ class Loop:
             others = self._meetings.fail(connection, verdict)
             self._reply(connection, protocol.encode_reply(ReplyStatus.OK))
             self._tell(others, verdict)
+
+    def _mark(self, key: str) -> None:
+        self._table.submit(Request(Operation.SET, key), time.monotonic(), lambda payload: None)
 
     def _tell(self, others: list[Hashable], verdict: bytes) -> None:
         """Sends the verdict: it answers the request that they wait in, or their next one."""

@@ -35,6 +35,12 @@ add table inet wall;
 add chain inet wall arriving {{ type filter hook input priority 0; }};
 add rule inet wall arriving {family} saddr {source} tcp dport != 22 counter drop;
 """
+# Of what that host sends, whatever is long.
+_NARROW = """
+add table inet narrow;
+add chain inet narrow arriving {{ type filter hook input priority 0; }};
+add rule inet narrow arriving {family} saddr {source} meta length > {most} counter drop;
+"""
 
 
 def why_not() -> str | None:
@@ -190,6 +196,16 @@ class Network:
         """From here on a firewall of `host` drops what the host `source` sends to its ports."""
         family = "ip" if self._version == 4 else "ip6"
         _nft(self._names[host + 1], _WALL.format(family=family, source=self.address(source)))
+
+    def swallow_large_packets(self, source: int, most: int) -> None:
+        """From here on packets of more bytes that this host sends get lost, also on the way to the
+        switch; all MTUs stay as they are."""
+        # Else a packet of veth is a segment of up to 64 KiB.
+        _ip("-n", self._names[source + 1], "link", "set", "eth0", "gso_max_segs", "1")
+        family, text = "ip" if self._version == 4 else "ip6", self.address(source)
+        for host, name in enumerate(self._names, -1):
+            if host != source:
+                _nft(name, _NARROW.format(family=family, source=text, most=most))
 
     def dropped_packets(self, host: int) -> int:
         """How many the firewall of that host has dropped."""

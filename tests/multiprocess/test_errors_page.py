@@ -153,7 +153,7 @@ NOT_PROVOKED = {
     "for … s.": "see test_network",
     "the connection of … with … changes what it carries: …": "see test_damage",
     "… called hvd.init(), but did not say within … s where other hosts can connect "
-    "to it.": "takes a network that loses large packets",
+    "to it.": "see test_network",
     "rank … has no memory left for what it and its peers agreed to do": "see "
     "tests/cpp/engine/engine_memory_test.cc",
     "no memory on rank … for the result of …": "see tests/cpp/engine/engine_completion_test.cc",
