@@ -21,11 +21,35 @@ All of them can be pickled, because a launcher hands a rank's exception to the c
 
 from __future__ import annotations
 
+import enum
+from typing import NamedTuple
+
 #: What every adapter has under its own name, too.
 __all__ = [
     "DuplicateNameError", "HorovodInternalError", "MismatchError", "NotInitializedError",
     "PeerLostError", "ShutDownError",
 ]  # fmt: skip
+
+
+class Cause(enum.IntEnum):
+    """Why a rank is lost. The numbers are those of csrc/api/hvdlite.h."""
+
+    UNKNOWN = 0
+    DIED = 1  #: its process has ended without hvd.shutdown()
+    CLOSED = 2  #: it has closed its connection: its process has ended or given up
+    SILENT = 3  #: it gives no sign of life
+    NETWORK = 4  #: the network between two ranks
+    DAMAGED = 5  #: what comes from it has changed on the way
+    FAILED = 6  #: it has said that it fails
+    ENDED = 7  #: whoever started the job has ended it
+
+
+class Loss(NamedTuple):
+    """`ranks`: the lost one; for NETWORK then the one that has noticed it, and others that this one
+    does not reach either."""
+
+    cause: int = Cause.UNKNOWN
+    ranks: tuple[int, ...] = ()
 
 
 class HorovodInternalError(RuntimeError):
@@ -49,6 +73,8 @@ class PeerLostError(HorovodInternalError):
         super().__init__(message)
         #: the lost rank; -1 where it is not known
         self.rank = rank
+        #: why it is lost, and between which ranks
+        self.loss = Loss(Cause.UNKNOWN, () if rank < 0 else (rank,))
 
 
 class ShutDownError(HorovodInternalError):

@@ -15,6 +15,7 @@
 
 namespace {
 
+using hvdlite::Cause;
 using hvdlite::Status;
 using hvdlite::api::LastError;
 using hvdlite::api::Report;
@@ -59,6 +60,12 @@ const char* hvdlite_last_error(void) {
 int32_t hvdlite_last_error_peer(void) {
   return LastError().peer();
 }
+hvdlite_cause hvdlite_last_error_cause(void) {
+  return static_cast<hvdlite_cause>(LastError().cause());
+}
+int32_t hvdlite_last_error_ranks(int32_t* ranks, int32_t capacity) {
+  return GiveNumbers(LastError().ranks(), ranks, capacity);
+}
 const char* hvdlite_simd(void) {
   return hvdlite::kernels::SimdName();
 }
@@ -97,7 +104,7 @@ int32_t hvdlite_is_initialized(void) {
 void hvdlite_abort(const char* why) {
   const auto engine = Runtime::Get().engine();
   if (engine != nullptr) {
-    engine->Abort(Status::PeerLost(engine->rank(),
+    engine->Abort(Status::PeerLost(Cause::kFailed, {engine->rank()},
                                    "rank " + std::to_string(engine->rank()) + " failed: " + why));
   }
 }
@@ -105,7 +112,7 @@ void hvdlite_abort(const char* why) {
 void hvdlite_end_generation(int32_t number, const char* why) {
   const auto engine = Runtime::Get().engine();
   if (engine != nullptr && static_cast<int64_t>(engine->world().generation()) == number)
-    engine->Abort(Status::PeerLost(engine->rank(), why));
+    engine->Abort(Status::PeerLost(Cause::kEnded, {engine->rank()}, why));
 }
 
 hvdlite_code hvdlite_where(hvdlite_place* place) {

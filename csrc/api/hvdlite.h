@@ -1,9 +1,9 @@
 /* START HERE: the C interface of libhvdlite.so, for bindings of any Python and for frameworks'
  * compilers. The library exports this and nothing else.
  *
- * Conventions. A function that can fail returns an hvdlite_code. hvdlite_last_error() and
- * hvdlite_last_error_peer() then give the calling thread the sentence and the rank that caused the
- * failure. The library borrows tensors until the operation's handle is done. Numbers never change
+ * Conventions. A function that can fail returns an hvdlite_code. The functions
+ * hvdlite_last_error...() then give the calling thread the sentence, the rank that caused the
+ * failure, the cause and all ranks concerned. The library borrows tensors until the operation's handle is done. Numbers never change
  * their meaning; new ones are appended. Thread-safety: every function may be called from any
  * thread; init and shutdown exclude one another. After fork() the child has no job: hvdlite_where
  * tells the place of its parent, and every other call but hvdlite_is_initialized fails and has no
@@ -101,7 +101,24 @@ HVDLITE_API int64_t hvdlite_encoded_bytes(int32_t codec, double parameter, int64
 
 HVDLITE_API const char* hvdlite_last_error(void);
 HVDLITE_API int32_t hvdlite_last_error_peer(void); /* global rank, or -1 */
-HVDLITE_API const char* hvdlite_simd(void);        /* the instruction set the kernels use */
+/* Why that rank is lost. */
+typedef int32_t hvdlite_cause;
+enum {
+  HVDLITE_CAUSE_UNKNOWN = 0, /* also: no rank is lost */
+  HVDLITE_CAUSE_DIED = 1,    /* its process has ended without hvdlite_shutdown */
+  HVDLITE_CAUSE_CLOSED = 2,  /* it has closed its connection: its process has ended or given up */
+  HVDLITE_CAUSE_SILENT = 3,  /* it gives no sign of life */
+  HVDLITE_CAUSE_NETWORK = 4, /* the network between two ranks */
+  HVDLITE_CAUSE_DAMAGED = 5, /* what comes from it has changed on the way */
+  HVDLITE_CAUSE_FAILED = 6,  /* it has said that it fails: hvdlite_abort, or before it had joined */
+  HVDLITE_CAUSE_ENDED = 7,   /* whoever started the job has ended it: hvdlite_end_generation */
+};
+HVDLITE_API hvdlite_cause hvdlite_last_error_cause(void);
+/* The ranks concerned, at most 64: the lost one, then, for HVDLITE_CAUSE_NETWORK, the one that has
+ * noticed it, then others that this one does not reach either. Writes the first `capacity` of
+ * them. Returns their number. */
+HVDLITE_API int32_t hvdlite_last_error_ranks(int32_t* ranks, int32_t capacity);
+HVDLITE_API const char* hvdlite_simd(void); /* the instruction set the kernels use */
 /* The compiler of the GPU kernels, "nvcc 13.0"; "" if this build has none. */
 HVDLITE_API const char* hvdlite_gpu_kernels(void);
 /* Initializes the CUDA driver. *version is 13000 for CUDA 13.0. HVDLITE_UNSUPPORTED: the error
@@ -297,8 +314,9 @@ HVDLITE_API void hvdlite_release_all(void);
 
 typedef struct {
   /* Called exactly once for each accepted operation (submit returned HVDLITE_OK), perhaps before
-   * submit returns. `error` says what went wrong; `result` is NULL unless the code is
-   * HVDLITE_OK. Both are valid until the callback returns. The caller is the library's thread or
+   * submit returns. `error` says what went wrong, and hvdlite_last_error_...() tell more in
+   * the callback; `result` is NULL unless the code is HVDLITE_OK. Both are valid until the
+   * callback returns. The caller is the library's thread or
    * a program's thread inside hvdlite_wait, _run, _shutdown or _abort; it holds no lock. The
    * callback may submit and abort. It must not block: no hvdlite_wait, _run, _init or _shutdown,
    * no interpreter lock. A shutdown or a failure of the job ends all operations with that error.

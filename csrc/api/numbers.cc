@@ -6,6 +6,7 @@
 
 namespace {
 
+using hvdlite::Cause;
 using hvdlite::DType;
 using hvdlite::OpKind;
 using hvdlite::ReduceOp;
@@ -23,6 +24,14 @@ HVDLITE_SAME(StatusCode::kPeerLost, HVDLITE_PEER_LOST);
 HVDLITE_SAME(StatusCode::kMismatch, HVDLITE_MISMATCH);
 HVDLITE_SAME(StatusCode::kNotInitialized, HVDLITE_NOT_INITIALIZED);
 HVDLITE_SAME(StatusCode::kInvalidArgument, HVDLITE_INVALID_ARGUMENT);
+HVDLITE_SAME(Cause::kUnknown, HVDLITE_CAUSE_UNKNOWN);
+HVDLITE_SAME(Cause::kDied, HVDLITE_CAUSE_DIED);
+HVDLITE_SAME(Cause::kClosed, HVDLITE_CAUSE_CLOSED);
+HVDLITE_SAME(Cause::kSilent, HVDLITE_CAUSE_SILENT);
+HVDLITE_SAME(Cause::kNetwork, HVDLITE_CAUSE_NETWORK);
+HVDLITE_SAME(Cause::kDamaged, HVDLITE_CAUSE_DAMAGED);
+HVDLITE_SAME(Cause::kFailed, HVDLITE_CAUSE_FAILED);
+HVDLITE_SAME(Cause::kEnded, HVDLITE_CAUSE_ENDED);
 #define HVDLITE_OP(enumerator, upper, ...) HVDLITE_SAME(OpKind::k##enumerator, HVDLITE_##upper);
 #include "base/ops.def"
 #undef HVDLITE_OP

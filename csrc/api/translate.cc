@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/arguments.h"
+#include "api/report.h"
 #include "api/sparse.h"
 #include "engine/negotiate/validate.h"
 
@@ -129,8 +130,7 @@ engine::Completion ToCompletion(const hvdlite_completion& asked) {
   completion.done = [done = asked.done, context = asked.context](const engine::Handle& handle) {
     const Status& status = handle.status();
     const hvdlite_result result = ToResult(handle);
-    done(context, static_cast<hvdlite_code>(status.code()), status.message().c_str(),
-         status.ok() ? &result : nullptr);
+    done(context, Report(status), status.message().c_str(), status.ok() ? &result : nullptr);
   };
   if (asked.allocate != nullptr) {
     completion.allocate = [allocate = asked.allocate,

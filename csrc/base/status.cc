@@ -32,6 +32,11 @@ const std::string& Status::message() const {
   return rep_ ? rep_->message : empty;
 }
 
+const std::vector<int>& Status::ranks() const {
+  static const std::vector<int> none;
+  return rep_ ? rep_->ranks : none;
+}
+
 std::string Status::ToString() const {
   return ok() ? "ok" : std::string(StatusCodeName(code())) + ": " + message();
 }

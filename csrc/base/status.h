@@ -4,10 +4,12 @@
 // immutable after construction; copies may be used from any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace hvdlite {
 
@@ -29,13 +31,32 @@ constexpr uint8_t kStatusCodeCount = 11;
 
 const char* StatusCodeName(StatusCode code);
 
+// Why a rank is lost. The order is part of the C ABI and of the wire format: append only.
+enum class Cause : uint8_t {
+  kUnknown = 0,
+  kDied = 1,     // its process has ended without shutdown()
+  kClosed = 2,   // it has closed its connection: its process has ended or given up
+  kSilent = 3,   // it gives no sign of life
+  kNetwork = 4,  // the network between two ranks
+  kDamaged = 5,  // what comes from it has changed on the way
+  kFailed = 6,   // it has said that it fails
+  kEnded = 7,    // whoever started the job has ended it
+};
+constexpr uint8_t kCauseCount = 8;
+
 class [[nodiscard]] Status {
  public:
   static constexpr int kNoPeer = -1;
+  // More ranks are not kept.
+  static constexpr size_t kMostRanks = 64;
 
   Status() = default;
   Status(StatusCode code, std::string message, int peer = kNoPeer)
-      : rep_(std::make_shared<const Rep>(Rep{code, peer, std::move(message)})) {}
+      : Status(code, std::move(message), Cause::kUnknown,
+               peer == kNoPeer ? std::vector<int>() : std::vector<int>{peer}) {}
+  Status(StatusCode code, std::string message, Cause cause, std::vector<int> ranks)
+      : rep_(std::make_shared<const Rep>(
+            Rep{code, cause, AtMost(std::move(ranks)), std::move(message)})) {}
 
   static Status Ok() { return Status(); }
   static Status InvalidArgument(std::string m) {
@@ -45,8 +66,11 @@ class [[nodiscard]] Status {
     return {StatusCode::kNotInitialized, std::move(m)};
   }
   static Status Mismatch(std::string m) { return {StatusCode::kMismatch, std::move(m)}; }
-  static Status PeerLost(int peer, std::string m) {
+  static Status PeerLost(int peer, std::string m) {  // nobody knows why
     return {StatusCode::kPeerLost, std::move(m), peer};
+  }
+  static Status PeerLost(Cause cause, std::vector<int> ranks, std::string m) {
+    return {StatusCode::kPeerLost, std::move(m), cause, std::move(ranks)};
   }
   static Status ShutDown(std::string m) { return {StatusCode::kShutDown, std::move(m)}; }
   static Status Timeout(std::string m) { return {StatusCode::kTimeout, std::move(m)}; }
@@ -61,15 +85,24 @@ class [[nodiscard]] Status {
   StatusCode code() const { return rep_ ? rep_->code : StatusCode::kOk; }
   const std::string& message() const;
   // The global rank that caused the failure, or kNoPeer.
-  int peer() const { return rep_ ? rep_->peer : kNoPeer; }
+  int peer() const { return ranks().empty() ? kNoPeer : ranks().front(); }
+  Cause cause() const { return rep_ ? rep_->cause : Cause::kUnknown; }
+  // The global ranks concerned: the lost one; if the cause lies between two, the one that has
+  // noticed it; then others that this one does not reach either.
+  const std::vector<int>& ranks() const;
   std::string ToString() const;
 
  private:
   struct Rep {
     StatusCode code;
-    int peer;
+    Cause cause;
+    std::vector<int> ranks;
     std::string message;
   };
+  static std::vector<int> AtMost(std::vector<int> ranks) {
+    if (ranks.size() > kMostRanks) ranks.resize(kMostRanks);
+    return ranks;
+  }
   std::shared_ptr<const Rep> rep_;
 };
 

@@ -171,16 +171,21 @@ bool Decode(Reader* in, Response* out) {
 
 void Encode(const Status& status, Writer* out) {
   out->U8(static_cast<uint8_t>(status.code()));
-  out->Signed(status.peer());
+  out->U8(static_cast<uint8_t>(status.cause()));
+  out->List({status.ranks().begin(), status.ranks().end()});
   out->Text(status.message());
 }
 
 bool Decode(Reader* in, Status* out) {
   const uint8_t code = in->U8();
-  const int64_t peer = in->Signed();
+  const uint8_t cause = in->U8();
+  const std::vector<int64_t> ranks = in->List();
   std::string message = in->Text();
-  if (!in->ok() || code == 0 || code >= kStatusCodeCount) return false;
-  *out = Status(static_cast<StatusCode>(code), std::move(message), static_cast<int>(peer));
+  if (!in->ok() || code == 0 || code >= kStatusCodeCount || cause >= kCauseCount ||
+      ranks.size() > Status::kMostRanks || !AllBetween(ranks, std::numeric_limits<int>::max()))
+    return false;
+  *out = Status(static_cast<StatusCode>(code), std::move(message), static_cast<Cause>(cause),
+                {ranks.begin(), ranks.end()});
   return true;
 }
 

@@ -23,15 +23,11 @@ inline const char* ExceptionName(hvdlite_code code) {
   }
 }
 
-// Describes an error. `peer`: the rank that caused it, or -1.
-inline std::string DescribeFailure(hvdlite_code code, const char* error, int32_t peer) {
-  const std::string who = peer < 0 ? "" : " (rank " + std::to_string(peer) + ")";
-  return "hvdlite." + std::string(ExceptionName(code)) + who + ": " + error;
-}
-
 // Describes the last error of this thread.
 inline std::string DescribeFailure(hvdlite_code code) {
-  return DescribeFailure(code, hvdlite_last_error(), hvdlite_last_error_peer());
+  const int32_t peer = hvdlite_last_error_peer();
+  const std::string who = peer < 0 ? "" : " (rank " + std::to_string(peer) + ")";
+  return "hvdlite." + std::string(ExceptionName(code)) + who + ": " + hvdlite_last_error();
 }
 
 }  // namespace hvdlite::ingraph

@@ -126,12 +126,11 @@ void Call::Submit(const std::vector<hvdlite_operation>& operations) {
   End();
 }
 
-void Call::PartDone(void* context, hvdlite_code code, const char* error,
-                    const hvdlite_result* result) {
+void Call::PartDone(void* context, hvdlite_code code, const char*, const hvdlite_result* result) {
   const Part& part = *static_cast<const Part*>(context);
   Call& call = *part.call;
   if (code != HVDLITE_OK) {
-    call.Fail(TfCodeOf(code), DescribeFailure(code, error, /*peer=*/-1).c_str());
+    call.Fail(TfCodeOf(code), DescribeFailure(code).c_str());
   } else if (result->split_count > 0) {
     call.WriteIntegers(1, result->received_splits, result->split_count, /*scalar=*/false);
   } else if (call.kernel_.kind == HVDLITE_JOIN) {

@@ -9,7 +9,7 @@ namespace {
 
 // Version, rank, pid, port, host id and, from version 4 on, the release have the same place in all
 // versions, so that a rank of another release can be named.
-constexpr uint8_t kVersion = 6;
+constexpr uint8_t kVersion = 7;
 constexpr uint8_t kFirstWithRelease = 4;
 constexpr size_t kMaxRelease = 64;
 // These are generous for names and numbers, and small enough that a forged member costs nothing.

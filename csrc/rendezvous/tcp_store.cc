@@ -17,7 +17,7 @@ constexpr uint32_t kWaitForever = 0xffffffff;
 // How long a rank whose init() has failed tries to report why. A hanging server must not hold up
 // its caller.
 constexpr Nanos kFarewell = kSecond;
-constexpr size_t kMaxVerdict = 4000;  // of its sentence; the server takes 4096 bytes in all
+constexpr size_t kMaxVerdict = 4096;  // what the server takes
 // The pauses between attempts to connect: too short to notice, long enough for thousands of ranks.
 constexpr Nanos kFirstPause = 20 * kMillisecond;
 constexpr Nanos kLongestPause = kSecond;
@@ -170,14 +170,20 @@ Status TcpStore::Fail(const Status& why) {
   if (meeting_.empty()) return why;
   const bool names_itself =
       why.code() == StatusCode::kPeerLost || why.code() == StatusCode::kTimeout;
-  const Status verdict =
-      names_itself ? why
-                   : Status::PeerLost(rank_, "rank " + std::to_string(rank_) +
-                                                 " could not join the job: " + why.message());
+  const Status verdict = names_itself
+                             ? why
+                             : Status::PeerLost(Cause::kFailed, {rank_},
+                                                "rank " + std::to_string(rank_) +
+                                                    " could not join the job: " + why.message());
   std::string bytes;
   AppendInteger(&bytes, static_cast<int32_t>(verdict.peer()));
   AppendInteger(&bytes, static_cast<uint8_t>(verdict.code()));
-  bytes += verdict.message().substr(0, kMaxVerdict);
+  AppendInteger(&bytes, static_cast<uint8_t>(verdict.cause()));
+  const size_t others = verdict.ranks().empty() ? 0 : verdict.ranks().size() - 1;
+  AppendInteger(&bytes, static_cast<uint8_t>(others));
+  for (size_t i = 1; i <= others; ++i)
+    AppendInteger(&bytes, static_cast<int32_t>(verdict.ranks()[i]));
+  bytes += verdict.message().substr(0, kMaxVerdict - bytes.size());
   Question question{Operation::kFail, meeting_, bytes};
   question.patience = kFarewell;
   const Status told = Ask(question, nullptr);
@@ -189,21 +195,29 @@ Status TcpStore::Fail(const Status& why) {
 Status TcpStore::Verdict(const std::string& bytes) const {
   ByteReader reader(bytes);
   int32_t rank = -1;
-  uint8_t code = 0;
-  if (!reader.TakeInteger(&rank) || !reader.TakeInteger(&code) || reader.rest().empty()) {
-    return Status::Io(who_ + " ended the meeting without a reason");
+  uint8_t code = 0, cause = 0, others = 0;
+  bool whole = reader.TakeInteger(&rank) && reader.TakeInteger(&code) &&
+               reader.TakeInteger(&cause) && cause < kCauseCount && reader.TakeInteger(&others);
+  std::vector<int> ranks;
+  if (rank >= 0) ranks.push_back(rank);
+  for (; whole && others > 0; --others) {
+    whole = reader.TakeInteger(&rank);
+    ranks.push_back(rank);
   }
+  if (!whole || reader.rest().empty())
+    return Status::Io(who_ + " ended the meeting without a reason");
   const bool timeout = code == static_cast<uint8_t>(StatusCode::kTimeout);
   return Status(timeout ? StatusCode::kTimeout : StatusCode::kPeerLost, std::string(reader.rest()),
-                rank);
+                static_cast<Cause>(cause), std::move(ranks));
 }
 
 Status TcpStore::Broken(const Status& why, const std::string& doing) const {
   if (why.code() == StatusCode::kIo && served_by_ >= 0) {
     const std::string rank = "rank " + std::to_string(served_by_);
-    return Status::PeerLost(served_by_, rank + " died during hvd.init(): " + who_ +
-                                            ", which it served, is gone. Look at the output of " +
-                                            rank + " for the cause.");
+    return Status::PeerLost(Cause::kDied, {served_by_},
+                            rank + " died during hvd.init(): " + who_ +
+                                ", which it served, is gone. Look at the output of " + rank +
+                                " for the cause.");
   }
   return Status(why.code(), "lost the job's store while " + doing + ": " + why.message() +
                                 " (has the launcher, or rank 0, which serves it, ended?)");

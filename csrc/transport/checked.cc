@@ -53,11 +53,11 @@ Status Checked::TrySend(const void* data, size_t bytes, size_t* moved) {
 }
 
 Status Checked::Damaged(const std::string& what) {
-  return damaged_ =
-             Status::PeerLost(peer(), Name() + " changes what it carries: " + what +
-                                          ". A network card, a cable, a switch or memory is at "
-                                          "fault, or the program has written into a tensor "
-                                          "while it was being communicated.");
+  return damaged_ = Status::PeerLost(Cause::kDamaged, {peer()},
+                                     Name() + " changes what it carries: " + what +
+                                         ". A network card, a cable, a switch or memory is at "
+                                         "fault, or the program has written into a tensor "
+                                         "while it was being communicated.");
 }
 
 void Checked::Take(char* to, const char* from, size_t bytes) {

@@ -83,10 +83,11 @@ Status Striped::ReadHead(size_t i) {
   if (head.come < kHeadBytes) return Status::Ok();
   const uint32_t ahead = head.sequence() - in_sequence_;
   if (ahead < 1u << 31 && head.length() > 0 && head.length() <= kMostInBlock) return Status::Ok();
-  return Status::PeerLost(
-      peer(), lanes_[i]->Name() + " changes what it carries: instead of block " +
-                  std::to_string(in_sequence_) + " came block " + std::to_string(head.sequence()) +
-                  " of " + std::to_string(head.length()) + " bytes");
+  return Status::PeerLost(Cause::kDamaged, {peer()},
+                          lanes_[i]->Name() + " changes what it carries: instead of block " +
+                              std::to_string(in_sequence_) + " came block " +
+                              std::to_string(head.sequence()) + " of " +
+                              std::to_string(head.length()) + " bytes");
 }
 
 // A lane that has ended does not end the others: their last bytes may still be under way. But no
@@ -104,8 +105,9 @@ Status Striped::FindNextBlock() {
     if (ended_[i].ok() && heads_[i].come < kHeadBytes) return Status::Ok();
   }
   for (const Status& ended : ended_) HVDLITE_RETURN_IF_ERROR(ended);
-  return Status::PeerLost(peer(), Name() + " changes what it carries: block " +
-                                      std::to_string(in_sequence_) + " is missing");
+  return Status::PeerLost(
+      Cause::kDamaged, {peer()},
+      Name() + " changes what it carries: block " + std::to_string(in_sequence_) + " is missing");
 }
 
 Status Striped::TryReceive(void* data, size_t bytes, size_t* moved) {

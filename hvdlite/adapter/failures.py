@@ -28,17 +28,11 @@ def of_text(text: str) -> Exception | None:
         return None
     kind, message = found["kind"], found["message"]
     if kind == "PeerLostError":
-        return exceptions.PeerLostError(message, int(found["rank"] or _named(message)))
+        return exceptions.PeerLostError(message, int(found["rank"] or -1))
     if kind in _BUILTIN:
         return _BUILTIN[kind](message)
     made: type[Exception] = getattr(exceptions, kind, exceptions.HorovodInternalError)
     return made(message)
-
-
-def _named(message: str) -> int:
-    """The rank that the sentence names first; TensorFlow's kernels know no more than that."""
-    found = re.search(r"\brank (\d+)", message)
-    return int(found[1]) if found else -1
 
 
 @contextlib.contextmanager

@@ -127,7 +127,7 @@ class _Loop:
             except HorovodInternalError as error:
                 if not error.retryable:
                     raise
-                member.has_failed(getattr(error, "rank", None), str(error))
+                member.has_failed(basics.loss_of(error))
                 if self._foreign:
                     state.restore()
             except HostsUpdatedInterrupt:

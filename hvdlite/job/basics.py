@@ -18,7 +18,7 @@ from hvdlite.base import bundle as bundles
 from hvdlite.base import knobs
 from hvdlite.core import engine, handles
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.exceptions import HorovodInternalError
+from hvdlite.exceptions import HorovodInternalError, Loss
 from hvdlite.job import communicators, failing, gpu_libraries, joined, named_sets, tuned, where
 from hvdlite.job.arrival import (
     Arrival,
@@ -137,11 +137,11 @@ def _met(
         except HorovodInternalError as error:
             if arrived.member is None or not error.retryable:
                 raise
-            arrived.member.has_failed(getattr(error, "rank", None), str(error))
+            arrived.member.has_failed(loss_of(error))
         except TimeoutError as error:
             if arrived.member is None:
                 raise
-            arrived.member.has_not_met(str(error))
+            arrived.member.has_failed(loss_of(error))
         else:
             if arrived.member is not None:
                 _begin_generation(arrived.member)
@@ -193,6 +193,13 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
             _told = None
             forget_all()
             engine.warm_up(False)
+
+
+def loss_of(error: Exception) -> Loss:
+    """Which rank was lost, and why. The engine knows it, however the error has come here: a
+    framework passes on no more than words."""
+    known: Loss | None = _core.loss() or getattr(error, "loss", None)
+    return known or Loss()
 
 
 def warms_up() -> bool:

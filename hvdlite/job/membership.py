@@ -16,12 +16,13 @@ The place "0" tells a newcomer in `init()` that the job trains already. It warms
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from hvdlite.exceptions import Cause as LossCause
+from hvdlite.exceptions import Loss
 from hvdlite.launch import environment
 from hvdlite.rendezvous import StoreClient
 from hvdlite.rendezvous.likeness import Pairs
@@ -43,8 +44,7 @@ TOKEN = "HVDLITE_MEMBER_TOKEN"
 MEETS = "HVDLITE_MEMBER_MEETS"
 _ELASTIC = "HVDLITE_ELASTIC"
 _TOKEN_BYTES = 32
-# By the words of csrc/transport/tcp/mesh.cc.
-_NOT_LINKED = re.compile(r"rank (\d+) (?:\(.*\) did not|could not) connect to rank (\d+)")
+_CAUSES: dict[int, Cause] = {LossCause.SILENT: Cause.SILENCE, LossCause.NETWORK: Cause.OUTAGE}
 _ALONE = 0  # the generation of a newcomer that warms up
 
 
@@ -76,7 +76,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Failure:
-    """How a generation has ended. `lost`: the rank that the engine has named."""
+    """How a generation has ended. `lost`: the rank that this one accuses."""
 
     broken: bool = False
     lost: int | None = None
@@ -177,17 +177,9 @@ class Member:
             if generation == self._generation:
                 abort(generation, why)
 
-    def has_failed(self, lost: int | None, sentence: str) -> None:
-        """An operation, or the meeting, has failed with this error."""
-        self.failure = Failure(True, lost, _cause_of(sentence))
-
-    def has_not_met(self, sentence: str) -> None:
-        """The generation has not come up in time. Two members that the sentence names accuse each
-        other."""
-        me = self.place.rank
-        pairs = [(int(one), int(other)) for one, other in _NOT_LINKED.findall(sentence)]
-        others = [one if other == me else other for one, other in pairs if me in (one, other)]
-        self.failure = Failure(True, next(iter(others), None), Cause.OUTAGE)
+    def has_failed(self, loss: Loss) -> None:
+        """An operation, or the meeting, has failed."""
+        self.failure = _failure(self.place.rank, loss)
 
     def trains(self) -> None:
         """This member has the job's state."""
@@ -249,11 +241,16 @@ class Member:
         self._store.set(f"elastic/report/{report.generation}/{self.number}", data)
 
 
-def _cause_of(sentence: str) -> Cause:
-    """By the words of csrc/engine/observe/vigil.cc."""
-    if "has given no sign of life" in sentence:
-        return Cause.SILENCE
-    return Cause.OUTAGE if " is interrupted: " in sentence else Cause.CLOSED
+def _failure(me: int, loss: Loss) -> Failure:
+    """Two ranks with a network between them that does not work accuse each other; nobody else knows
+    which of them it is."""
+    lost, *more = loss.ranks or (None,)
+    if loss.cause == LossCause.NETWORK and more:
+        noticed, unreached = more[0], {lost, *more[1:]}
+        if me != noticed:
+            lost = noticed if me in unreached else None
+        return Failure(True, lost, Cause.OUTAGE)
+    return Failure(True, lost, _CAUSES.get(loss.cause, Cause.CLOSED))
 
 
 _member: Member | None = None

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from hvdlite.exceptions import Cause
 from hvdlite.rendezvous.protocol import MAX_COLLECT, NOBODY, BadRequest, encode_verdict
 
 # StatusCode::kPeerLost in csrc/base/status.h
@@ -120,7 +121,7 @@ class Meetings:
             "job's store broke. "
             "Look at its output for the cause: an exception, the out-of-memory killer, a signal."
         )
-        verdict = encode_verdict(rank, PEER_LOST, text)
+        verdict = encode_verdict(rank, PEER_LOST, text, Cause.DIED)
         return verdict, self._end(attempt, rank, verdict)
 
     def _open(self, name: str, rank: int, size: int) -> Attempt:

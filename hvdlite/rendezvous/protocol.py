@@ -34,7 +34,8 @@ _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _I64 = struct.Struct("<q")
 _SEAT = struct.Struct("<Ii")  # attempt, the rank that serves the store
-_VERDICT = struct.Struct("<iB")  # the rank to blame, status code
+# The rank to blame, status code, why it is lost, and how many more ranks are concerned.
+_VERDICT = struct.Struct("<iBBB")
 _MAX_SEQUENCE = 0xFFFFFFFF
 
 
@@ -235,8 +236,8 @@ def encode_seat(attempt: int, served_by: int) -> bytes:
     return _SEAT.pack(attempt, served_by)
 
 
-def encode_verdict(rank: int, code: int, sentence: str) -> bytes:
-    return _VERDICT.pack(rank, code) + sentence.encode()[: MAX_VERDICT - _VERDICT.size]
+def encode_verdict(rank: int, code: int, sentence: str, cause: int = 0) -> bytes:
+    return _VERDICT.pack(rank, code, cause, 0) + sentence.encode()[: MAX_VERDICT - _VERDICT.size]
 
 
 def check_verdict(verdict: bytes) -> bytes:

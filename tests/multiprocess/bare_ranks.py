@@ -18,6 +18,7 @@ from bare_processes import Processes
 from launched import MARK, ROOT
 from machine import PATIENCE, within
 
+from hvdlite.exceptions import Cause
 from hvdlite.rendezvous import StoreClient
 from hvdlite.rendezvous.server import StoreServer
 
@@ -76,7 +77,8 @@ def until_it_fails(work, seconds=20):
         while time.monotonic() < end:
             work()
     except hvd.HorovodInternalError as error:
-        tell(error=type(error).__name__, text=str(error), peer=getattr(error, "rank", None))
+        tell(error=type(error).__name__, text=str(error), peer=getattr(error, "rank", None),
+             loss=getattr(error, "loss", None))
         return error
     tell(error=None)
 """
@@ -137,6 +139,11 @@ class Ranks(Processes):
         at = time.monotonic()
         os.kill(self.processes[rank].pid, number)
         return at
+
+    def expect_loss(self, rank: int, cause: Cause, *concerned: int) -> None:
+        """What programs read, beside the sentence."""
+        told = self.last(rank)
+        assert told["loss"] == [cause, list(concerned)], told
 
     def expect_named(self, rank: int, victim: int, death: float, seconds: float = PROMPT) -> None:
         """This rank has been told in time who died."""

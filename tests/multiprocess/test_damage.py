@@ -11,6 +11,8 @@ from bare_ranks import Ranks
 from machine import within
 from proxies import Damage, Proxies
 
+from hvdlite.exceptions import Cause
+
 HOSTS = ("a", "b", "c")
 _ADDS = """
 x = np.arange(100_000, dtype=np.float32) + RANK
@@ -52,3 +54,5 @@ def test_a_bit_that_changes_is_told_to_every_rank(
             texts.pop(),
         )
         assert named and named[1] != named[2], ranks.outputs()
+        for rank in range(3):
+            ranks.expect_loss(rank, Cause.DAMAGED, int(named[2]))

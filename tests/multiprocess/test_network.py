@@ -9,6 +9,8 @@ import network
 import pytest
 from bare_ranks import Ranks
 
+from hvdlite.exceptions import Cause
+
 HOSTS = ("a", "a", "b", "b")
 
 _WHY_NOT = network.why_not()
@@ -123,10 +125,31 @@ def test_a_way_that_loses_large_packets_ends_the_job_with_their_link_and_says_wh
                 "MTU",
             ):
                 assert text in told["text"], told
+            ranks.expect_loss(rank, Cause.NETWORK, told["peer"], told["peer"] ^ 1)
         # Rank 0 is inside hvdlite's own transfer, and can say so.
         output = ranks.outputs()
         assert "only on rank 1" in output and "it is in program.0.py:" in output, output
         assert "interpreter lock" not in output, output
+
+
+@pytest.mark.skipif(network.why_not_loss() is not None, reason=network.why_not_loss() or "")
+def test_ranks_whose_large_packets_are_lost_from_the_start_are_not_said_to_be_absent(
+    tmp_path: Path, hosts: network.Network
+) -> None:
+    """What they call with is short. What they say of themselves is not."""
+    hosts.swallow_large_packets(1, 200)
+    with Ranks(tmp_path, 4, HOSTS, hosts.store) as ranks:
+        start(
+            ranks,
+            hosts,
+            "try: hvd.init()\nexcept Exception as error: tell(text=str(error))\n",
+            HVDLITE_START_TIMEOUT="4",
+        )
+        ranks.wait(40)
+        for rank in (0, 1):
+            text = ranks.last(rank)["text"]
+            assert text.startswith("rank 2, rank 3 called hvd.init(), but did not say"), text
+            assert "MTU" in text and "did not call" not in text, text
 
 
 def test_an_interface_may_be_named_and_a_wrong_name_lists_what_there_is(

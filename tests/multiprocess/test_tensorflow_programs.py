@@ -102,7 +102,8 @@ def test_a_rank_that_dies_ends_the_others_graphs_and_is_named(two_ranks: Ranks, 
     two_ranks.kill(1)
     two_ranks.processes[0].wait(within(30))
     told = two_ranks.last(0)
-    assert told["error"] == "UnknownError" and "rank 1" in told["text"], told
+    assert told["error"] == "UnknownError", told
+    assert "hvdlite.PeerLostError (rank 1): " in told["text"], told
 
 
 _LACKING = """

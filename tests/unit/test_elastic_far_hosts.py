@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hvdlite.job.membership import Member
+from hvdlite.exceptions import Cause as LossCause
+from hvdlite.exceptions import Loss
+from hvdlite.job.membership import Failure, Member
 from hvdlite.launch.elastic import scout
 from hvdlite.launch.elastic.contacts import Contacts, Outcome
 from hvdlite.launch.elastic.discovery import Answer
@@ -16,7 +18,7 @@ from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import events
 from hvdlite.launch.spawn.agent_protocol import Command, Commands, EndOne, StartOne
 from hvdlite.launch.spawn.ssh import Remote
-from hvdlite.rendezvous.roll import Place
+from hvdlite.rendezvous.roll import Cause, Place
 
 SECONDS = 20.0
 
@@ -125,16 +127,23 @@ class _NoStore:
 
 
 @pytest.mark.parametrize(
-    ("me", "accused"),
-    [(0, 1), (1, 0), (2, 3), (3, 2), (4, None)],
+    ("me", "loss", "accused"),
+    [
+        # Rank 1 has noticed that it does not reach ranks 0, 3 and 4.
+        (0, Loss(LossCause.NETWORK, (0, 1, 3, 4)), (1, Cause.OUTAGE)),
+        (1, Loss(LossCause.NETWORK, (0, 1, 3, 4)), (0, Cause.OUTAGE)),
+        (4, Loss(LossCause.NETWORK, (0, 1, 3, 4)), (1, Cause.OUTAGE)),
+        (2, Loss(LossCause.NETWORK, (0, 1, 3, 4)), (None, Cause.OUTAGE)),
+        (2, Loss(LossCause.SILENT, (0,)), (0, Cause.SILENCE)),
+        (2, Loss(LossCause.CLOSED, (0,)), (0, Cause.CLOSED)),
+        (2, Loss(LossCause.DIED, (0,)), (0, Cause.CLOSED)),
+        (2, Loss(), (None, Cause.CLOSED)),
+    ],
 )
 def test_two_ranks_that_found_no_way_to_each_other_accuse_each_other(
-    me: int, accused: int | None
+    me: int, loss: Loss, accused: tuple[int | None, Cause]
 ) -> None:
     place = Place(me, 5, 0, 1, 0, 1)
     member = Member(7, 0, b"", place, meets=False, connect=_NoStore)
-    member.has_not_met(
-        "rank 1 could not connect to rank 0 in time: cannot connect to 10.0.0.3:39769\n"
-        "rank 3 (10.0.0.4:1, 10.0.0.5:1) did not connect to rank 2, which listens at :::7, in time"
-    )
-    assert member.failure.broken and member.failure.lost == accused
+    member.has_failed(loss)
+    assert member.failure == Failure(True, *accused)

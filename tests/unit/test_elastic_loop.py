@@ -8,7 +8,7 @@ import pytest
 
 from hvdlite import elastic
 from hvdlite.elastic import loop, news
-from hvdlite.exceptions import MismatchError, PeerLostError
+from hvdlite.exceptions import Loss, MismatchError, PeerLostError
 from hvdlite.job import membership
 from hvdlite.job.membership import Failure, Standing
 from hvdlite.rendezvous.roll import Entry, Part, Place, Roll
@@ -43,8 +43,8 @@ class FakeMember:
         self.standings.append(self.standing)
         self.roll = self._rolls.pop(0)
 
-    def has_failed(self, lost: int | None, sentence: str) -> None:
-        self.said.append(sentence)
+    def has_failed(self, loss: Loss) -> None:
+        self.said.append(f"lost {loss.ranks}")
 
     def trains(self) -> None:
         self.said.append("trains")
@@ -88,7 +88,7 @@ def test_a_failure_goes_back_to_the_copy_and_calls_again(in_generations: Any) ->
     assert train(state) == "trained"
     assert seen == [0, 1] and member.in_run
     assert member.standings == [Standing(1, False, 1)]
-    assert member.said == ["trains", "rank 1 is lost", "trains", "done"]
+    assert member.said == ["trains", "lost (1,)", "trains", "done"]
 
 
 def test_a_planned_change_keeps_the_state(in_generations: Any) -> None:

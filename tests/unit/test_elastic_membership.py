@@ -8,6 +8,8 @@ import pytest
 from machine import within
 
 from hvdlite.elastic.news import Reader
+from hvdlite.exceptions import Cause as LossCause
+from hvdlite.exceptions import Loss
 from hvdlite.job import membership
 from hvdlite.job.membership import Member, PutOut, Standing
 from hvdlite.launch.environment import Identity
@@ -129,7 +131,7 @@ def test_a_survivor_reports_its_marks_and_whom_its_engine_names() -> None:
     member = _in_generation(store, 3, 4, 5, 6)
     member.trains()
     member.standing = Standing(8, True, 6)
-    member.has_failed(2, "rank 2 has given no sign of life for 10 s")
+    member.has_failed(Loss(LossCause.SILENT, (2,)))
     _write_roll(store, 4, 4, 5)
     member.arrive()
     report = decode_report(store.keys["elastic/report/4/5"], TOKEN, 5, 4)
@@ -142,7 +144,7 @@ def test_a_survivor_reports_its_marks_and_whom_its_engine_names() -> None:
 def test_neither_itself_nor_an_unknown_rank_is_accused(lost: int | None) -> None:
     store = FakeStore()
     member = _in_generation(store, 3, 4, 5, 6)
-    member.has_failed(lost, "rank 1 failed: ")
+    member.has_failed(Loss(LossCause.FAILED, () if lost is None else (lost,)))
     _write_roll(store, 4, 5)
     member.arrive()
     assert decode_report(store.keys["elastic/report/4/5"], TOKEN, 5, 4).accused == ()

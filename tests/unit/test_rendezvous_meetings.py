@@ -8,6 +8,7 @@ import weakref
 
 import pytest
 
+from hvdlite.exceptions import Cause
 from hvdlite.rendezvous.meetings import Lost, Meetings
 from hvdlite.rendezvous.protocol import BadRequest, check_verdict, encode_verdict
 
@@ -173,8 +174,8 @@ def test_a_verdict_names_the_rank_and_says_where_to_look():
         meetings.join("j", rank, 2, rank)
     verdict, others = meetings.gone(1)
     assert others == [0]
-    assert struct.unpack_from("<iB", verdict) == (1, 4)
-    assert verdict[5:].decode().startswith("rank 1 died during hvd.init()")
+    assert struct.unpack_from("<iBBB", verdict) == (1, 4, Cause.DIED, 0)
+    assert verdict[7:].decode().startswith("rank 1 died during hvd.init()")
     assert check_verdict(verdict) == verdict
 
 

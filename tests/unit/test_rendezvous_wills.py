@@ -38,7 +38,7 @@ def arrive(sequence, wait=0xFFFFFFFF):
 
 def assert_lost(reply, rank, text):
     assert reply[0] == protocol.ReplyStatus.LOST
-    assert struct.unpack_from("<i", reply, 1)[0] == rank and text.encode() in reply[6:], reply
+    assert struct.unpack_from("<i", reply, 1)[0] == rank and text.encode() in reply[8:], reply
 
 
 @pytest.mark.parametrize("waits_in", ["get", "collect", "arrive", "nothing"])

@@ -11,17 +11,18 @@ namespace {
 // `why`: what the kernel says of the process; may be empty.
 Status Frozen(int rank, Nanos silent, const std::string& why) {
   return Status::PeerLost(
-      rank, "rank " + std::to_string(rank) + " has given no sign of life for " +
-                std::to_string(silent / kSecond) + " s: " +
-                (why.empty() ? "its process is stopped (SIGSTOP, a debugger), starved of memory or "
-                               "hangs in the kernel, or its host is gone"
-                             : why) +
-                ". HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns this check off.");
+      Cause::kSilent, {rank},
+      "rank " + std::to_string(rank) + " has given no sign of life for " +
+          std::to_string(silent / kSecond) + " s: " +
+          (why.empty() ? "its process is stopped (SIGSTOP, a debugger), starved of memory or "
+                         "hangs in the kernel, or its host is gone"
+                       : why) +
+          ". HVDLITE_HEARTBEAT_SECONDS sets the limit; 0 turns this check off.");
 }
 
-Status Interrupted(const transport::Transport& link, Nanos outage) {
+Status Interrupted(int me, const transport::Transport& link, Nanos outage) {
   return Status::PeerLost(
-      link.peer(),
+      Cause::kNetwork, {link.peer(), me},
       link.Name() + " is interrupted: bytes are sent, but nothing has been acknowledged for " +
           std::to_string(outage / kSecond) +
           " s. The network between the two hosts is down or loses packets of some size (an MTU "
@@ -49,7 +50,7 @@ Status Vigil::Check(Nanos now, Nanos limit, comm::World* world, const Sets& sets
   if (limit <= 0) return Status::Ok();
   HVDLITE_RETURN_IF_ERROR(CheckHost(limit, world));
   if (!world->multi_host()) return Status::Ok();
-  HVDLITE_RETURN_IF_ERROR(CheckOutages(now, LongestOutage(limit), sets));
+  HVDLITE_RETURN_IF_ERROR(CheckOutages(now, LongestOutage(limit), *world, sets));
   for (const Agreement::Heard& heard : agreement.LastHeard()) {
     const int rank = heard.from->peer();
     const Nanos silent =
@@ -78,7 +79,7 @@ Status Vigil::BeatAndLook(comm::World* world, const Sets& sets) {
   for (const auto& transport : sets.world().group->transports) {
     pollfd link{transport->fd(), POLLRDHUP, 0};
     if (link.fd < 0 || poll(&link, 1, 0) <= 0) continue;
-    return Status::PeerLost(transport->peer(),
+    return Status::PeerLost(Cause::kClosed, {transport->peer()},
                             "rank " + std::to_string(transport->peer()) +
                                 " closed the connection: its process has ended or given up");
   }
@@ -101,12 +102,12 @@ Status Vigil::CheckHost(Nanos limit, comm::World* world) {
 
 // Checks all links. One that carries tensors may lose large packets while the negotiation's small
 // ones get through.
-Status Vigil::CheckOutages(Nanos now, Nanos limit, const Sets& sets) {
+Status Vigil::CheckOutages(Nanos now, Nanos limit, const comm::World& world, const Sets& sets) {
   outages_.Look(now);
   for (const ProcessSetPtr& set : sets.mine()) {
     for (const auto& link : set->group->transports) {
       const Nanos outage = outages_.Of(link.get(), link->acknowledged());
-      if (outage >= limit) return Interrupted(*link, outage);
+      if (outage >= limit) return Interrupted(world.rank(), *link, outage);
     }
   }
   return Status::Ok();

@@ -39,7 +39,7 @@ class Vigil {
 
  private:
   Status CheckHost(Nanos limit, comm::World* world);
-  Status CheckOutages(Nanos now, Nanos limit, const Sets& sets);
+  Status CheckOutages(Nanos now, Nanos limit, const comm::World& world, const Sets& sets);
 
   Silences silences_;         // of the ranks of this host
   Silences remote_silences_;  // of the tree's edges between hosts

@@ -103,8 +103,10 @@ void HostSegment::Unmap(void* address, bool last) {
 void HostSegment::SetAbort(const Status& status) {
   uint32_t expected = 0;
   if (!header_->abort_state.compare_exchange_strong(expected, 1, std::memory_order_acq_rel)) return;
-  header_->abort_peer = status.peer();
   header_->abort_code = static_cast<uint8_t>(status.code());
+  header_->abort_cause = static_cast<uint8_t>(status.cause());
+  header_->abort_rank_count = static_cast<uint32_t>(status.ranks().size());
+  std::copy(status.ranks().begin(), status.ranks().end(), header_->abort_ranks);
   const size_t n = std::min(status.message().size(), SegmentHeader::kAbortTextBytes - 1);
   memcpy(header_->abort_text, status.message().data(), n);
   header_->abort_text[n] = '\0';
@@ -113,7 +115,8 @@ void HostSegment::SetAbort(const Status& status) {
 
 Status HostSegment::abort_status() const {
   return Status(static_cast<StatusCode>(header_->abort_code), header_->abort_text,
-                header_->abort_peer);
+                static_cast<Cause>(header_->abort_cause),
+                {header_->abort_ranks, header_->abort_ranks + header_->abort_rank_count});
 }
 
 }  // namespace hvdlite::transport::shm

@@ -45,8 +45,10 @@ struct alignas(kPrivateLines) SegmentHeader {
 
   // The first failure on this host: 0 none, 1 being written, 2 readable. Set once per incarnation.
   alignas(kPrivateLines) std::atomic<uint32_t> abort_state{0};
-  int32_t abort_peer = -1;
   uint8_t abort_code = 0;
+  uint8_t abort_cause = 0;
+  uint32_t abort_rank_count = 0;
+  int32_t abort_ranks[Status::kMostRanks] = {};
   char abort_text[kAbortTextBytes] = {};
 };
 

@@ -48,9 +48,10 @@ Status Gone(int rank, const Status& how, const Until& until) {
   HVDLITE_RETURN_IF_ERROR(until.Look());
   if (how.code() == StatusCode::kTimeout) return how;
   return Status::PeerLost(
-      rank, "rank " + std::to_string(rank) +
-                " of this host ended during start-up, or belongs to a job with another secret (" +
-                how.message() + ")");
+      Cause::kClosed, {rank},
+      "rank " + std::to_string(rank) +
+          " of this host ended during start-up, or belongs to a job with another secret (" +
+          how.message() + ")");
 }
 
 // The number of connections, beyond the number of ranks, that may wait without having proved who
@@ -279,9 +280,10 @@ Status Neighbours::Check() {
     if (segment_->line(socket_ranks_[i]).left.load(std::memory_order_seq_cst) != 0) continue;
     const int rank = global_ranks_[socket_ranks_[i]];
     return Status::PeerLost(
-        rank, "rank " + std::to_string(rank) +
-                  " died (its process on this host ended without hvd.shutdown()). Look at its "
-                  "output for the cause: an exception, the out-of-memory killer, a signal.");
+        Cause::kDied, {rank},
+        "rank " + std::to_string(rank) +
+            " died (its process on this host ended without hvd.shutdown()). Look at its "
+            "output for the cause: an exception, the out-of-memory killer, a signal.");
   }
   return Status::Ok();
 }

@@ -14,7 +14,7 @@ namespace hvdlite::transport::tcp {
 
 // The name is made now, because a connection that has failed no longer knows its other end.
 Link::Link(Fd fd, int peer, int me, const std::string& interface)
-    : fd_(std::move(fd)), peer_(peer) {
+    : fd_(std::move(fd)), peer_(peer), me_(me) {
   int domain = AF_UNIX;
   socklen_t length = sizeof(domain);
   is_tcp_ =
@@ -116,10 +116,13 @@ Transport::Acknowledged Link::acknowledged() const {
 Status Link::Lost(int error) const {
   const std::string rank = "rank " + std::to_string(peer_);
   if (error == 0 || error == ECONNRESET || error == EPIPE) {
-    return Status::PeerLost(peer_,
+    return Status::PeerLost(Cause::kClosed, {peer_},
                             rank + " closed the connection: its process has ended or given up");
   }
-  return Status::PeerLost(peer_, name_ + " failed: " + std::strerror(error));
+  std::vector<int> ranks{peer_};
+  if (me_ >= 0) ranks.push_back(me_);
+  return Status::PeerLost(Cause::kNetwork, std::move(ranks),
+                          name_ + " failed: " + std::strerror(error));
 }
 
 }  // namespace hvdlite::transport::tcp

@@ -44,7 +44,7 @@ class Link final : public Transport {
   Status Lost(int error) const;
 
   Fd fd_;
-  const int peer_;
+  const int peer_, me_;
   bool is_tcp_ = false;  // else a socket pair
   std::string name_;
   int wakes_at_ = 1;

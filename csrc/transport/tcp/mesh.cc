@@ -29,6 +29,8 @@ std::string Endpoints(const std::vector<Endpoint>& endpoints) {
 Status Late(int me, const std::vector<MeshPeer>& peers, const std::vector<Missing>& missing,
             const LinkListener& listener) {
   std::string text;
+  std::vector<int> ranks{peers[missing.front().index].rank, me};
+  for (size_t i = 1; i < missing.size(); ++i) ranks.push_back(peers[missing[i].index].rank);
   for (const Missing& one : missing) {
     const MeshPeer& peer = peers[one.index];
     if (!text.empty()) text += '\n';
@@ -47,7 +49,7 @@ Status Late(int me, const std::vector<MeshPeer>& peers, const std::vector<Missin
               listener.endpoint().ToString() + ", in time";
     }
   }
-  return Status(StatusCode::kTimeout, text, peers[missing.front().index].rank);
+  return Status(StatusCode::kTimeout, text, Cause::kNetwork, std::move(ranks));
 }
 
 // Returns true when the link exists.

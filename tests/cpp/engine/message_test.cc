@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "testing/says.h"
+
 namespace hvdlite::engine {
 namespace {
 
@@ -146,6 +148,42 @@ TEST(Message, statuses_come_back_as_they_were) {
     EXPECT_EQ(got.peer(), code - 2);
     EXPECT_EQ(got.message(), "text");
   }
+}
+
+TEST(Message, the_cause_of_a_loss_and_the_ranks_concerned_come_back) {
+  for (uint8_t cause = 0; cause < kCauseCount; ++cause) {
+    for (const std::vector<int>& ranks :
+         {std::vector<int>{}, {3}, {3, 70'000}, std::vector<int>(Status::kMostRanks + 9, 5)}) {
+      const Status sent = Status::PeerLost(static_cast<Cause>(cause), ranks, "text");
+      EXPECT_LE(sent.ranks().size(), Status::kMostRanks);
+      Writer out;
+      Encode(sent, &out);
+      Reader in(out.bytes());
+      Status got;
+      ASSERT_TRUE(Decode(&in, &got) && in.done());
+      EXPECT_TRUE(IsLossBy(sent.cause(), sent.ranks(), got));
+    }
+  }
+}
+
+TEST(Message, a_status_that_no_rank_of_ours_would_send_is_refused) {
+  const auto refused = [](uint8_t code, uint8_t cause, std::vector<int64_t> ranks) {
+    Writer out;
+    out.U8(code);
+    out.U8(cause);
+    out.List(ranks);
+    out.Text("text");
+    Reader in(out.bytes());
+    Status got;
+    return !Decode(&in, &got);
+  };
+  EXPECT_FALSE(refused(4, 1, {0}));
+  EXPECT_TRUE(refused(0, 1, {0}));
+  EXPECT_TRUE(refused(kStatusCodeCount, 1, {0}));
+  EXPECT_TRUE(refused(4, kCauseCount, {0}));
+  EXPECT_TRUE(refused(4, 1, {-1}));
+  EXPECT_TRUE(refused(4, 1, {int64_t{1} << 31}));
+  EXPECT_TRUE(refused(4, 1, std::vector<int64_t>(Status::kMostRanks + 1)));
 }
 
 TEST(Message, what_no_rank_of_ours_would_send_is_refused) {

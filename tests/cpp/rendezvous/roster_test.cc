@@ -193,7 +193,7 @@ TEST(Member, HasTheBytesOfTheWirePage) {
   ASSERT_TRUE(EncodeMember(member, &bytes).ok());
   using namespace std::string_literals;
   EXPECT_EQ(bytes,
-            "\6\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\0031.0\7\0\0\0\1\3::1\1\0M\0\0\3\0a=1\1\0\5"s);
+            "\7\2\0\0\0\3\0\0\0\0\0\0\0\x34\x12\1\0h\0031.0\7\0\0\0\1\3::1\1\0M\0\0\3\0a=1\1\0\5"s);
 }
 
 TEST(Member, CutShortOrChangedNeverCrashesAndNeverPassesUnnoticed) {

@@ -115,7 +115,7 @@ Status Await(TcpStore* store) {
   return status;
 }
 
-const std::string kRank2Died = "\3\2\0\0\0\4rank 2 died"s;
+const std::string kRank2Died = "\3\2\0\0\0\4\4\2\7\0\0\0\1\1\0\0rank 2 died"s;
 
 TEST(TcpStore, JoinsArrivesAndFailsInTheBytesOfTheWirePage) {
   ScriptedServer server([](int fd) {
@@ -149,6 +149,7 @@ TEST(TcpStore, ALossEndsTheWaitTheNextRequestAndALook) {
     const Status lost = how < 2 ? store->Get("k", Deadline::Never(), &value) : Await(store.get());
     EXPECT_EQ(lost.code(), StatusCode::kPeerLost) << how << lost.ToString();
     EXPECT_EQ(lost.peer(), 2);
+    EXPECT_TRUE(IsLossBy(Cause::kNetwork, {2, 7, 257}, lost));
     EXPECT_EQ(lost.message(), "rank 2 died");
     EXPECT_EQ(store->Look().peer(), 2) << "it goes on saying so";
     EXPECT_EQ(store->Set("k", "").peer(), 2);
@@ -162,7 +163,7 @@ TEST(TcpStore, AVerdictWithoutWordsIsStillToldInWords) {
   ScriptedServer server([](int fd) {
     GiveSeat(fd);
     Take(fd, 12 + 10);
-    Give(fd, Frame(1, "\3\2\0\0\0\4"s));
+    Give(fd, Frame(1, "\3\2\0\0\0\4\1\0"s));
   });
   const auto store = server.Connect();
   Join(store.get());
@@ -174,8 +175,8 @@ TEST(TcpStore, AVerdictWithoutWordsIsStillToldInWords) {
 TEST(TcpStore, AFailureThatCameFirstIsTheOneToReport) {
   ScriptedServer server([](int fd) {
     GiveSeat(fd);
-    Take(fd, 12 + 10 + 5 + 14);
-    Give(fd, Frame(1, "\3\xff\xff\xff\xff\6nobody came"s));
+    Take(fd, 12 + 10 + 7 + 14);
+    Give(fd, Frame(1, "\3\xff\xff\xff\xff\6\0\0nobody came"s));
   });
   const auto store = server.Connect();
   Join(store.get());
@@ -199,7 +200,8 @@ TEST(TcpStore, AServerThatEndsIsNamedByTheRankItRanIn) {
 
 TEST(TcpStore, NewsThatMakesNoSenseEndsTheMeeting) {
   for (const std::string& news :
-       {Frame(1, "\0"s), Frame(1, "\3\0"s), Frame(5, kRank2Died), "\1\0"s}) {
+       {Frame(1, "\0"s), Frame(1, "\3\0"s), Frame(5, kRank2Died), "\1\0"s,
+        Frame(1, "\3\2\0\0\0\4\1\4\0\0\0\0few ranks"s), Frame(1, "\3\2\0\0\0\4\x7f\0no cause"s)}) {
     ScriptedServer server([&](int fd) {
       GiveSeat(fd);
       Give(fd, news);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -29,6 +30,15 @@ inline ::testing::AssertionResult IsLossOf(int peer, const Status& status,
                                            std::string_view part = "") {
   if (status.peer() == peer) return FailsWith(status, StatusCode::kPeerLost, part);
   return ::testing::AssertionFailure() << status.ToString() << " names rank " << status.peer();
+}
+
+// Why a rank is lost, and all ranks concerned.
+inline ::testing::AssertionResult IsLossBy(Cause cause, const std::vector<int>& ranks,
+                                           const Status& status) {
+  if (status.cause() == cause && status.ranks() == ranks) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure()
+         << status.ToString() << " has cause " << static_cast<int>(status.cause())
+         << " and the ranks " << ::testing::PrintToString(status.ranks());
 }
 
 }  // namespace hvdlite

@@ -182,7 +182,7 @@ TEST(LinkMesh, AMissingPeerIsNamedWithItsAddressAndTheSystemsWord) {
   for (size_t i : {1u, 2u}) {
     const Status& status = hosts[i].status;
     EXPECT_EQ(status.code(), StatusCode::kTimeout);
-    EXPECT_EQ(status.peer(), 0);
+    EXPECT_TRUE(IsLossBy(Cause::kNetwork, {0, static_cast<int>(i)}, status));
     EXPECT_TRUE(hosts[i].links.empty());
     EXPECT_TRUE(Says(status, "rank 0"));
     EXPECT_TRUE(Says(status, peers[0].candidates[0].ToString()));
@@ -198,6 +198,14 @@ TEST(LinkMesh, APeerThatNeverCallsIsNamed) {
   EXPECT_EQ(status.peer(), 1);
   EXPECT_TRUE(Says(status, "rank 1"));
   EXPECT_TRUE(Says(status, "did not connect to rank 0"));
+}
+
+TEST(LinkMesh, AllPeersThatAreMissingAreGivenBehindTheOneThatMissesThem) {
+  auto hosts = OpenDoors(4);
+  const auto peers = PeersOf(hosts);
+  const Status status = ConnectMesh(kGroup, peers, hosts[1].listener.get(),
+                                    Deadline::After(200 * kMillisecond), &hosts[1].links);
+  EXPECT_TRUE(IsLossBy(Cause::kNetwork, {0, 1, 2, 3}, status));
 }
 
 TEST(LinkMesh, NewsOfADeathEndsTheWaitForIt) {

@@ -116,6 +116,7 @@ TEST(LinkTransfer, APeerThatLeavesIsNamedAfterItsLastByteAndForEver) {
   for (int i = 0; i < 2; ++i) {
     const Status status = pair.left->TryReceive(text, sizeof(text), &moved);
     EXPECT_TRUE(IsLossOf(1, status, "rank 1 closed the connection"));
+    EXPECT_TRUE(IsLossBy(Cause::kClosed, {1}, status));
     EXPECT_EQ(moved, 0u);
   }
   EXPECT_EQ(pair.left->TrySend(text, 1, &moved).code(), StatusCode::kPeerLost);

@@ -154,6 +154,7 @@ TEST(Neighbours, a_death_is_told_from_a_departure) {
   host.all[1].reset();
   const Status dead = host.all[0]->Check();
   EXPECT_TRUE(IsLossOf(11, dead));
+  EXPECT_TRUE(IsLossBy(Cause::kDied, {11}, dead));
   EXPECT_TRUE(host.all[0]->Check().ok()) << "said once";
   EXPECT_TRUE(host.all[3]->Check().ok()) << "spokes hear only of the hub";
   host.all[0].reset();

@@ -52,10 +52,11 @@ TEST(HostSegment, the_first_failure_stays) {
   ASSERT_TRUE(HostSegment::Create(2, &a).ok());
   ASSERT_TRUE(HostSegment::Attach(dup(a->fd()), 2, &b).ok());
   EXPECT_FALSE(a->aborted());
-  a->SetAbort(Status::PeerLost(5, "first"));
+  a->SetAbort(Status::PeerLost(Cause::kNetwork, {5, 7, 9}, "first"));
   b->SetAbort(Status::Internal("second"));
   ASSERT_TRUE(b->aborted());
   EXPECT_TRUE(IsLossOf(5, b->abort_status()));
+  EXPECT_TRUE(IsLossBy(Cause::kNetwork, {5, 7, 9}, b->abort_status()));
   EXPECT_EQ(b->abort_status().message(), "first");
 }
 

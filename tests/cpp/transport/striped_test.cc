@@ -217,6 +217,7 @@ TEST(Striped, a_block_that_cannot_be_is_an_error_and_no_wait) {
     Bytes(*left[1], head);
     const Status status = Received(receiver.operator->()).second;
     EXPECT_TRUE(FailsWith(status, StatusCode::kPeerLost, "changes what it carries"));
+    EXPECT_EQ(status.cause(), Cause::kDamaged);
   }
   auto [left, right] = SocketPairs(2);
   End receiver(std::move(right));
