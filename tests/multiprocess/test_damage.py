@@ -55,4 +55,4 @@ def test_a_bit_that_changes_is_told_to_every_rank(
         )
         assert named and named[1] != named[2], ranks.outputs()
         for rank in range(3):
-            ranks.expect_loss(rank, Cause.DAMAGED, int(named[2]))
+            ranks.expect_loss(rank, (Cause.DAMAGED,), int(named[2]))

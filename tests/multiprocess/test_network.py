@@ -125,7 +125,7 @@ def test_a_way_that_loses_large_packets_ends_the_job_with_their_link_and_says_wh
                 "MTU",
             ):
                 assert text in told["text"], told
-            ranks.expect_loss(rank, Cause.NETWORK, told["peer"], told["peer"] ^ 1)
+            ranks.expect_loss(rank, (Cause.NETWORK,), told["peer"], told["peer"] ^ 1)
         # Rank 0 is inside hvdlite's own transfer, and can say so.
         output = ranks.outputs()
         assert "only on rank 1" in output and "it is in program.0.py:" in output, output
