@@ -151,8 +151,8 @@ TEST(Member, OfAnotherVersionIsNamed) {
   for (const auto& [bytes, who] : std::vector<std::pair<std::string, std::string>>{
            {"\3"s + head + "whatever", "rank 2 on h runs hvdlite of an unknown release"},
            {"\4"s + head + "\0051.1.1whatever", "rank 2 on h runs hvdlite 1.1.1"},
-           {"\7"s + head + "\0059.9.9whatever", "rank 2 on h runs hvdlite 9.9.9"},
-           {"\7"s, "a rank"},
+           {"\x63"s + head + "\0059.9.9whatever", "rank 2 on h runs hvdlite 9.9.9"},
+           {"\x63"s, "a rank"},
        }) {
     const Status status = DecodeMember(bytes, &back);
     EXPECT_TRUE(
