@@ -3,11 +3,11 @@
  *
  * Conventions. A function that can fail returns an hvdlite_code. The functions
  * hvdlite_last_error...() then give the calling thread the sentence, the rank that caused the
- * failure, the cause and all ranks concerned. The library borrows tensors until the operation's handle is done. Numbers never change
- * their meaning; new ones are appended. Thread-safety: every function may be called from any
- * thread; init and shutdown exclude one another. After fork() the child has no job: hvdlite_where
- * tells the place of its parent, and every other call but hvdlite_is_initialized fails and has no
- * effect. */
+ * failure, the cause and all ranks concerned. The library borrows tensors until the operation's
+ * handle is done. Numbers never change their meaning; new ones are appended. Thread-safety: every
+ * function may be called from any thread; init and shutdown exclude one another. After fork() the
+ * child has no job: hvdlite_where tells the place of its parent, and every other call but
+ * hvdlite_is_initialized fails and has no effect. */
 #ifndef HVDLITE_API_HVDLITE_H_
 #define HVDLITE_API_HVDLITE_H_
 
@@ -314,13 +314,13 @@ HVDLITE_API void hvdlite_release_all(void);
 
 typedef struct {
   /* Called exactly once for each accepted operation (submit returned HVDLITE_OK), perhaps before
-   * submit returns. `error` says what went wrong, and hvdlite_last_error_...() tell more in
-   * the callback; `result` is NULL unless the code is HVDLITE_OK. Both are valid until the
-   * callback returns. The caller is the library's thread or
-   * a program's thread inside hvdlite_wait, _run, _shutdown or _abort; it holds no lock. The
-   * callback may submit and abort. It must not block: no hvdlite_wait, _run, _init or _shutdown,
-   * no interpreter lock. A shutdown or a failure of the job ends all operations with that error.
-   * A forked child calls no callback. */
+   * submit returns. `error` says what went wrong, and in the callback the functions
+   * hvdlite_last_error...() tell more; `result` is NULL unless the code is HVDLITE_OK. Both are
+   * valid until the callback returns. The caller is the library's thread or a program's thread
+   * inside hvdlite_wait, _run, _shutdown or _abort; it holds no lock. The callback may submit and
+   * abort. It must not block: no hvdlite_wait, _run, _init or _shutdown, no interpreter lock. A
+   * shutdown or a failure of the job ends all operations with that error. A forked child calls no
+   * callback. */
   void (*done)(void* context, hvdlite_code code, const char* error, const hvdlite_result* result);
   /* Allocates a result whose shape the caller cannot know; `output` describes it. Returning NULL
    * ends the job. Called at most once, before done(), under the library's locks: it must call no

@@ -64,7 +64,7 @@ def translated(error: Exception) -> Exception:
     for both in _CLASSES:
         if isinstance(error, both.__mro__[2]):
             result: Exception = both(None, None, str(error))
-            for attribute in ("rank", "retryable"):
+            for attribute in ("rank", "loss", "retryable"):
                 if hasattr(error, attribute):
                     setattr(result, attribute, getattr(error, attribute))
             return result

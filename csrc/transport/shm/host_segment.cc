@@ -114,9 +114,11 @@ void HostSegment::SetAbort(const Status& status) {
 }
 
 Status HostSegment::abort_status() const {
-  return Status(static_cast<StatusCode>(header_->abort_code), header_->abort_text,
-                static_cast<Cause>(header_->abort_cause),
-                {header_->abort_ranks, header_->abort_ranks + header_->abort_rank_count});
+  return Status(
+      static_cast<StatusCode>(header_->abort_code), header_->abort_text,
+      static_cast<Cause>(header_->abort_cause),
+      {header_->abort_ranks,
+       header_->abort_ranks + std::min<size_t>(header_->abort_rank_count, Status::kMostRanks)});
 }
 
 }  // namespace hvdlite::transport::shm

@@ -122,7 +122,8 @@ TEST(TcpStore, JoinsArrivesAndFailsInTheBytesOfTheWirePage) {
     GiveSeat(fd);
     Want(fd, Frame(1, "\7\1\0\0\0j\xff\xff\xff\xff"s));
     Give(fd, Frame(1, "\0"s));
-    Want(fd, Frame(2, "\10\1\0\0\0j\0\0\0\0\1\0\0\0\4\6\0rank 1 could not join the job: no memory"s));
+    Want(fd,
+         Frame(2, "\10\1\0\0\0j\0\0\0\0\1\0\0\0\4\6\0rank 1 could not join the job: no memory"s));
     Give(fd, Frame(2, "\0"s));
   });
   const auto store = server.Connect();
