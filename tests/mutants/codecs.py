@@ -68,4 +68,17 @@ csrc/comm/parts_work.cc
 - constexpr int kStretchesPerPoll = 4;
 + constexpr int kStretchesPerPoll = 1;
 C++ EncodedParts.ASlowExchangeIsPolledLessOften
+
+CD12: a block of huge elements is not finite
+csrc/kernels/cpu/codecs/sign.h
+- return sum - sum == 0 ? sum / static_cast<float>(count) : LargeMean(block, count);
++ return sum - sum == 0 ? sum / static_cast<float>(count) : NanFloat();
+C++ SignCodec.IsTheMeanMagnitudeAlsoWhereTheSumOverflows
+C++ EveryCodec.TheGreatestElementsStayFiniteWithTheSameBytesOnEveryInstructionSet
+
+CD13: a lane of a GPU adds anew before another one has read the sum
+csrc/kernels/cuda/codecs.cuh
+- warp.Step(0, [](int) {});  // all lanes have read the sum in room.sums
+C++ GpuCodecLanes.GiveTheBytesAndValuesOfTheProcessor
+hangs
 """)

@@ -241,4 +241,11 @@ hvdlite/elastic/randomness.py
 - memory = _memory_of(numpys) + _memory_of(numpys._bit_generator)
 + memory = _memory_of(numpys._bit_generator)
 test_elastic_randomness.py::test_every_change_of_numpys_state_is_seen
+
+LN1: a third member accuses the one that two others name, whose network is at fault
+hvdlite/job/membership.py
+- lost = noticed if me in unreached else None
++ lost = noticed if me in unreached else lost
+test_elastic_far_hosts.py::
+  test_two_ranks_that_found_no_way_to_each_other_accuse_each_other
 """)

@@ -157,4 +157,15 @@ T24: a slow network card delays a fast one
 csrc/transport/lanes.h
 - if (known && cost > kMuchSlower * fastest) continue;
 C++ Lanes.a_slow_lane_never_makes_a_message_slower_than_the_fast_one_alone
+
+T25: of two ranks without a way to each other the one that has noticed it is the lost one
+csrc/transport/tcp/mesh.cc
+- std::vector<int> ranks{peers[missing.front().index].rank, me};
++ std::vector<int> ranks{me, peers[missing.front().index].rank};
+C++ LinkMesh.AMissingPeerIsNamedWithItsAddressAndTheSystemsWord
+
+T26: a failure comes to the other ranks of a host without its cause
+csrc/transport/shm/host_segment.cc
+- header_->abort_cause = static_cast<uint8_t>(status.cause());
+C++ HostSegment.the_first_failure_stays
 """)

@@ -41,6 +41,14 @@ def assert_lost(reply, rank, text):
     assert struct.unpack_from("<i", reply, 1)[0] == rank and text.encode() in reply[8:], reply
 
 
+def test_who_has_joined_is_known_before_it_says_anything_of_itself(server):
+    with dial(server) as sock, StoreClient(server.address, SECRET, LIMIT) as client:
+        join(sock, 1)
+        assert client.get("j/0/joined/1", timeout=0) == b""
+        with pytest.raises(TimeoutError):
+            client.get("j/0/joined/0", timeout=0)
+
+
 @pytest.mark.parametrize("waits_in", ["get", "collect", "arrive", "nothing"])
 def test_a_rank_whose_connection_ends_is_named_to_those_who_wait_and_those_who_do_not(
     server, waits_in
