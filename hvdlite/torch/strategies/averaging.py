@@ -114,9 +114,15 @@ class Averaging:
     def before_step(self) -> None:
         self._renew()
         if self.outer is not None:  # the first step starts where all ranks do
-            for member in self._members():
-                if member.moves:
-                    self._anchored(member)
+            for group in self._groups():
+                known = group.setdefault(_KEY, {}).setdefault("outer", {})
+                for number, parameter in enumerate(group["params"]):
+                    if (
+                        number not in known
+                        and parameter.requires_grad
+                        and parameter.is_floating_point()
+                    ):
+                        known[number] = _begun(parameter)
 
     def note(self, samples: float | None = None, loss: Any = None) -> None:
         """See LocalSteps.note."""
@@ -403,8 +409,7 @@ class Averaging:
         """The parameter's anchor and velocity. A parameter that is new starts where it is."""
         parameter, found = member.parameter, member.outer
         if found is None:
-            now = parameter.detach()
-            found = [now.clone(), torch.zeros_like(now)]
+            found = _begun(parameter)
         elif found[0].device != parameter.device:  # of a checkpoint
             found = [each.to(parameter.device) for each in found]
         member.kept.setdefault("outer", {})[member.number] = found
@@ -429,6 +434,12 @@ class Averaging:
                 state[member.parameter] = {
                     name: _built(value, member.parameter) for name, value in told.items()
                 }
+
+
+def _begun(parameter: torch.Tensor) -> list[torch.Tensor]:
+    """An anchor and a velocity."""
+    now = parameter.detach()
+    return [now.clone(), torch.zeros_like(now)]
 
 
 def _note(kept: dict[str, Any], moved: set[int]) -> None:
