@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from launched import PATIENT, Job
 
 from hvdlite.data.order import shuffled
 
@@ -51,6 +54,7 @@ class Schedule:
     delay_microseconds: int
     cursor: dict[str, Any]
     events: tuple[Event, ...]
+    says: str = ""  # what each rank prints to stderr in each generation
 
     def write(self, directory: Path) -> None:
         (directory / "schedule.json").write_text(json.dumps(asdict(self)))
@@ -86,6 +90,38 @@ def random_schedule(seed: int, events: int = 4) -> Schedule:
     )
 
 
+# As a library prints it. The second is an exception that the program has caught.
+WORDS = (
+    "",
+    "train.py:7: UserWarning: deprecated\n  return f(x)",
+    'Traceback (most recent call last):\n  File "train.py", line 7, in f\nValueError: bad sample 7',
+)
+
+
+def storm(seed: int, events: int = 4) -> Schedule:
+    """From one to all but one of the ranks are killed at once, somewhere in a step."""
+    chance = random.Random(f"storm {seed}")
+    first = chance.choice((2, 3, 4, 5, 5))
+    end_of_step = chance.choice(("step", "commit"))
+    places = [*PLACES, "entering", "submitted"] + ["copying"] * (end_of_step == "commit")
+    found = []
+    for _ in range(events):
+        place = chance.choice(places)
+        # At the same position again and again, as a program does that fails by its own fault.
+        after = -1 if place == "entering" else chance.choice((0, 0, chance.randint(1, 12)))
+        dead = chance.sample(range(first), chance.randint(1, first - 1))
+        found.append(Event("kill", first, after, place, tuple(dead)))
+    return Schedule(
+        seed=seed,
+        first=first,
+        end_of_step=end_of_step,
+        delay_microseconds=chance.choice((0, 0, 2000)),
+        cursor=_cursor(chance),
+        events=tuple(found),
+        says=chance.choice(WORDS),
+    )
+
+
 def _cursor(chance: random.Random) -> dict[str, Any]:
     length, seed = chance.randint(40, 200), chance.randrange(1000)
     if chance.random() < 0.5:
@@ -95,6 +131,25 @@ def _cursor(chance: random.Random) -> dict[str, Any]:
         tail = chance.choice(("pad", "drop", "carry", "short"))
         size = {"global_batch": chance.randint(MOST, 40)}
     return {"length": length, "seed": seed, "tail": tail, **size}
+
+
+def goes_by(schedule: Schedule, job: Job) -> None:
+    """The job goes on as long as one rank has the state, no sample is lost or counted twice, and no
+    process is left."""
+    schedule.write(job.directory)
+    job.launcher = [job.script(LAUNCHER, "launcher.py")]
+    done = job.run(
+        "-np", str(schedule.first), "--min-np", "1", "--leave-seconds", PATIENT,
+        "--blacklist-cooldown-range", "0.01", "0.02", "--host-discovery-script", "cat hosts",
+        sys.executable, str(PROGRAM),
+        HVDLITE_DEBUG_DELAY_MICROSECONDS=str(schedule.delay_microseconds),
+    )  # fmt: skip
+    assert done.returncode == 0, f"{schedule}\n{done.stderr.decode()}"
+    ends = [json.loads(path.read_text()) for path in job.directory.glob("end.*")]
+    assert len(ends) == ends[0]["size"] and all(end == ends[0] for end in ends), schedule
+    history = surviving(job.directory.glob("log.*"), ends[0]["position"])
+    account(history, schedule.cursor, ends[0])
+    assert job.pids() == [], schedule
 
 
 # The accounting.

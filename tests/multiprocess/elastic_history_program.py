@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ class Events:
     def begin_generation(self) -> None:
         Path(f"pid.{hvd.elastic.generation()}.{hvd.rank()}").write_text(str(os.getpid()))
         self._steps = -1
+        print(SCHEDULE["says"], file=sys.stderr, flush=True)
+        self.at("entering")
 
     def over(self) -> bool:
         while os.path.exists(f"event.{self._next}"):
@@ -53,6 +56,8 @@ class Events:
             return
         others = event["ranks"][1:]
         names = [f"pid.{hvd.elastic.generation()}.{rank}" for rank in others]
+        while place == "entering" and not all(map(os.path.exists, names)):
+            time.sleep(0.001)  # poll: they come there as well
         if all(map(os.path.exists, names)):
             for number in range(event["crashes"]):
                 Path(f"crash.{self._next}.{number}").touch()
@@ -97,6 +102,13 @@ def inside() -> None:
     check_host_updates()
 
 
+def copying() -> None:
+    events.at("copying")
+    make_copy()
+
+
+make_copy = state._make_copy
+state._make_copy = copying  # type: ignore[method-assign]
 state.check_host_updates = inside  # type: ignore[method-assign]
 end_of_step = getattr(state, SCHEDULE["end_of_step"])
 
@@ -111,7 +123,9 @@ def step(state: Any, indices: Any) -> None:
     mine = np.zeros(LENGTH + 1, np.int64)
     np.add.at(mine, indices, 1)
     mine[-1] = events.over()
-    of_all = hvd.allreduce(mine, op=hvd.Sum, name="counts")
+    handle = hvd.allreduce_async(mine, op=hvd.Sum, name="counts")
+    events.at("submitted")
+    of_all = hvd.synchronize(handle)
     events.at("between")
     state.counts = state.counts + of_all[:-1]
     state.enough = state.enough or of_all[-1] == hvd.size()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tier
-from elastic_history import LAUNCHER, PROGRAM, account, random_schedule, surviving
+from elastic_history import LAUNCHER, goes_by, random_schedule
 from launched import PATIENT, Job, ended
 from stillness import wait_until_still
 
@@ -128,18 +128,4 @@ def test_jobs_of_other_sizes_train_alike_with_a_global_batch(
 def test_each_sample_of_each_epoch_is_in_one_step_of_the_surviving_history(
     job: Job, number: int
 ) -> None:
-    schedule = random_schedule(FIRST_SEED + number)
-    schedule.write(job.directory)
-    job.launcher = [job.script(LAUNCHER, "launcher.py")]
-    done = job.run(
-        "-np", str(schedule.first), "--min-np", "1", "--leave-seconds", PATIENT,
-        "--blacklist-cooldown-range", "0.01", "0.02", "--host-discovery-script", "cat hosts",
-        PYTHON, str(PROGRAM),
-        HVDLITE_DEBUG_DELAY_MICROSECONDS=str(schedule.delay_microseconds),
-    )  # fmt: skip
-    assert done.returncode == 0, f"{schedule}\n{done.stderr.decode()}"
-    ends = [json.loads(path.read_text()) for path in job.directory.glob("end.*")]
-    assert len(ends) == ends[0]["size"] and all(end == ends[0] for end in ends), schedule
-    history = surviving(job.directory.glob("log.*"), ends[0]["position"])
-    account(history, schedule.cursor, ends[0])
-    assert job.pids() == []
+    goes_by(random_schedule(FIRST_SEED + number), job)

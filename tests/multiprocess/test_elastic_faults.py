@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import tier
 from elastic_faults import PYTHON, QUICKLY, generations, pid, program
+from elastic_history import goes_by, storm
 from launched import Job, ended, last_line
 from waiting import wait_until
 
@@ -59,6 +60,16 @@ def test_survivors_go_on_wherever_a_rank_dies(job: Job, where: str, end: str) ->
     assert len(trained) == 3 and {b"1", b"3"} < {member for member, _ in trained}
     assert b"2" not in {member for member, _ in trained}
     assert job.pids() == []
+
+
+STORMS = tier.by_tier(range(1), range(3), range(200))
+
+
+@pytest.mark.parametrize("number", STORMS)
+def test_a_job_of_which_one_rank_lives_goes_on_whoever_is_killed_at_once(
+    job: Job, number: int
+) -> None:
+    goes_by(storm(tier.draw("elastic storms", 1 << 20) + number), job)
 
 
 KILLS_THREE = """

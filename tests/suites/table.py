@@ -71,7 +71,8 @@ SUITES = (
     ),
     # Real Ray, Spark, Lightning and others: one of them runs at a time.
     Suite("integrations", FROM_COMMIT, 110, ("integrations/test_*.py",)),
-    Suite("elastic", EVERYWHERE, 450, ("multiprocess/test_elastic*.py",), cores=1.0),
+    # 400 random schedules of deaths in the tier `all`.
+    Suite("elastic", EVERYWHERE, 460, ("multiprocess/test_elastic*.py",), limit=7200.0),
     # They mostly wait: two suites side by side take half the time of one.
     Suite(
         "processes a-m", EVERYWHERE, 420, ("multiprocess/test_[a-m]*.py",), cores=0.4,
