@@ -43,6 +43,8 @@ def _register(environ: Mapping[str, str]) -> None:
     dist.Backend.register_backend("hvdlite", _create, extended_api=True, devices=["cpu", "cuda"])
     if _may_train_alone(environ):
         _watch_the_first_step(dist, environ["HVDLITE_SIZE"])
+    if environ.get("HVDLITE_RANK") or environ.get("HVDLITE_MEMBER"):
+        import_module("hvdlite.lightning.packages").name_on_import()
     if environ.get("HVDLITE_TORCH_BACKEND") or environ.get("HVDLITE_TORCH_ENV") == "1":
         import_module("hvdlite.job.default_group").stand_before_init(dist, environ)
 

@@ -1,13 +1,17 @@
-"""The strategy and the environment for each package of Lightning."""
+"""The strategy and the environment for each package of Lightning, and the strategy's name there."""
 
 from __future__ import annotations
 
 import functools
 import re
 import sys
+from collections.abc import Sequence
 from importlib import import_module, metadata
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Any, NamedTuple
 
+NAME = "hvdlite"
 OLDEST = (2, 6)
 # What a program imports -> what has Fabric's classes, and what pip installs.
 _FABRIC = {"lightning.pytorch": "lightning.fabric", "pytorch_lightning": "lightning_fabric"}
@@ -29,7 +33,7 @@ def make(package: str) -> Classes:
         raise ValueError(f"make({package!r}) is not possible: expected one of {list(_FABRIC)}")
     _check(_PIP[package], _version(_PIP[package]))
     from hvdlite.lightning.environment import Environment
-    from hvdlite.lightning.strategy import NAME, Strategy
+    from hvdlite.lightning.strategy import Strategy
 
     strategies = import_module(f"{package}.strategies")
     environments = import_module(f"{_FABRIC[package]}.plugins.environments")
@@ -41,9 +45,40 @@ def make(package: str) -> Classes:
         __doc__ = Strategy.__doc__
         environment_of = HvdliteEnvironment
 
-    about = "DistributedDataParallel over hvdlite"
-    strategies.StrategyRegistry.register(NAME, HvdliteStrategy, description=about, override=True)
+    _register(strategies, HvdliteStrategy)
     return Classes(HvdliteStrategy, HvdliteEnvironment)
+
+
+def name_on_import() -> None:
+    """Registers the name "hvdlite" in a package of Lightning as soon as the program imports it, so
+    that `--trainer.strategy=hvdlite` of LightningCLI finds it. Loads nothing before."""
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Finder:
+    """Finds the modules with Lightning's registries as the next finder does."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package, dot, module = name.rpartition(".")
+        if module != "strategies" or package not in _FABRIC:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            run: Any = spec.loader.exec_module
+
+            def run_and_register(strategies: ModuleType) -> None:
+                run(strategies)
+                _register(strategies, lambda **options: make(package).strategy(**options))
+
+            spec.loader.exec_module = run_and_register  # type: ignore[assignment]
+        return spec
+
+
+def _register(strategies: Any, strategy: Any) -> None:
+    about = "DistributedDataParallel over hvdlite"
+    strategies.StrategyRegistry.register(NAME, strategy, description=about, override=True)
 
 
 def imported() -> list[str]:

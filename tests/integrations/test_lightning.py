@@ -52,6 +52,65 @@ def test_the_error_of_a_rank_is_an_error_of_the_others(job: Job) -> None:
     assert prefixed(done.stdout, 0) == ["told of rank 1"], done.stderr.decode()
 
 
+_BY_NAME = """
+import importlib, sys, torch
+pl = importlib.import_module(sys.argv[1])
+demos = importlib.import_module(f"{sys.argv[1]}.demos.boring_classes")
+assert "hvdlite.torch" not in sys.modules  # the program does not know of hvdlite
+trainer = pl.Trainer(
+    strategy="hvdlite", accelerator="cpu", fast_dev_run=2, logger=False, enable_progress_bar=False,
+    enable_model_summary=False,
+)
+trainer.fit(demos.BoringModel())
+print(type(trainer.strategy).__name__, trainer.world_size, torch.distributed.get_backend())
+"""
+
+
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize("package", one_of(PACKAGES, "a package of Lightning"))
+def test_the_strategys_name_is_known_in_a_program_that_does_not_import_hvdlite(
+    job: Job, package: str
+) -> None:
+    done = job.end_well("-np", "2", "python", job.script(_BY_NAME), package)
+    for rank in range(2):
+        assert prefixed(done.stdout, rank) == ["HvdliteStrategy 2 hvdlite"], done.stderr.decode()
+
+
+_FABRIC = """
+import sys, torch
+from lightning.fabric import Fabric
+if "arguments" in sys.argv:
+    fabric = Fabric(strategy="ddp", devices=2, accelerator="cpu")
+    fabric.launch()
+else:
+    fabric = Fabric()
+torch.manual_seed(fabric.global_rank)
+model = torch.nn.Linear(2, 1)
+model, optimizer = fabric.setup(model, torch.optim.SGD(model.parameters(), 0.1))
+for _ in range(3):
+    optimizer.zero_grad()
+    fabric.backward(model(torch.ones(1, 2) * (1 + fabric.global_rank)).sum())
+    optimizer.step()
+weights = fabric.all_gather(model.weight.detach())
+assert torch.equal(weights[0], weights[1]), weights
+print(fabric.world_size, torch.distributed.get_backend())
+"""
+
+
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize("how", one_of(("arguments", "variables"), "what makes Fabric use DDP"))
+def test_fabric(job: Job, how: str) -> None:
+    """The rows of docs/guides/lightning.md."""
+    variables = {"LT_CLI_USED": "1", "LT_STRATEGY": "ddp", "LT_ACCELERATOR": "cpu"}
+    variables |= {"LT_DEVICES": "2", "LT_NUM_NODES": "1"}
+    flags = ("-np", "2", "--torch-distributed=hvdlite")
+    done = job.end_well(
+        *flags, "python", job.script(_FABRIC), how, **(variables if how == "variables" else {})
+    )
+    for rank in range(2):
+        assert prefixed(done.stdout, rank) == ["2 hvdlite"], done.stderr.decode()
+
+
 _WITHOUT_STRATEGY = """
 import sys, torch, lightning.pytorch as pl
 from lightning.pytorch.demos.boring_classes import BoringModel
