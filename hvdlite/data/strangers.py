@@ -20,7 +20,6 @@ _log = logging.getLogger("hvdlite")
 
 # Accounts of people begin here; those below belong to services of the system.
 _FIRST_PERSON, _LAST_PERSON = 1000, 65533
-_NO_SHELLS = ("nologin", "false", "sync")
 _SHOWN = 3
 
 _DANGER = (
@@ -74,21 +73,24 @@ def why_open(here: str, users: Sequence[str], interfaces: Sequence[tuple[str, st
 
 
 def others_here() -> list[str]:
-    """Returns the people who may run programs here: those with an account and a shell, and those
-    whose processes run."""
-    found = {}
-    for user in pwd.getpwall():
-        if os.path.basename(user.pw_shell) not in _NO_SHELLS:
-            found[user.pw_uid] = user.pw_name
+    """Returns the people whose programs run here. An account that nobody uses is no stranger: most
+    images of machines come with one."""
+    found = set()
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # it has ended
-            uid = os.stat(f"/proc/{pid}").st_uid
-            found.setdefault(uid, f"user {uid}")
+            found.add(os.stat(f"/proc/{pid}").st_uid)
     return [
-        name
-        for uid, name in sorted(found.items())
+        _name_of(uid)
+        for uid in sorted(found)
         if _FIRST_PERSON <= uid <= _LAST_PERSON and uid != os.geteuid()
     ]
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def _some(names: Sequence[str]) -> str:

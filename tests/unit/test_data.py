@@ -340,7 +340,7 @@ def test_a_service_is_open_to_strangers_only_if_the_user_says_so(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
-def test_people_with_an_account_or_a_process_are_other_users() -> None:
+def test_people_whose_processes_run_are_other_users() -> None:
     here = set(strangers.others_here())
     assert not here & {"root", "nobody", "daemon"}
     stranger = 54321

@@ -45,5 +45,9 @@ def test_every_name_in_the_code_means_something() -> None:
     for path in [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
         for name in re.findall(r"environ(?:\.get\(|\[)\"(HVDLITE_[A-Z_]+)\"", path.read_text()):
             found[name] = path.name
+    build = [ROOT / "CMakeLists.txt", ROOT / ".ci" / "run", *(ROOT / "csrc").rglob("*.cmake")]
+    for path in [*build, *(each for each in (ROOT / "scripts").iterdir() if each.is_file())]:
+        for name in re.findall(r"(?:\$ENV\{|\$\{?|export )(HVDLITE_[A-Z_]+)", path.read_text()):
+            found[name] = path.name
     assert len(found) > 20
     assert {name: where for name, where in found.items() if not variables.is_known(name)} == {}
