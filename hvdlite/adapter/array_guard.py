@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hvdlite.adapter import names
-from hvdlite.adapter.drift_guard import DriftGuard
+from hvdlite.adapter.drift_guard import SAMPLE, DriftGuard, Look, Taken
 from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job import basics
@@ -28,9 +28,18 @@ class ArrayReader:
     def size(self, parameter: Any) -> int:
         return math.prod(parameter.shape)  # of elements, which nearly always have the same size
 
-    def take(self, parameters: Sequence[Any]) -> Callable[[], Sequence[int]]:
-        digests = engine.digests([self._array(parameter) for parameter in parameters])
-        return lambda: digests
+    def take(self, parameters: Sequence[Any]) -> Callable[[], Taken]:
+        arrays = [self._array(parameter) for parameter in parameters]
+        is_finite = all(map(_is_finite, arrays)) if arrays else None
+        taken = Taken(engine.digests(arrays), is_finite)
+        return lambda: taken
+
+    def is_finite(self, parameter: Any) -> bool:
+        return _is_finite(self._array(parameter))
+
+    def observe(self, parameters: Sequence[Any]) -> Callable[[], Look | None]:
+        """Nothing: see DriftGuard.see()."""
+        return lambda: None
 
     def exact(self, parameter: Any) -> int:
         values = self._array(parameter)
@@ -41,6 +50,10 @@ class ArrayReader:
 
     def _array(self, parameter: Any) -> Array:
         return np.ascontiguousarray(self._contents(parameter))
+
+
+def _is_finite(array: Array) -> bool:
+    return bool(np.isfinite(array.reshape(-1)[:SAMPLE]).all())
 
 
 class _Place:
@@ -96,9 +109,13 @@ class StepGuard(ABC):
         """How often parts of the parameters were compared."""
         return self._guard.compared
 
-    def compare(self, parameters: Any) -> None:
+    def compare(self, parameters: Any, loss: Any = None) -> None:
         """Compares a part of the parameters in some of the calls. Raises MismatchError on all ranks
-        if one differs and HVDLITE_DRIFT=error."""
+        if one differs and HVDLITE_DRIFT=error.
+
+        With this rank's `loss` of the step, which is read in the next call, the guard can say on
+        which rank numbers were not finite first.
+        """
         if self.is_recorded():
             raise RuntimeError(
                 "DriftGuard.compare() was called in a function that is being compiled "
@@ -112,4 +129,6 @@ class StepGuard(ABC):
             labels = enumerate(self.labels(parameters))
             self._places[:] = [_Place(label, number, self) for number, label in labels]
             self._guard.leave_out(())  # what was cut is out of date
+        if loss is not None:
+            self._guard.see(lambda: bool(np.isfinite(np.asarray(self.contents(loss))).all()))
         self._guard.compare()

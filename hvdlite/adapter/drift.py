@@ -15,8 +15,9 @@ from enum import Enum
 
 from hvdlite.adapter.presence import in_words
 
-# What a rank says: where it is in its rounds, a digest, and the complements of both.
-_FORM = struct.Struct("<IQIQ")
+# What a rank says: where it is in its rounds, a digest, the complements of both, and whether it
+# asks about numbers that are not finite (finite.py).
+_FORM = struct.Struct("<IQIQB")
 _PLACES, _DIGESTS = (1 << 32) - 1, (1 << 64) - 1
 WORDS = _FORM.size
 
@@ -41,16 +42,21 @@ class Heard(Enum):
     OUT_OF_STEP = 3  # they count steps differently: one has just come, or returned from join()
 
 
-def said(place: int, digest: int | None) -> bytes:
+def said(place: int, digest: int | None, asks: bool = False) -> bytes:
     """What a rank says. `digest`: of 64 bits, or None in a step without one."""
     if digest is None:
-        return _FORM.pack(place, 0, place ^ _PLACES, 0)
-    return _FORM.pack(place, digest, place ^ _PLACES, digest ^ _DIGESTS)
+        return _FORM.pack(place, 0, place ^ _PLACES, 0, asks)
+    return _FORM.pack(place, digest, place ^ _PLACES, digest ^ _DIGESTS, asks)
+
+
+def is_asked(heard: bytes) -> bool:
+    """Whether a rank asks about numbers that are not finite."""
+    return heard[-1] > 0
 
 
 def judge(heard: bytes) -> tuple[Heard, int]:
     """What was said, and the mood of the ranks that have said it."""
-    place, digest, other_place, other_digest = _FORM.unpack(heard)
+    place, digest, other_place, other_digest, _ = _FORM.unpack(heard)
     mood = place % _MOODS
     if place ^ other_place != _PLACES:
         return (Heard.OUT_OF_STEP if place or other_place else Heard.NO_DIGEST), mood
@@ -78,9 +84,9 @@ class Watch:
         """Counting begins anew."""
         self._count, self._mood = 0, WATCHING
 
-    def says(self, digest: int | None) -> bytes:
+    def says(self, digest: int | None, asks: bool = False) -> bytes:
         """The bytes of this step."""
-        return said((self._count * _MOODS + self._mood) & _PLACES, digest)
+        return said((self._count * _MOODS + self._mood) & _PLACES, digest, asks)
 
     def part(self) -> int | None:
         """Which part is taken in this step."""

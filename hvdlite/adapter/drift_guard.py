@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hvdlite.adapter import drift
+from hvdlite.adapter import drift, finite
 from hvdlite.arrays.ops import OPS
 from hvdlite.base import knobs
 from hvdlite.base.operations import ALLREDUCE
@@ -28,7 +28,26 @@ _ADVICE = (
     "HVDLITE_DRIFT=error makes this an error; =off turns the drift guard off."
 )
 
+_NOT_FINITE = (
+    "Look at the first rank's data of that step and at the memory errors of its host; a learning "
+    "rate that is too high makes all ranks infinite. HVDLITE_NAN_WATCH=1 names the tensor: see "
+    "docs/guides/troubleshooting.md. HVDLITE_DRIFT=off turns the drift guard off."
+)
+
 _run = OPS.run_one
+
+#: of each parameter so many elements are looked at: after a NaN anywhere, gradients are NaN
+#: everywhere
+SAMPLE = 256
+
+Look = Callable[[], bool]
+
+
+class Taken(NamedTuple):
+    """What was read of parameters."""
+
+    digests: Sequence[int]
+    is_finite: bool | None  # by a sample of each; None: there is none
 
 
 class Replica(NamedTuple):
@@ -44,8 +63,15 @@ class Reader(Protocol):
     def size(self, parameter: Any) -> int:
         """The bytes."""
 
-    def take(self, parameters: Sequence[Any]) -> Callable[[], Sequence[int]]:
-        """Digests of what the parameters hold now; the function returned may wait for them."""
+    def take(self, parameters: Sequence[Any]) -> Callable[[], Taken]:
+        """What the parameters hold now; the function returned may wait for it."""
+
+    def is_finite(self, parameter: Any) -> bool:
+        """Of a sample of it. Waits."""
+
+    def observe(self, parameters: Sequence[Any]) -> Callable[[], Look | None]:
+        """From now on sees what this rank alone computes in each step. The function returned is
+        called once per step and returns a look at it, which may wait; None: there was nothing."""
 
     def exact(self, parameter: Any) -> int:
         """A digest that is the same if the values are, wherever these lie in memory. All NaNs are
@@ -69,7 +95,11 @@ class DriftGuard:
         self._left_out: dict[int, Any] = {}  # by identity, which the parameters keep valid
         self._cuts: list[range] = []
         self._cut = -1  # how many replicas have been cut
-        self._taken: Callable[[], Sequence[int]] | None = None
+        self._taken: Callable[[], Taken] | None = None
+        self._notes = finite.Notes(self._watch.parts)
+        self._observed: Callable[[], Look | None] | None = None
+        self._look_at: Look | None = None  # at what this rank alone has computed in the step before
+        self._look_at_next: Look | None = None
         self._part = self._said = 0  # what was taken last, and what is being said
         self._era = basics.incarnation()
         self._equal_at: dict[int, int] = {}  # by part, the step in which it was taken
@@ -89,6 +119,11 @@ class DriftGuard:
         """A difference was reported to all members. The guard is silent until there is none."""
         self._watch.has_looked(found=True)
 
+    def see(self, look: Look) -> None:
+        """Says, before the step's words, whether something is finite that this rank alone has
+        computed in the step: a loss. It is called a step later, and may wait."""
+        self._look_at_next = look
+
     def compare(self) -> None:
         """A step, with a message of its own. MismatchError on all members, if
         HVDLITE_DRIFT=error."""
@@ -103,11 +138,13 @@ class DriftGuard:
         if self._era != basics.incarnation():  # what was taken before a resize, others never say
             self._era, self._taken = basics.incarnation(), None
             self._watch.restart()
+        self._note_last_step()
         digest = None
         if self._taken is not None:
-            found = np.array(self._taken(), np.uint64)
-            digest = engine.digests([found])[0]
-        words = self._watch.says(digest)
+            taken = self._taken()
+            digest = engine.digests([np.array(taken.digests, np.uint64)])[0]
+            self._notes.kept(self.steps - 1, taken.is_finite)
+        words = self._watch.says(digest, self._notes.asks)
         self._said, self._taken = self._part, None
         part = self._watch.part()
         if part is not None:
@@ -126,6 +163,16 @@ class DriftGuard:
                 self._equal_at[self._said] = self.steps - 1
         if looks:
             self._look()
+        if drift.is_asked(words.tobytes()):
+            self._tell_finite()
+
+    def _note_last_step(self) -> None:
+        """What this rank alone has computed in the step before."""
+        if self._look_at is not None:
+            self._notes.alone(self.steps - 1, self._look_at())
+        if self._observed is None:
+            self._observed = self._reader.observe([each.parameter for each in self._replicas])
+        self._look_at, self._look_at_next = self._look_at_next or self._observed(), None
 
     def _of_part(self, part: int) -> list[Any]:
         if self._cut != len(self._replicas):
@@ -139,17 +186,40 @@ class DriftGuard:
         parameters = (self._replicas[number].parameter for number in self._cuts[part])
         return [each for each in parameters if not self.leaves_out(each)]
 
+    def _tell_finite(self) -> None:
+        """All members tell since when their numbers are not finite."""
+        wrong = [
+            number
+            for number, replica in enumerate(self._replicas)
+            if not (self.leaves_out(replica.parameter) or self._reader.is_finite(replica.parameter))
+        ]
+        told = self._notes.told(self.steps, wrong[0] if wrong else -1, max(len(wrong) - 1, 0))
+        everyones = self._everyones(np.array(told, np.int64), "finite")
+        sentence = finite.sentence(
+            {rank: finite.Told(*row) for rank, row in everyones.items()},
+            self._replicas[wrong[0]].label if wrong else "",
+            self.steps,
+        )
+        if sentence and engine.rank() == min(everyones):
+            warnings.warn(f"{sentence} {_NOT_FINITE}", stacklevel=2)
+
+    def _everyones(self, mine: Words, what: str) -> dict[int, list[int]]:
+        """The rows of all members but those that have joined, by rank."""
+        ranks = engine.members_of(self._process_set)
+        rows = np.zeros((len(ranks), 1 + len(mine)), mine.dtype)
+        own = rows[ranks.index(engine.rank())]
+        own[0], own[1:] = 1, mine  # a member that has joined says nothing
+        name = f"{self._name} {what}".rstrip()
+        heard = _run(rows, ALLREDUCE, name, self._process_set, Sum)
+        return {rank: row[1:].tolist() for rank, row in zip(ranks, heard, strict=True) if row[0]}
+
     def _look(self) -> None:
         """All members tell the digests of all parameters."""
-        ranks = engine.members_of(self._process_set)
-        rows = np.zeros((len(ranks), 1 + len(self._replicas)), np.uint64)
-        mine = rows[ranks.index(engine.rank())]
-        mine[0] = 1  # a member that has joined says nothing
-        for number, replica in enumerate(self._replicas, 1):
+        mine = np.zeros(len(self._replicas), np.uint64)
+        for number, replica in enumerate(self._replicas):
             if not self.leaves_out(replica.parameter):
                 mine[number] = self._reader.exact(replica.parameter) or 1
-        heard = _run(rows, ALLREDUCE, self._name, self._process_set, Sum)
-        present = {rank: row[1:].tolist() for rank, row in zip(ranks, heard, strict=True) if row[0]}
+        present = self._everyones(mine, "")
         found = drift.differences(present)
         self._watch.has_looked(bool(found))
         if found:

@@ -17,9 +17,10 @@ _PRESENT = -1  # the number of the tensor that says which gradients there are
 
 
 def reduced(options: Options, backend: Backend, gradients: Sequence[Any], variables: Sequence[Any],
-            local: Collection[int] = ()) -> Gradients:  # fmt: skip
+            local: Collection[int] = (),
+            absent: Sequence[Any] | None = None) -> Gradients:  # fmt: skip
     """`local`: the ids of variables whose gradients stay here, divided by the number of ranks if it
-    was asked for."""
+    was asked for. `absent`: what counts where this rank has none and others have; else zeros."""
     results = list(gradients)
     if not options.reduces():
         return results
@@ -28,7 +29,7 @@ def reduced(options: Options, backend: Backend, gradients: Sequence[Any], variab
         if id(variables[i]) in local and results[i] is not None:
             results[i] = backend.shared_out(results[i], options.process_set)
     if backend.dynamic:
-        _with_missing_ones(options, backend, results, variables, everyones)
+        _with_missing_ones(options, backend, results, variables, everyones, absent)
     else:
         _travel(
             options,
@@ -42,13 +43,14 @@ def reduced(options: Options, backend: Backend, gradients: Sequence[Any], variab
 
 
 def _with_missing_ones(options: Options, backend: Backend, results: Gradients,
-                       variables: Sequence[Any], numbers: Sequence[int]) -> None:  # fmt: skip
-    """A gradient that is missing on some ranks counts as zeros; one that is missing on all stays
-    None."""
+                       variables: Sequence[Any], numbers: Sequence[int],
+                       absent: Sequence[Any] | None) -> None:  # fmt: skip
+    """A gradient that is missing on some ranks counts as zeros, or as `absent` says; one that is
+    missing on all stays None."""
     present = backend.flags([results[i] is not None for i in numbers])
     for i in numbers:
         if results[i] is None:
-            results[i] = backend.zeros_like(variables[i])
+            results[i] = backend.zeros_like(variables[i]) if absent is None else absent[i]
     present = _travel(options, backend, results, variables, numbers, {_PRESENT: present}).get(
         _PRESENT
     )

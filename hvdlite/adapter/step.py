@@ -35,6 +35,9 @@ class Options:
     average_passes: bool = False
     sufficient_factors: Mode = None
     scope: str = ""  # before the names of what travels: each optimizer of a program has its own
+    # the names are the same at once and in a compiled program, where others may run at the same
+    # time: one such reduction is under way at most
+    fixed_names: bool = False
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of torch's DistributedOptimizer, of which it makes these options."""

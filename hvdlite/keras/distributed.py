@@ -9,7 +9,6 @@ of all ranks.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -23,12 +22,10 @@ from hvdlite.keras.accumulation import Accumulation
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.flavour import KERAS, backend_name
 from hvdlite.keras.host import prepared
-from hvdlite.keras.wrapping import without
+from hvdlite.keras.wrapping import refuse_inside_loss_scaling, refuse_other_variables, without
 
-_INSIDE_LOSS_SCALING = (
-    "this DistributedOptimizer is inside a LossScaleOptimizer, where each rank would decide by "
-    "itself whether to take a "
-    "step, and the others would wait for ever. Wrap it the other way round:\n"
+_OTHERWISE = (
+    "Wrap it the other way round:\n"
     "    hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer))\n"
     "That is done for you where keras.config.set_dtype_policy('mixed_float16') comes before "
     "hvd.DistributedOptimizer()."
@@ -80,6 +77,7 @@ class Distributed(HasLocal, HasCompression):
         self, optimizer_variables: list[Any], grads: list[Any], trainable_variables: list[Any]
     ) -> tuple[list[Any], list[Any]]:
         """apply() as a function of the state."""
+        refuse_other_variables(self, trainable_variables)
         variables = self._trainable_variables  # type: ignore[attr-defined]
         plain = super().stateless_apply  # type: ignore[misc]
 
@@ -111,10 +109,7 @@ class Distributed(HasLocal, HasCompression):
 
     def build(self, variables: Sequence[Any]) -> None:
         """Makes the optimizer's variables."""
-        caller = sys._getframe(1)
-        outer = caller.f_locals.get("self")
-        if isinstance(outer, KERAS.optimizers.LossScaleOptimizer) and outer is not self:
-            raise ValueError(_INSIDE_LOSS_SCALING)
+        refuse_inside_loss_scaling("DistributedOptimizer", _OTHERWISE)
         super().build(variables)  # type: ignore[misc]
         self._hvd_accumulate()
 

@@ -3,10 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Collection, Iterator
 from typing import Any
 
 from hvdlite.keras.flavour import KERAS
+
+
+def refuse_inside_loss_scaling(what: str, instead: str) -> None:
+    """For build(): a ValueError if a LossScaleOptimizer calls that of the optimizer inside it."""
+    called = sys._getframe(1)
+    outer = called.f_back.f_locals.get("self") if called.f_back else None
+    inner = called.f_locals.get("self")
+    if isinstance(outer, KERAS.optimizers.LossScaleOptimizer) and outer is not inner:
+        raise ValueError(
+            f"this {what} is inside a LossScaleOptimizer, where each rank would decide by itself "
+            f"whether to take a step, and the others would wait for ever. {instead}"
+        )
+
+
+def refuse_other_variables(optimizer: Any, given: Collection[Any]) -> None:
+    """For JAX, where a step is a function of all variables: a ValueError, as of Keras' own
+    optimizers, if these are not as many as those that it was built for."""
+    built_for = len(optimizer._trainable_variables)
+    if len(given) != built_for:
+        raise ValueError(
+            f"this optimizer was built for {built_for} trainable variables and was given "
+            f"{len(given)}. On JAX, when `trainable` of a layer has changed, call compile() with a "
+            "new optimizer on all ranks (behind sync(), if it has local steps)"
+        )
+
+
+def come_together(optimizer: Any) -> None:
+    """Where averages go by time, a rank may still be in one that another rank's next message does
+    not fit. All ranks call this before they exchange anything else."""
+    settings = getattr(optimizer, "_hvd_settings", None)
+    if settings is not None and settings.plan.is_timed and optimizer.built:
+        optimizer.sync()
 
 
 def refuse_twice(optimizer: Any) -> None:

@@ -30,7 +30,8 @@ class TensorFlowBackend(Backend):
 
     @do_not_convert
     def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
-        scope = scope_of(f"{options.scope}gradients")
+        scope = f"{options.scope}gradients"
+        scope = scope if options.fixed_names else scope_of(scope)
         results: Group = {}
         alone: Group = {}
         for number, group in enumerate(groups):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from battery import battery_of
+from checks import SUITES
 from installed import needs_installed
 from runner import Configuration
 from tier import by_tier, one_of
@@ -25,6 +26,15 @@ _PER_BACKEND = (
 )  # fmt: skip
 
 
+# Of what each optimizer does in trouble a commit's run tries one backend.
+_IN_TROUBLE = one_of(("torch", "jax", "tensorflow"), "keras_matrix")
+_ELSE = tuple(module for module in SUITES["keras"] if module != "keras_matrix")
+
+
+def _in_trouble(backend: str) -> tuple[str, ...]:
+    return ("keras_matrix",) if backend in _IN_TROUBLE else ()
+
+
 def _on(backend: str, ranks: int, *modules: str) -> Configuration:
     suite = "tf_keras" if backend == "tf_keras" else "keras"
     chosen = {"TF_USE_LEGACY_KERAS": "1"} if backend == "tf_keras" else {"KERAS_BACKEND": backend}
@@ -39,9 +49,11 @@ def _on(backend: str, ranks: int, *modules: str) -> Configuration:
 _CONFIGURATIONS = by_tier(
     quick=(_on("torch", 2, "keras_optimizer"),),
     commit=(
-        _on("torch", 2),
-        _on("jax", 2, *_PER_BACKEND),
-        _on("tensorflow", 2, *_PER_BACKEND),
+        _on(
+            "torch", 2, *(m for m in SUITES["keras"] if m != "keras_matrix"), *_in_trouble("torch")
+        ),
+        _on("jax", 2, *_PER_BACKEND, *_in_trouble("jax")),
+        _on("tensorflow", 2, *_PER_BACKEND, *_in_trouble("tensorflow")),
         *one_of(
             (_on("torch", 3), _on("jax", 3), _on("tensorflow", 3), _on("tf_keras", 2)), "keras"
         ),

@@ -131,6 +131,20 @@ NOT_PROVOKED = {
     "… another result than the other … ranks": "see test_result_watch",
     "Parameter '…'… … (found in step … of this optimizer…).": "see "
     "tests/conformance/checks/torch_drift.py",
+    "Parameter '…'… is not finite on all ranks since step …, … (found in step … of this "
+    "optimizer).": "see tests/conformance/checks/torch_drift.py",
+    "this … is inside a LossScaleOptimizer, where each rank would decide by itself whether to "
+    "take a step, and the others would wait for ever. …": "see "
+    "tests/conformance/checks/keras_matrix.py",
+    "this optimizer was built for … trainable variables and was given …. On JAX, when "
+    "`trainable` of a layer has changed, call compile() with a new optimizer on all ranks "
+    "(behind sync(), if it has local steps)": "see tests/conformance/checks/keras_matrix.py",
+    "LocalStepsCallback: the model was compiled with a plain …, so nothing would average its "
+    "weights. Compile it with hvd.LocalSGD(...) or hvd.DiLoCo(...)": "see "
+    "tests/conformance/checks/keras_matrix.py",
+    "sync() of averages by time was called in a function that is being compiled (jax.jit), where "
+    "it cannot wait for slower ranks: call it outside": "see "
+    "tests/conformance/checks/jax_matrix.py",
     "cannot reserve … of shared memory": "takes a host without memory",
     "hvdlite communicates tensors in host memory and on CUDA GPUs": "takes another kind of device",
     "…: inside a graph or a compiled program hvdlite takes tensors in host "

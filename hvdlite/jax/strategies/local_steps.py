@@ -23,6 +23,7 @@ from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.jax import trace
 from hvdlite.jax.gradients import allreduce_gradients
 from hvdlite.jax.ops import run
 from hvdlite.jax.strategies.either import either, seconds
@@ -97,12 +98,43 @@ class LocalSteps:
 
     def sync(self, params: Tree, state: LocalState) -> tuple[Tree, LocalState]:
         """Averages all weights now. All ranks call it: before they evaluate or save the model, at
-        the end, and after hvd.join()."""
+        the end, and after hvd.join().
+
+        Where averages go by time, it takes part in those of ranks that are still on their way, and
+        is called outside of jax.jit.
+        """
         if not self._gradients.takes_part():
             return params, state
-        return self._average_all((params, state))
+        if not self._plan.is_timed:
+            return self._average_all((params, state))
+        if trace.is_tracing():
+            raise RuntimeError(
+                "sync() of averages by time was called in a function that is being compiled "
+                "(jax.jit), where it cannot wait for slower ranks: call it outside"
+            )
+        size, here = self._call.process_set.size() or 1, 0.0
+        while here < size:
+            params, state, numbers = self._averaged(params, state, None, is_sync=True)
+            count = local_steps.averaged(self._plan, state.counts, numbers[1], seconds(), jnp)
+            state, here = state._replace(counts=_numbers(count)), float(numbers[2])
+        return self._level(params, state)
 
     # ---- how
+
+    def _level(self, params: Tree, state: LocalState) -> tuple[Tree, LocalState]:
+        """A compiled program rounds otherwise than sync(), and a slower rank may have been in the
+        one when others were in the other."""
+        if self._outer is None:
+            return params, state
+        kept, structure = jax.tree_util.tree_flatten(state.outer)
+        means = allreduce_gradients(kept, self._gradients)
+        outer = jax.tree_util.tree_unflatten(structure, means)
+        leaves, structure = jax.tree_util.tree_flatten(params)
+        leaves = [
+            anchor if _is_float(leaf) else leaf
+            for leaf, (anchor, _) in zip(leaves, outer, strict=True)
+        ]
+        return jax.tree_util.tree_unflatten(structure, leaves), state._replace(outer=outer)
 
     def _synchronous(self, gradients: Tree, count: Count) -> Tree:
         """Gradients of all ranks, as long as steps are synchronous."""
@@ -120,15 +152,15 @@ class LocalSteps:
         return either(local_steps.is_synchronous(plan, count), reduced, gradients)
 
     def _average_all(self, given: tuple[Tree, LocalState]) -> tuple[Tree, LocalState]:
-        params, state, loss = self._averaged(*given, None)
+        params, state, numbers = self._averaged(*given, None)
         now = seconds() if self._plan.is_timed else 0.0
-        count = local_steps.averaged(self._plan, state.counts, loss, now, jnp)
+        count = local_steps.averaged(self._plan, state.counts, numbers[1], now, jnp)
         return params, state._replace(counts=_numbers(count))
 
     def _averaged(
-        self, params: Tree, state: LocalState, fragment: int | None
+        self, params: Tree, state: LocalState, fragment: int | None, is_sync: bool = False
     ) -> tuple[Tree, LocalState, Array]:
-        """The weights, or a fragment of them, averaged, and the mean loss of all ranks."""
+        """The weights, or a fragment of them, averaged; and the numbers of _mean()."""
         leaves, structure = jax.tree_util.tree_flatten(params)
         inner, inner_structure = jax.tree_util.tree_flatten(state.inner)
         outer = list(state.outer)
@@ -138,7 +170,8 @@ class LocalSteps:
         if self._outer is not None:
             sent = [outer[i][0] - leaf for i, leaf in zip(chosen, sent, strict=True)]
         name = f"{self._call.name}{'' if fragment is None else f'.{fragment}'}"
-        means, loss = self._mean([*sent, *(inner[i] for i in memory)], state.counts, name)
+        everything = [*sent, *(inner[i] for i in memory)]
+        means, numbers = self._mean(everything, state.counts, name, is_sync)
         for i, mean in zip(chosen, means, strict=False):
             if self._outer is None:
                 leaves[i] = mean
@@ -149,7 +182,7 @@ class LocalSteps:
             inner[i] = mean
         params = jax.tree_util.tree_unflatten(structure, leaves)
         own = jax.tree_util.tree_unflatten(inner_structure, inner)
-        return params, LocalState(own, state.counts, outer), loss
+        return params, LocalState(own, state.counts, outer), numbers
 
     def _memory(self, inner: Leaves, leaves: Leaves) -> list[int]:
         """Which leaves of the optimizer's state are what it remembers of gradients."""
@@ -164,20 +197,22 @@ class LocalSteps:
         return drift.cuts([leaf.size * leaf.dtype.itemsize for leaf in leaves],
                           self._plan.fragments)[fragment]  # fmt: skip
 
-    def _mean(self, sent: Leaves, count: Count, name: str) -> tuple[Leaves, Array]:
-        """Of what all ranks send, by their shares; and of their losses."""
+    def _mean(self, sent: Leaves, count: Count, name: str, is_sync: bool) -> tuple[Leaves, Array]:
+        """Of what all ranks send, by their shares. With it the sum of the shares, the mean loss,
+        and how many ranks were in sync()."""
         share = local_steps.share(self._plan, count, jnp)
         weighed = sent
         if self._plan.is_timed:
             weighed = [each.astype(jnp.promote_types(each.dtype, jnp.float32)) * share
                        for each in sent]  # fmt: skip
         loss = local_steps.mean_loss(count, jnp)
-        numbers = jnp.stack([jnp.float32(share), jnp.float32(share * loss)])
+        own = [jnp.float32(each) for each in (share, share * loss, is_sync)]
+        numbers = jnp.stack(own)
         *sums, numbers = run(self._call._replace(name=name, grouped=True), [*weighed, numbers])
         means = [
             (total / numbers[0]).astype(each.dtype) for total, each in zip(sums, sent, strict=True)
         ]
-        return means, numbers[1] / numbers[0]
+        return means, numbers.at[1].divide(numbers[0])
 
 
 def LocalSGD(optimizer: Any, every: int | str, start: int = 0, momentum: str = "local",

@@ -9,6 +9,7 @@ from hvdlite.arrays.objects import allgather_object
 from hvdlite.keras.callbacks.drift import DriftGuardCallback
 from hvdlite.keras.host import build, is_variable, model_variables, variables_of
 from hvdlite.keras.values import broadcast_variables
+from hvdlite.keras.wrapping import come_together
 
 
 class BroadcastGlobalVariablesCallback(DriftGuardCallback):
@@ -35,6 +36,7 @@ class BroadcastGlobalVariablesCallback(DriftGuardCallback):
         super().on_train_begin(logs)
         self._done = False
         model = self.model
+        come_together(model.optimizer)
         ready = bool(model.built)
         if ready:
             build(model.optimizer, model.trainable_variables)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from hvdlite.adapter.array_guard import ArrayReader
-from hvdlite.adapter.drift_guard import DriftGuard, Replica
+from hvdlite.adapter.drift_guard import DriftGuard, Replica, Taken
 from hvdlite.adapter.step import Options
 from hvdlite.keras.callbacks.quiet import QuietCallback
 from hvdlite.keras.host import to_numpy
@@ -33,6 +34,9 @@ class DriftGuardCallback(QuietCallback):
         if self._guard is None:
             self._guard = guard_of(lambda: self.model, self._local)
         if self._guard is not None:
+            loss = (logs or {}).get("loss")
+            if loss is not None:  # the mean of this rank's losses in the epoch so far
+                self._guard.see(lambda: math.isfinite(loss))
             self._guard.compare()
 
 
@@ -61,10 +65,14 @@ class _Reader(ArrayReader):
         super().__init__(to_numpy)
         self._model = model
 
-    def take(self, variables: Sequence[Any]) -> Callable[[], Sequence[int]]:
+    def take(self, variables: Sequence[Any]) -> Callable[[], Taken]:
         self._model()
         return super().take(variables)
 
     def exact(self, variable: Any) -> int:
         self._model()
         return super().exact(variable)
+
+    def is_finite(self, variable: Any) -> bool:
+        self._model()
+        return super().is_finite(variable)

@@ -7,6 +7,7 @@ from typing import Any
 from hvdlite.adapter.divergence import mean_metrics
 from hvdlite.job.basics import size
 from hvdlite.keras.callbacks.quiet import QuietCallback
+from hvdlite.keras.wrapping import come_together
 
 
 class MetricAverageCallback(QuietCallback):
@@ -24,4 +25,5 @@ class MetricAverageCallback(QuietCallback):
         """Changes `logs` in place."""
         if not logs or size() == 1:
             return
+        come_together(self.model.optimizer)
         logs.update(mean_metrics({name: float(logs[name]) for name in sorted(logs)}))

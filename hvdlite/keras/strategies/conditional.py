@@ -17,6 +17,9 @@ def reduced_if(
     """reduced() if the condition is true, else the gradients themselves: dense, with None where
     there is none."""
     backend = backends.chosen()
+    if backend.dynamic:  # the condition is a number already, and gradients may be missing here only
+        dense = [None if each is None else backend.to_dense(each) for each in gradients]
+        return reduced(options, backend, dense, variables) if bool(condition) else dense
     results = list(gradients)
     there = [i for i, gradient in enumerate(gradients) if gradient is not None]
     variables = [variables[i] for i in there]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,16 @@ from hvdlite.adapter.step import Options
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.keras import backends
-from hvdlite.keras.flavour import KERAS, LEGACY
+from hvdlite.keras.flavour import KERAS, LEGACY, backend_name
 from hvdlite.keras.host import prepared, to_numpy
 from hvdlite.keras.strategies.conditional import reduced_if
 from hvdlite.keras.strategies.conditions import seconds, when
-from hvdlite.keras.wrapping import refuse_twice, with_loss_scaling
+from hvdlite.keras.wrapping import (
+    refuse_inside_loss_scaling,
+    refuse_other_variables,
+    refuse_twice,
+    with_loss_scaling,
+)
 
 _NUMBERS = len(Count._fields)
 _SHARES = -1  # the number of the tensor with the ranks' shares and losses
@@ -46,6 +52,12 @@ class Settings:
     def gradients(self) -> Options:
         return replace(self.options, op=Average)
 
+    def inside_loss_scaling(self) -> tuple[str, str]:
+        """The optimizer's name, and what to write instead."""
+        name = "LocalSGD" if self.outer is None else "DiLoCo"
+        around = f"hvd.{name}(keras.optimizers.LossScaleOptimizer(optimizer), ...)"
+        return name, f"Wrap it the other way round:\n    {around}"
+
 
 class LocalSteps:
     """What LocalSGD and DiLoCo add to the class of a Keras 3 optimizer."""
@@ -60,6 +72,7 @@ class LocalSteps:
 
     def build(self, variables: Sequence[Any]) -> None:
         """Makes the optimizer's variables."""
+        refuse_inside_loss_scaling(*self._hvd_settings.inside_loss_scaling())
         super().build(variables)  # type: ignore[misc]
         self._hvd_add_variables()
 
@@ -78,6 +91,7 @@ class LocalSteps:
         self, optimizer_variables: list[Any], grads: list[Any], trainable_variables: list[Any]
     ) -> tuple[list[Any], list[Any]]:
         """apply() as a function of the state."""
+        refuse_other_variables(self, trainable_variables)
         with self._hvd_scope(optimizer_variables, trainable_variables) as scope:
             grads = self._hvd_before(grads, self._trainable_variables)  # type: ignore[attr-defined]
         weights, state = self._hvd_values(scope)
@@ -91,9 +105,18 @@ class LocalSteps:
 
     def sync(self) -> None:
         """Averages all weights now. All ranks call it: before they evaluate or save the model, at
-        the end, and after hvd.join(). Not in a compiled function."""
-        if self._hvd_takes_part() and not self._hvd_settings.plan.always_synchronous:
-            self._hvd_average(None)
+        the end, and after hvd.join(). Not in a compiled function.
+
+        Where averages go by time, it takes part in those of ranks that are still on their way.
+        """
+        plan, process_set = self._hvd_settings.plan, self._hvd_settings.options.process_set
+        if not self._hvd_takes_part() or plan.always_synchronous:
+            return
+        here = self._hvd_average(None, is_sync=True)
+        while plan.is_timed and float(to_numpy(here)) < (process_set.size() or 1):
+            here = self._hvd_average(None, is_sync=True)
+        if plan.is_timed and self._hvd_outer:
+            self._hvd_level()
 
     def adapt(self, loss: float) -> None:
         """Sets the interval that follows from the mean loss of all ranks. For adaptive=True; see
@@ -130,21 +153,21 @@ class LocalSteps:
         self._hvd_keep(count)
         if plan.always_synchronous or not self._hvd_takes_part():
             return
+
+        def average(fragment: int | None = None) -> None:
+            self._hvd_average(fragment)
+
         if not plan.is_cut:
-            due = local_steps.is_due(plan, count, now)
-            when(due, lambda: self._hvd_average(None), self._hvd_variables())
+            when(local_steps.is_due(plan, count, now), average, self._hvd_variables())
             return
         for fragment, start in enumerate(local_steps.starts(plan)):
-            when(
-                ops.equal(count.since, float(start)),
-                lambda fragment=fragment: self._hvd_average(fragment),  # type: ignore[misc]
-                self._hvd_variables(),
-            )
+            is_due = ops.equal(count.since, float(start))
+            when(is_due, partial(average, fragment), self._hvd_variables())
         since = ops.where(ops.equal(count.since, float(plan.every)), 0.0, count.since)
         self._hvd_keep(count._replace(since=since))
 
-    def _hvd_average(self, fragment: int | None) -> None:
-        """None: all fragments, and a new interval begins."""
+    def _hvd_average(self, fragment: int | None, is_sync: bool = False) -> Any:
+        """None: all fragments, and a new interval begins. How many ranks were in sync()."""
         settings, plan = self._hvd_settings, self._hvd_settings.plan
         count = self._hvd_numbers()
         share = local_steps.share(plan, count, KERAS.ops)
@@ -157,33 +180,47 @@ class LocalSteps:
         if settings.outer is not None:
             sent = [self._hvd_outer[i][0].value - value
                     for i, value in zip(chosen_ones, sent, strict=True)]  # fmt: skip
-        means = self._hvd_means(sent, share)
+        means, here = self._hvd_means(sent, share, is_sync)
         for number, (target, mean) in enumerate(zip(targets, means, strict=True)):
             if settings.outer is not None:
                 anchor, velocity = self._hvd_outer[chosen_ones[number]]
                 mean, moved = outer_step(
                     settings.outer, anchor.value, mean, velocity.value, KERAS.ops
                 )
-                anchor.assign(mean)
+                anchor.assign(_apart(mean))
                 velocity.assign(moved)
             target.assign(mean)
         if fragment is None:
             now = seconds() if plan.is_timed else 0.0
             self._hvd_keep(count._replace(since=0.0, samples=0.0, at=now))
+        return here
 
-    def _hvd_means(self, sent: Sequence[Any], share: Any) -> list[Any]:
-        """Of what all ranks send, by their shares."""
+    def _hvd_level(self) -> None:
+        """A compiled program rounds otherwise than sync(), and a slower rank may have been in the
+        one when others were in the other."""
+        kept = [variable for pair in self._hvd_outer for variable in pair]
+        values = [variable.value for variable in kept]
+        means = reduced(self._hvd_settings.gradients, backends.chosen(), values, kept)
+        for variable, mean in zip(kept, means, strict=True):
+            variable.assign(mean)
+        for variable, (anchor, _) in zip(self._trainable_variables, self._hvd_outer, strict=True):  # type: ignore[attr-defined]
+            variable.assign(_apart(anchor.value))
+
+    def _hvd_means(self, sent: Sequence[Any], share: Any, is_sync: bool) -> tuple[list[Any], Any]:
+        """Of what all ranks send, by their shares; and how many ranks are in sync()."""
         ops = KERAS.ops
         group = dict(enumerate(sent))
         if self._hvd_settings.plan.is_timed:
             group = {i: ops.cast(value, "float32") * share for i, value in group.items()}
-        group[_SHARES] = ops.reshape(ops.cast(ops.convert_to_tensor(share), "float32"), (1,))
+        share = ops.cast(ops.convert_to_tensor(share), "float32")
+        group[_SHARES] = ops.stack([share, ops.convert_to_tensor(float(is_sync), "float32")])
         sums = backends.chosen().allreduce([group], self._hvd_settings.options)
-        total = sums[_SHARES][0]
-        return [
+        total, here = sums[_SHARES][0], sums[_SHARES][1]
+        means = [
             ops.cast(sums[i] / ops.cast(total, sums[i].dtype), value.dtype)
             for i, value in enumerate(sent)
         ]
+        return means, here
 
     # ---- what there is
 
@@ -205,7 +242,7 @@ class LocalSteps:
     def _hvd_anchor(self) -> None:
         """Ranks start where they are."""
         for variable, (anchor, _) in zip(self._trainable_variables, self._hvd_outer, strict=True):  # type: ignore[attr-defined]
-            anchor.assign(variable.value)
+            anchor.assign(_apart(variable.value))
 
     def _hvd_numbers(self) -> Count:
         return Count(*(self._hvd_count.value[i] for i in range(_NUMBERS)))
@@ -256,6 +293,12 @@ class LocalSteps:
         return weights, [scope.get_current_value(v) for v in self.variables]  # type: ignore[attr-defined]
 
 
+def _apart(value: Any) -> Any:
+    """In memory of its own: on JAX a variable has what it was assigned, and a compiled step takes
+    no array for two variables."""
+    return KERAS.ops.copy(value) if backend_name() == "jax" else value
+
+
 def LocalSGD(optimizer: Any, every: int | str, start: int = 0, momentum: str = "local",
              adaptive: bool = False,
              process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
@@ -293,7 +336,10 @@ def _with_local_steps(
             f"expected an optimizer of Keras 3, got {type(optimizer).__module__}."
             f"{type(optimizer).__name__}"
         )
-    options = Options(Sum, 1.0, 1.0, process_set=process_set, scope=f"{names.scope()}local.")
+    options = Options(
+        Sum, 1.0, 1.0, process_set=process_set, scope=f"{names.scope()}local.",
+        fixed_names=plan.is_timed,  # a rank's average may meet another rank's sync()
+    )  # fmt: skip
     refuse_twice(optimizer)
     options.takes_part()  # says that hvd.init() is missing
     backends.chosen()  # loaded now, and not while a step is being traced

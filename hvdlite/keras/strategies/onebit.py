@@ -18,7 +18,7 @@ from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.host import prepared
 from hvdlite.keras.strategies.conditional import reduced_if
 from hvdlite.keras.strategies.conditions import when
-from hvdlite.keras.wrapping import without
+from hvdlite.keras.wrapping import refuse_inside_loss_scaling, without
 
 ops: Any = getattr(KERAS, "ops", None)  # which tf_keras has not
 
@@ -58,6 +58,10 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
 
     def build(self, variables: Sequence[Any]) -> None:
         """Makes the optimizer's variables."""
+        refuse_inside_loss_scaling(
+            "OneBitAdam",
+            "Train in mixed_bfloat16 or float32, or compile(..., auto_scale_loss=False)",
+        )
         if self.built:
             return
         super().build(variables)
@@ -80,6 +84,8 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
     def _exchanged(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """Averages the gradients until Adam freezes, and from then on the momentum."""
         is_frozen = self._is_frozen()
+        if chosen_backend().dynamic and bool(is_frozen):
+            return self._with_average_momentum(grads, variables)
         grads = reduced_if(ops.logical_not(is_frozen), self._hvd, grads, variables)
         moved = [i for i, gradient in enumerate(grads) if gradient is not None]
 
@@ -91,14 +97,43 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
 
     def _average_momentum(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         """Each rank moves its momentum by its own gradient; then it is averaged by signs."""
-        places = [self._get_variable_index(variable) for variable in variables]
-        means = [
-            self._where_gradients_were(self._moved(self.momentums[place], gradient), place)
-            for gradient, place in zip(gradients, places, strict=True)
+        own = [
+            self._own_momentum(gradient, variable)
+            for gradient, variable in zip(gradients, variables, strict=True)
         ]
-        means = reduced(self._hvd_signs, chosen_backend(), means, variables)
-        for mean, place in zip(means, places, strict=True):
-            self.momentums[place].assign(self._where_gradients_were(mean, place))
+        means = reduced(self._hvd_signs, chosen_backend(), own, variables)
+        for mean, variable in zip(means, variables, strict=True):
+            self._keep_momentum(mean, variable)
+
+    def _with_average_momentum(
+        self, gradients: Sequence[Any], variables: Sequence[Any]
+    ) -> list[Any]:
+        """The same where a rank may lack a gradient that others have: it counts as zeros."""
+        backend = chosen_backend()
+        zeros = [backend.zeros_like(variable) for variable in variables]
+        own = [
+            None if gradient is None else self._own_momentum(gradient, variable)
+            for gradient, variable in zip(gradients, variables, strict=True)
+        ]
+        of_zeros = [
+            self._own_momentum(zero, variable)
+            for zero, variable in zip(zeros, variables, strict=True)
+        ]
+        means = reduced(self._hvd_signs, backend, own, variables, absent=of_zeros)
+        given = list(gradients)
+        for i, (mean, variable) in enumerate(zip(means, variables, strict=True)):
+            if mean is not None:
+                self._keep_momentum(mean, variable)
+                given[i] = zeros[i] if given[i] is None else given[i]
+        return given
+
+    def _own_momentum(self, gradient: Any, variable: Any) -> Any:
+        place = self._get_variable_index(variable)
+        return self._where_gradients_were(self._moved(self.momentums[place], gradient), place)
+
+    def _keep_momentum(self, mean: Any, variable: Any) -> None:
+        place = self._get_variable_index(variable)
+        self.momentums[place].assign(self._where_gradients_were(mean, place))
 
     def _where_gradients_were(self, momentum: Any, place: int) -> Any:
         """Where no gradient has ever been, a sign would make one."""

@@ -33,10 +33,10 @@ tensorflow: collectives tensorflow_tensors gradients arguments programs tensorfl
   tensorflow_training tensorflow_methods tensorflow_by_strategy tensorflow_drift
   tensorflow_batch_norm tensorflow_ways
 keras: keras_data keras_training keras_methods keras_optimizer keras_files keras_callbacks
-  keras_drift keras_strategies keras_by_strategy keras_ways
+  keras_drift keras_strategies keras_matrix keras_by_strategy keras_ways
 jax: collectives jax_trees gradients jax_gradients arguments jax_arguments programs jax_compiled
-  objects jax_functions jax_training jax_methods jax_strategies jax_by_strategy jax_drift
-  jax_ways
+  objects jax_functions jax_training jax_methods jax_strategies jax_matrix jax_by_strategy
+  jax_drift jax_ways
 tf_keras: keras_data keras_training keras_optimizer keras_files keras_callbacks keras_drift
   keras_legacy tensorflow_batch_norm keras_ways
 """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 
 from checks.here import Here
 
@@ -34,3 +35,14 @@ def odd_one(here: Here, rank: int) -> tuple[str, ...]:
     if here.size == 2:
         return ("differs between rank 0 and rank 1", "no majority")
     return (f"of rank {rank} differs from that of the other {here.size - 1} ranks",)
+
+
+def told_once(here: Here, train: Callable[[], None], *words: str) -> None:
+    """While the ranks train on, rank 0 warns once, with these words; no other rank does."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train()
+    said = [str(each.message) for each in caught if "finite" in str(each.message)]
+    assert len(said) == (here.rank == 0), said
+    for each in said:
+        assert all(word in each for word in words), each

@@ -10,7 +10,7 @@ import numpy as np
 
 import hvdlite.jax as hvd
 from checks import check
-from checks.drifting import drifting, odd_one
+from checks.drifting import drifting, odd_one, told_once
 from checks.here import Here, raises
 from hvdlite.exceptions import MismatchError
 
@@ -47,6 +47,30 @@ def a_parameter_that_differs_on_one_rank_is_found(here: Here, leaf: str) -> None
         for _ in range(WITHIN):
             guard.compare(params)
     here.same_on_all_ranks(str(caught[0]))
+
+
+@check(min_ranks=2, loss=(True, False))
+def numbers_that_are_finite_on_no_rank_are_told(here: Here, loss: bool) -> None:
+    """With the first rank, if the guard is given each rank's loss."""
+    odd = here.size - 1
+    with drifting(WITHIN):
+        guard = hvd.DriftGuard()
+
+    @jax.jit
+    def step(params: Any, x: Any) -> Any:
+        value, gradients = jax.value_and_grad(lambda p: ((p["w"] * x).sum() + p["b"]) ** 2)(params)
+        gradients = hvd.allreduce(gradients, name="gradients")
+        return jax.tree_util.tree_map(lambda p, g: p - 0.01 * g, params, gradients), value
+
+    def train() -> None:
+        params = {"b": jnp.float32(1.0), "w": jnp.ones(5)}
+        for number in range(4 * WITHIN):
+            x = jnp.full(5, jnp.nan if here.rank == odd and number == 5 else 0.1)
+            params, value = step(params, x)
+            guard.compare(params, loss=value if loss else None)
+
+    first = "since step 6, first on rank" if loss else "and no rank is known to be the first"
+    told_once(here, train, "(and 1 more) is not finite on all ranks since step", first)
 
 
 @check(min_ranks=2)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from checks import check
+from checks.drifting import told_once
 from checks.here import Here, raises
 from checks.keras_here import fit, hvd, keras, model, own
 from hvdlite.exceptions import MismatchError
@@ -38,6 +39,26 @@ def a_weight_that_changes_on_one_rank_is_found(here: Here) -> None:
     with raises(MismatchError, "bias", *words):
         changing = _changing(here, odd, at=1)
         fit(model(), optimizer, *own(here), callbacks=[first, changing])
+
+
+@check(min_ranks=2, seconds=60)
+def numbers_that_are_finite_on_no_rank_are_told_with_the_first(here: Here) -> None:
+    """By each rank's own loss, which is NaN one step before those of the others."""
+    odd = here.size - 1
+
+    class Break(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if batch == 2 and here.rank == odd:
+                kernel = self.model.layers[1].kernel
+                kernel.assign(np.full(kernel.shape, np.nan, "float32"))
+
+    first = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))
+    told_once(
+        here,
+        lambda: fit(model(), optimizer, *own(here), callbacks=[first, Break()]) and None,
+        f"is not finite on all ranks since step 3, first on rank {odd} (found in step",
+    )
 
 
 @check(min_ranks=2, seconds=60)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import hvdlite.tensorflow as hvd
 from checks import check
-from checks.drifting import drifting, odd_one
+from checks.drifting import drifting, odd_one, told_once
 from checks.here import Here, raises
 from hvdlite.exceptions import MismatchError
 
@@ -24,17 +24,18 @@ class Loop:
             self.guard = hvd.DriftGuard()
 
     @tf.function  # type: ignore[misc]
-    def _step(self, x: Any) -> None:
+    def _step(self, x: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(self.variables[0] * x) * self.variables[1]
         gradients = hvd.DistributedGradientTape(tape).gradient(loss, self.variables)
         for variable, gradient in zip(self.variables, gradients, strict=True):
             variable.assign_sub(1e-3 * gradient)
+        return loss
 
     def train(self, here: Here, steps: int) -> None:
         for step in range(steps):
-            self._step(tf.constant(float(here.rank + step)))
-            self.guard.compare(self.variables)
+            loss = self._step(tf.constant(float(here.rank + step)))
+            self.guard.compare(self.variables, loss)
 
 
 @check(min_ranks=2, number=(0, 1))
@@ -49,6 +50,20 @@ def a_variable_that_differs_on_one_rank_is_found(here: Here, number: int) -> Non
     with raises(MismatchError, f"'{name}:0'", *odd_one(here, odd)) as caught:
         loop.train(here, WITHIN)
     here.same_on_all_ranks(str(caught[0]))
+
+
+@check(min_ranks=2)
+def numbers_that_are_finite_on_no_rank_are_told_with_the_first(here: Here) -> None:
+    odd = here.size - 1
+    loop = Loop()
+    loop.train(here, 3)
+    if here.rank == odd:
+        loop.variables[0].assign(loop.variables[0] * float("nan"))
+    told_once(
+        here,
+        lambda: loop.train(here, 4 * WITHIN),
+        f"(and 1 more) is not finite on all ranks since step 4, first on rank {odd} (found in",
+    )
 
 
 @check()

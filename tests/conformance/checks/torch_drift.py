@@ -12,7 +12,7 @@ import torch
 
 import hvdlite.torch as hvd
 from checks import check
-from checks.drifting import drifting, odd_one
+from checks.drifting import drifting, odd_one, told_once
 from checks.here import Here, raises
 from checks.torch_training import backward, distributed, equal_everywhere, model, sgd
 
@@ -52,6 +52,27 @@ def a_flipped_bit_is_found_within_the_steps(here: Here, bit: int) -> None:
         with raises(hvd.MismatchError, f"'{name}'", *odd_one(here, odd), "HVDLITE_DRIFT") as caught:
             steps(here, net, optimizer, WITHIN)
         here.same_on_all_ranks(str(caught[0]))
+
+
+@check(min_ranks=2)
+def numbers_that_are_finite_on_no_rank_are_told_with_the_first(here: Here) -> None:
+    """A NaN in a weight of one rank is in all weights of all ranks one step later."""
+    odd = here.size - 1
+    for name in ("0.weight", "2.bias"):
+        with guarded():
+            net, optimizer = distributed()
+        steps(here, net, optimizer, 4)
+        parameter = dict(net.named_parameters())[name]
+        if here.rank == odd:
+            with torch.no_grad():
+                parameter.view(-1)[0] = float("nan")
+        told_once(
+            here,
+            lambda net=net, optimizer=optimizer: steps(here, net, optimizer, 5 * WITHIN),
+            "(and 3 more) is not finite on all ranks since step 5, "
+            f"first on rank {odd} (found in step",
+            "HVDLITE_NAN_WATCH=1",
+        )
 
 
 @check(min_ranks=2)
