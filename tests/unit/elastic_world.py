@@ -277,7 +277,8 @@ class World:
             # With its host put out in the same batch, it would be lost instead.
             self.returned |= self.policy.failure_unit == "slot"
             status = 0 if self.returned else 1
-        return on.Ended(member, status, self.rng.choice(["", "ValueError: 1", "ValueError: 2"]))
+        line = self.rng.choice(["", "ValueError: 1", "ValueError: 2"])
+        return on.Ended(member, status, line, bool(line), max(0, status - 128))
 
     def _stale(self, member: int) -> on.Event:
         """What comes late, twice or from a member that is gone."""
