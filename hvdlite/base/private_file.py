@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 
 
 def write(path: str, data: bytes) -> None:
@@ -20,6 +21,18 @@ def write(path: str, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(new)
         raise
+
+
+def write_as_asked(path: str, data: bytes) -> None:
+    """As write(), at a place that the user has named: a link is followed, and what is no file, such
+    as /dev/stdout, is written to as it is. Raises OSError."""
+    place = os.path.realpath(path)
+    if os.path.exists(place) and not stat.S_ISREG(os.stat(place).st_mode):
+        # A pipe that no process reads is an error: the launcher must not wait for a reader.
+        pipe = os.open(place, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        write_and_close(pipe, data)
+        return
+    write(place, data)
 
 
 def write_and_close(descriptor: int, data: bytes) -> None:

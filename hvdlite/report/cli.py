@@ -7,10 +7,14 @@ import sys
 import time
 from pathlib import Path
 
-from hvdlite.report import files
+from hvdlite.base import private_file
+from hvdlite.launch.one_line import in_one_line
+from hvdlite.report import files, words
 from hvdlite.report.findings import findings
 from hvdlite.report.page import page
-from hvdlite.report.writing import write
+
+# Each number of the files may be one of a job, and all together of none.
+_CONTRADICT = "there is no page of these files, because their numbers contradict one another"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -22,17 +26,24 @@ def run(arguments: argparse.Namespace) -> int:
         return _fail(f"cannot read {error.filename}: {error.strerror}")
     except ValueError as error:
         return _fail(str(error))
+    except ArithmeticError as error:
+        return _fail(f"{_CONTRADICT}: {in_one_line(error)}")
+    write = private_file.write_as_asked if arguments.output else private_file.write
     try:
-        write(str(output), page(facts, time.time()))
+        made, found = page(facts, time.time()), findings(facts)
+    except (ArithmeticError, LookupError, ValueError) as error:
+        return _fail(f"{_CONTRADICT}: {in_one_line(error)}")
+    try:
+        write(str(output), made.encode())
     except OSError as error:
         return _fail(f"cannot write {output}: {error.strerror}")
-    for finding in findings(facts):
-        print(f"{finding.text} {finding.advice}")
+    for finding in found:
+        print(words.plain(f"{finding.text} {finding.advice}"))
     ranks = "1 rank" if len(facts.hosts) == 1 else f"{len(facts.hosts)} ranks"
     print(f"{output}: {ranks}. Open it in a browser.")
     return 0
 
 
 def _fail(why: str) -> int:
-    print(f"hvdlite report: {why}.", file=sys.stderr)
+    print(words.plain(f"hvdlite report: {why}."), file=sys.stderr)
     return 1

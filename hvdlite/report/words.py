@@ -9,13 +9,22 @@ import re
 import time
 from collections.abc import Sequence
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+# What writes to terminals, what no page may contain, and what changes the order of letters.
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff"
+    r"\ud800-\udfff\ufffe\uffff]"
+)
 _ASSIGNS = re.compile(r"\w+=")
 
 
 def escaped(text: object) -> str:
-    """For HTML, in texts and attributes. What no page may contain is left out."""
-    return html.escape(_CONTROL.sub("", str(text)))
+    """For HTML, in texts and attributes."""
+    return html.escape(plain(str(text)))
+
+
+def plain(text: str) -> str:
+    """Without characters that are none of a text."""
+    return _CONTROL.sub("", text)
 
 
 def percent(share: float) -> str:

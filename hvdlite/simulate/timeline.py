@@ -7,14 +7,14 @@ computes alone until its last gradient is ready, however long it waited for othe
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from hvdlite.base import untrusted
 from hvdlite.simulate.schedule import Gradient, Schedule
-from hvdlite.timeline.reading import Operation, operations
+from hvdlite.timeline.reading import Operation, check, operations
 
 _WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 _PHASE = "ALLREDUCE"
@@ -33,11 +33,12 @@ class Recording:
 def read(text: str) -> Recording:
     """Raises ValueError if the text is no timeline, or shows too few steps."""
     try:
-        events = json.loads(text)
-    except json.JSONDecodeError as error:
+        events = untrusted.parsed(text)
+    except ValueError as error:
         raise ValueError(f"this is no timeline: {error}") from None
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
         raise ValueError("this is no timeline: it is not a list of events")
+    check(events)
     steps = _steps(_operations(events))
     if len(steps) < 2:
         raise ValueError(

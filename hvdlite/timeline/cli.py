@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hvdlite.base import private_file
+from hvdlite.launch.one_line import printable
 from hvdlite.timeline import merging, profiles
 from hvdlite.timeline.merging import Merged
 from hvdlite.timeline.reading import Trace, read
@@ -23,9 +24,13 @@ def run(arguments: argparse.Namespace) -> int:
         merged = merging.merge([_trace(path) for path in files])
         for rank, path in arguments.profile:
             add_profile(merged, rank, path)
-        _write(merged, output)
+        data = json.dumps(merged.document(), separators=(",", ":")).encode()
+        packed = gzip.compress(data) if output.suffix == ".gz" else data
+        # For this user only, as the timelines are.
+        write = private_file.write_as_asked if arguments.output else private_file.write
+        write(str(output), packed)
     except (OSError, ValueError) as error:
-        print(f"hvdlite timeline: {error}.", file=sys.stderr)
+        print(printable(f"hvdlite timeline: {error}."), file=sys.stderr)
         return 1
     for placed in merged.ranks:
         exact, how = merging.uncertainty(placed.alignment), placed.alignment.how
@@ -61,10 +66,3 @@ def _trace(path: Path) -> Trace:
         return read(path.read_text())
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-
-
-def _write(merged: Merged, output: Path) -> None:
-    data = json.dumps(merged.document(), separators=(",", ":")).encode()
-    # For this user only, as the timelines are.
-    with open(output, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-        file.write(gzip.compress(data) if output.suffix == ".gz" else data)

@@ -7,18 +7,18 @@ is in the .xplane.pb beside it, which jax reads.
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hvdlite.base import untrusted
 from hvdlite.timeline.merging import Placed
 from hvdlite.timeline.reading import Event
 
 # Processes of the profile of rank 3 have the numbers from 40,000 on.
 _PROCESSES_OF_A_RANK = 10_000
+_LATEST = 1e20  # nanoseconds since 1970
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def placed(profile: Profile, rank: Placed) -> Iterator[Event]:
         if len(processes) > known:
             yield _described("process_sort_index", pid, {"sort_index": number})
         if event.get("name") == "process_name":
-            name = f"rank {number}: {event['args'].get('name', '')}"
+            name = f"rank {number}: {event.get('args', {}).get('name', '')}"
             yield _described("process_name", pid, {"name": name})
             continue
         moved = {"ts": rank.at(event["ts"] + shift)} if "ts" in event else {}
@@ -90,10 +90,26 @@ def _started(xplane: Path) -> int:
 def _json(path: Path) -> dict[str, Any]:
     data = path.read_bytes()
     try:
-        text = gzip.decompress(data) if path.suffix == ".gz" else data
-        found = json.loads(text)
-    except (ValueError, EOFError, gzip.BadGzipFile) as error:
+        found = untrusted.parsed(untrusted.unpacked(data) if path.suffix == ".gz" else data)
+        _check(found)
+    except ValueError as error:
         raise ValueError(f"{path} is not a profiler's trace: {error}") from None
-    if not isinstance(found, dict) or "traceEvents" not in found:
-        raise ValueError(f"{path} is not a profiler's trace: it has no events")
-    return found
+    events: dict[str, Any] = found
+    return events
+
+
+def _check(found: Any) -> None:
+    """Raises ValueError if it is no trace: traces come from other people."""
+    if not isinstance(found, dict) or not isinstance(found.get("traceEvents"), list):
+        raise ValueError("it has no events")
+    if not untrusted.is_number(found.get("baseTimeNanoseconds", 0), 0, _LATEST):
+        raise ValueError("its baseTimeNanoseconds is no time")
+    for number, event in enumerate(found["traceEvents"]):
+        good = (
+            isinstance(event, dict)
+            and isinstance(event.get("pid", 0), (int, str))
+            and untrusted.is_number(event.get("ts", 0))
+            and isinstance(event.get("args", {}), dict)
+        )
+        if not good:
+            raise ValueError(f"its event {number} is none")

@@ -5,17 +5,23 @@ Times are in microseconds since the rank's timeline began.
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from hvdlite.base import untrusted
 
 Event = dict[str, Any]
 # What all ranks call an operation: its process set, the number of the decision, and its name.
 Key = tuple[int, int, str]
 
+_MOST_RANKS = 1 << 20
+_MOST_LANES = 1 << 32
+_LONGEST = 1e15  # microseconds: 30 years
+_LATEST = 2e17  # microseconds since 1970
+_LARGEST = 1 << 60  # bytes
 _NEGOTIATES = "NEGOTIATE_"
 _WIDTH = re.compile(r"(\d+)$")
 
@@ -70,14 +76,51 @@ def events_of(text: str) -> list[Event]:
     end."""
     for candidate in (text, text[: text.rfind("},\n") + 1] + "]"):
         try:
-            found = json.loads(candidate)
-        except json.JSONDecodeError:
+            found = untrusted.parsed(candidate)
+        except ValueError:
             continue
         events = found.get("traceEvents") if isinstance(found, dict) else found
         if isinstance(events, list) and all(isinstance(event, dict) for event in events):
+            check(events)
             return events
         break
     raise ValueError("this is not a timeline: it is not a list of events in JSON")
+
+
+def check(events: Sequence[Event]) -> None:
+    """Raises ValueError if one of them has what no timeline has: timelines come from other
+    people."""
+    for number, event in enumerate(events):
+        wrong = next((name for name, good in _good(event) if not good), None)
+        if wrong is not None:
+            raise ValueError(f"this is not a timeline: {wrong} of event {number} is none")
+
+
+def _good(event: Event) -> Iterator[tuple[str, bool]]:
+    """Whether each field is one of a timeline."""
+    phase, args = event.get("ph", ""), event.get("args", {})
+    yield "ph", isinstance(phase, str)
+    yield "name", isinstance(event.get("name", None if phase in ("B", "X") else ""), str)
+    yield (
+        "ts",
+        untrusted.is_number(
+            event.get("ts", None if phase in ("B", "E", "X") else 0), -_LONGEST, _LONGEST
+        ),
+    )
+    yield "dur", untrusted.is_number(event.get("dur", 0))
+    yield "pid", untrusted.is_whole(event.get("pid", 0), 0, _MOST_RANKS)
+    yield "tid", untrusted.is_whole(event.get("tid", 0), 0, _MOST_LANES)
+    yield "args", isinstance(args, dict)
+    for name in ("shape", "dtype", "boot"):
+        yield name, isinstance(args.get(name, ""), str) and len(args.get(name, "")) < 1000
+    if "decision" in args:
+        for name in ("set", "decision"):
+            yield name, untrusted.is_whole(args.get(name), 0, 1 << 63)
+    if "monotonic_nanoseconds" in args:
+        yield "pid", "pid" in event
+        yield "monotonic_nanoseconds", untrusted.is_number(args["monotonic_nanoseconds"])
+        since = args.get("start_time_since_epoch_in_micros")
+        yield "start_time_since_epoch_in_micros", untrusted.is_number(since, 0, _LATEST)
 
 
 def _origin(events: Sequence[Event]) -> tuple[int, Clock]:
@@ -131,5 +174,9 @@ def _learn(operation: Operation, args: Mapping[str, Any]) -> None:
     if "shape" in args:
         operation.dtype = args.get("dtype", "")
         operation.numbers = math.prod(int(n) for n in re.findall(r"\d+", args["shape"]))
+        if operation.bytes > _LARGEST:
+            raise ValueError(
+                f"this is not a timeline: no tensor has {args['dtype']} {args['shape']}"
+            )
     if "decision" in args:
         operation.key = (args["set"], args["decision"], operation.name)

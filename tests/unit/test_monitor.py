@@ -148,6 +148,7 @@ NO_REPORTS = {
     "a flat table": b'{"clock": 1.0, "counters": {"carried_by": {"shm": 3}}, "seen": {}}',
     "seen in a list": b'{"clock": 1.0, "counters": {}, "seen": []}',
     "a step that is a text": b'{"clock": 1.0, "counters": {}, "seen": {"per_step": "x"}}',
+    "a share that is a list": b'{"clock": 1.0, "counters": {}, "seen": {"waiting": []}}',
     "memory that is a text": (
         b'{"clock": 1.0, "counters": {}, "seen": {}, "process": {"memory": "much"}}'
     ),

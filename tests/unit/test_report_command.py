@@ -10,9 +10,9 @@ import pytest
 from report_jobs import Imagined
 from test_timeline_merge import Recorded
 
+from hvdlite.base.private_file import write_as_asked
 from hvdlite.commands.cli import main
 from hvdlite.report import timelines
-from hvdlite.report.writing import write
 from hvdlite.timeline.reading import read
 
 
@@ -108,11 +108,11 @@ def test_what_is_no_file_is_left_as_it_is(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(OSError, match="No such device or address"):
-        write(str(pipe), "nothing reads it")
+        write_as_asked(str(pipe), b"nothing reads it")
     with pytest.raises(IsADirectoryError):
-        write(str(tmp_path), "a folder")
+        write_as_asked(str(tmp_path), b"a folder")
     assert os.listdir(tmp_path) == ["pipe"]
-    write("/dev/null", "gone")
+    write_as_asked("/dev/null", b"gone")
     assert not Path("/dev/null").is_file()
 
 
@@ -121,7 +121,7 @@ def test_a_page_replaces_one_and_is_never_half_written(tmp_path: Path) -> None:
     page.write_text("old")
     page.chmod(0o644)
     link.symlink_to(page)
-    write(str(link), "new")
+    write_as_asked(str(link), b"new")
     assert page.read_text() == "new" and link.is_symlink()
     assert page.stat().st_mode & 0o777 == 0o600
     assert sorted(os.listdir(tmp_path)) == ["link.html", "run.html"]

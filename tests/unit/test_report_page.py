@@ -116,6 +116,10 @@ def test_what_comes_from_the_job_is_escaped() -> None:
     assert sum(plain in each for each in found.texts) >= 10, "it is shown as it is"
 
 
+def test_what_turns_the_order_of_letters_is_left_out() -> None:
+    assert words.escaped("a\u202eb\u2066c\u200f & d\u202fe") == "abc &amp; d\u202fe"
+
+
 @pytest.mark.parametrize(
     ("facts", "said"),
     [

@@ -97,7 +97,10 @@ def decoded(raw: bytes) -> dict[str, Any] | None:
             untrusted.are_numbers(each, _TABLES.get(name, 0)) for name, each in counters.items()
         )
         and isinstance(seen, dict)
-        and all(untrusted.is_number(seen.get(name) or 0) for name in ("per_step", "waiting"))
+        and all(
+            seen.get(name) is None or untrusted.is_number(seen[name])
+            for name in ("per_step", "waiting")
+        )
         and untrusted.are_numbers(report.get("process", {}))
         and processors.is_report(report.get("processors", {}))
         and isinstance(report.get("details", {}), dict)

@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 
+from hvdlite.base import private_file
 from hvdlite.launch.monitor import exposition
 from hvdlite.launch.monitor.board import Board
 from hvdlite.launch.watch import JobObserver
@@ -19,7 +20,6 @@ from hvdlite.report import words
 from hvdlite.report.facts import End
 from hvdlite.report.history import History
 from hvdlite.report.page import page
-from hvdlite.report.writing import write
 
 _SECONDS_OF_A_SAMPLE = 1.0
 _SECONDS_OF_A_PAGE = 60.0
@@ -50,7 +50,7 @@ class Report:
                 self._say(
                     f"another job writes {self._path}, too: give each --report a file of its own."
                 )
-            write(self._path, page(facts, now))
+            private_file.write_as_asked(self._path, page(facts, now).encode())
             self._page = _state(self._path)
         except OSError as error:
             self._complain(f"cannot write {self._path}: {error.strerror or error}")
