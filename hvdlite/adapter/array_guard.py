@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hvdlite.adapter import names
-from hvdlite.adapter.drift_guard import SAMPLE, DriftGuard, Look, Taken
+from hvdlite.adapter.drift_guard import LOOKED_AT, SAMPLE, DriftGuard, Look, Taken
 from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job import basics
@@ -30,7 +30,7 @@ class ArrayReader:
 
     def take(self, parameters: Sequence[Any]) -> Callable[[], Taken]:
         arrays = [self._array(parameter) for parameter in parameters]
-        is_finite = all(map(_is_finite, arrays)) if arrays else None
+        is_finite = all(map(_is_finite, arrays[-LOOKED_AT:])) if arrays else None
         taken = Taken(engine.digests(arrays), is_finite)
         return lambda: taken
 

@@ -36,9 +36,9 @@ _NOT_FINITE = (
 
 _run = OPS.run_one
 
-#: of each parameter so many elements are looked at: after a NaN anywhere, gradients are NaN
-#: everywhere
-SAMPLE = 256
+# After a NaN anywhere, gradients are NaN everywhere. So a look at a part is one at so many of its
+# parameters, and at so many elements of each.
+LOOKED_AT, SAMPLE = 4, 256
 
 Look = Callable[[], bool]
 
@@ -47,7 +47,7 @@ class Taken(NamedTuple):
     """What was read of parameters."""
 
     digests: Sequence[int]
-    is_finite: bool | None  # by a sample of each; None: there is none
+    is_finite: bool | None  # by samples of some; None: there is none
 
 
 class Replica(NamedTuple):

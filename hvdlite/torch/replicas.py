@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.utils.hooks import unserializable_hook
 
-from hvdlite.adapter.drift_guard import SAMPLE, Look, Taken
+from hvdlite.adapter.drift_guard import LOOKED_AT, SAMPLE, Look, Taken
 from hvdlite.core import engine
 from hvdlite.torch.framework import SUPPORTED
 
@@ -28,12 +28,15 @@ class TorchReader:
         tensors = [parameter.detach() for parameter in parameters]
         on_cpu = [tensor for tensor in tensors if tensor.is_cpu]
         elsewhere = [tensor for tensor in tensors if not tensor.is_cpu]
-        here = Taken(engine.digests([_lent(tensor) for tensor in on_cpu]), _are_finite(on_cpu))
+        here = Taken(
+            engine.digests([_lent(tensor) for tensor in on_cpu]), _are_finite(on_cpu[-LOOKED_AT:])
+        )
         if not elsewhere:
             return lambda: here
         device = elsewhere[0].device
         sums = [_sum(tensor).to(device) for tensor in elsewhere]
-        samples = [_sample(tensor).to(device) for tensor in elsewhere if _may_be_infinite(tensor)]
+        some = [tensor for tensor in elsewhere[-LOOKED_AT:] if _may_be_infinite(tensor)]
+        samples = [_sample(tensor).to(device) for tensor in some]
         if samples:
             sums.append(torch.isfinite(torch.cat(samples)).all().to(torch.int64))
         fetched = _fetched(torch.stack(sums))

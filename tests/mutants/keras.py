@@ -24,8 +24,8 @@ test_keras.py::torch-2::keras_callbacks.metrics_that_only_some_ranks_have_are_na
 
 K4: each rank decides by itself whether to take a step
 hvdlite/keras/distributed.py
--             raise ValueError(_INSIDE_LOSS_SCALING)
-+             pass
+-         refuse_inside_loss_scaling("DistributedOptimizer", _OTHERWISE)
++         pass
 test_keras.py::torch-2::keras_training.a_distributed_optimizer_inside_loss_scaling_is_refused
 
 K5: passes that wait are not counted
@@ -53,4 +53,39 @@ hvdlite/keras/callbacks/checkpoint.py
 +         if True:
 +             super()._save_model
 test_keras.py::torch-2::keras_callbacks.the_best_model_is_kept_by_one_rank
+
+K9: sync() of averages by time does not wait for slower ranks
+hvdlite/keras/strategies/local_steps.py
+- while plan.is_timed and float
++ while False and float
+test_keras.py::torch-2::keras_matrix.ranks_of_uneven_speed_with_averages_by_time
+
+K10: metrics are averaged while slower ranks are still in an average by time
+hvdlite/keras/callbacks/metrics.py
+-         come_together(self.model.optimizer)
+test_keras.py::torch-2::keras_matrix.ranks_of_uneven_speed_with_averages_by_time
+
+K11: a gradient that a rank lacks counts as a momentum of zeros
+hvdlite/keras/strategies/onebit.py
+- means = reduced(self._hvd_signs, backend, own, variables, absent=of_zeros)
++ means = reduced(self._hvd_signs, backend, own, variables)
+test_keras.py::torch-2::keras_matrix.a_gradient_that_one_rank_lacks
+
+K12: the guard does not see the losses of its rank
+hvdlite/keras/callbacks/drift.py
+-                 self._guard.see(lambda: math.isfinite(loss))
++                 pass
+test_keras.py::torch-2::keras_drift.numbers_that_are_finite_on_no_rank_are_told_with_the_first
+
+K13: the rank whose numbers were finite for longest is named as the first
+hvdlite/adapter/finite.py
+- alone = max(told.alone for told in everyones.values())
++ alone = min(told.alone for told in everyones.values())
+test_finite.py::test_the_first_rank_is_named
+
+K14: a rank tells once for ever that its numbers are not finite
+hvdlite/adapter/finite.py
+- self._kept, self._has_told = 0, False
++ self._kept = 0
+test_finite.py::test_a_rank_asks_once_and_again_after_its_parameters_were_finite
 """)
