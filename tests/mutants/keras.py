@@ -60,11 +60,6 @@ hvdlite/keras/strategies/local_steps.py
 + while False and float
 test_keras.py::torch-2::keras_matrix.ranks_of_uneven_speed_with_averages_by_time
 
-K10: metrics are averaged while slower ranks are still in an average by time
-hvdlite/keras/callbacks/metrics.py
--         come_together(self.model.optimizer)
-test_keras.py::torch-2::keras_matrix.ranks_of_uneven_speed_with_averages_by_time
-
 K11: a gradient that a rank lacks counts as a momentum of zeros
 hvdlite/keras/strategies/onebit.py
 - means = reduced(self._hvd_signs, backend, own, variables, absent=of_zeros)

@@ -23,6 +23,7 @@ from checks.torch_training import (
     run_steps,
     same,
 )
+from hvdlite.adapter import drift
 
 
 def plain(parameters: Any) -> torch.optim.Optimizer:
@@ -352,7 +353,7 @@ def the_bytes_are_those_of_one_step_in_an_interval(here: Here) -> None:
         run_steps(here, net, own, steps)
         return hvd.metrics()["bytes"] - before
 
-    numbers, words = 16, 24  # what tells the drift guard that there is none
+    numbers, words = 16, drift.WORDS  # what tells the drift guard that there is none
     assert sent(2, 16) == 8 * (size + numbers + words)
     assert sent(16, 16) * 8 == sent(2, 16)
 
