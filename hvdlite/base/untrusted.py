@@ -70,3 +70,8 @@ def are_numbers(value: Any, depth: int = 1) -> bool:
 def are_texts(value: Any) -> bool:
     """Whether it is a table of texts."""
     return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+
+
+def printable(text: str) -> str:
+    """Returns the text without control characters of terminals."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from hvdlite.base import bundle
 from hvdlite.base.bundle import Part
-from hvdlite.launch.one_line import printable
+from hvdlite.base.untrusted import printable
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,8 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
-from hvdlite.launch.one_line import NAMES_AN_ERROR, printable
+from hvdlite.base.untrusted import printable
+from hvdlite.launch.one_line import NAMES_AN_ERROR
 from hvdlite.launch.traces import raised_at
 
 _MOST = 600  # bytes of a line that are kept

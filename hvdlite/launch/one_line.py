@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+from hvdlite.base.untrusted import printable
+
 # The beginning of a line that names an exception, in a traceback or in the text of another
 # exception.
 NAMES_AN_ERROR = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Fault|Abort)\b")
@@ -26,8 +28,3 @@ def in_one_line(error: BaseException, most: int = 500) -> str:
         text += " ..."
     text = printable(text)
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[5 - most // 2 :]}"
-
-
-def printable(text: str) -> str:
-    """Returns the text without control characters of terminals."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 from hvdlite.base import private_file
-from hvdlite.launch.one_line import in_one_line
 from hvdlite.report import files, words
 from hvdlite.report.findings import findings
 from hvdlite.report.page import page
@@ -27,12 +26,12 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         return _fail(str(error))
     except ArithmeticError as error:
-        return _fail(f"{_CONTRADICT}: {in_one_line(error)}")
+        return _fail(f"{_CONTRADICT}: {type(error).__name__}: {error}")
     write = private_file.write_as_asked if arguments.output else private_file.write
     try:
         made, found = page(facts, time.time()), findings(facts)
     except (ArithmeticError, LookupError, ValueError) as error:
-        return _fail(f"{_CONTRADICT}: {in_one_line(error)}")
+        return _fail(f"{_CONTRADICT}: {type(error).__name__}: {error}")
     try:
         write(str(output), made.encode())
     except OSError as error:

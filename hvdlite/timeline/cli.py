@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hvdlite.base import private_file
-from hvdlite.launch.one_line import printable
+from hvdlite.base.untrusted import printable
 from hvdlite.timeline import merging, profiles
 from hvdlite.timeline.merging import Merged
 from hvdlite.timeline.reading import Trace, read

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from hvdlite.base.untrusted import printable
 from hvdlite.launch.hosts import Host, parse_hosts
-from hvdlite.launch.one_line import printable
 from hvdlite.launch.plan import MOST_RANKS
 
 MOST_BYTES = 64 << 10

@@ -11,8 +11,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 
+from hvdlite.base.untrusted import printable
 from hvdlite.launch.elastic import events, requests
-from hvdlite.launch.one_line import printable
 from hvdlite.rendezvous import roll, seal
 from hvdlite.rendezvous.quota import Quota
 

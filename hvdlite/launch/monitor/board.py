@@ -15,7 +15,7 @@ from typing import Any
 
 from hvdlite.base import processors, untrusted
 from hvdlite.base.processors import Taken, Usage
-from hvdlite.launch.one_line import printable
+from hvdlite.base.untrusted import printable
 
 # Rates cover the last seconds: short enough to see a change, long enough for steps of a few
 # seconds.
