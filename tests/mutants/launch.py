@@ -234,4 +234,23 @@ hvdlite/job/progress.py
 - _display(total, desc, unit) if self._rank == 0 else _Silence()
 + _display(total, desc, unit)
 test_progress.py::test_other_ranks_are_silent_and_get_the_same_items
+
+W31: an observer's exception ends the job
+hvdlite/launch/observers.py
+-             self._complain(error)
+-             return None
++             raise
+test_watch.py::test_an_exception_of_an_observer_is_said_once_and_the_job_goes_on
+
+W32: a rank from a public address joins a job without a secret
+hvdlite/rendezvous/serving.py
+- if self._private and addresses.is_public(address[0]):
++ if False:
+test_bootstrap.py::test_a_rank_that_comes_from_a_public_address_is_refused
+
+W33: a bundle shows values that are secrets
+hvdlite/base/bundle.py
+- and not (isinstance(value, str) and _SECRET_VALUE.match(value))
++ and True
+test_bundle.py::test_the_environment_is_shown_without_secrets
 """)
