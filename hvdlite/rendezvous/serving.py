@@ -157,7 +157,6 @@ class Loop:
                 self._accept_again = time.monotonic() + _ACCEPT_PAUSE
                 return
             if self._private and addresses.is_public(address[0]):
-                sock.close()
                 if self._lines.allows(time.monotonic()):
                     _log.warning(
                         "the store has refused a connection: %s is a public address, and the job "
@@ -165,6 +164,7 @@ class Loop:
                         "HVDLITE_ALLOW_OPEN_JOB=1 lets all in that reach this host.",
                         address[0].removeprefix("::ffff:"),
                     )
+                sock.close()
                 continue
             who = (
                 f"[{address[0]}]:{address[1]}"
