@@ -30,6 +30,12 @@ def keep(dist: Any, group: Any) -> None:
     stand_before_init(dist, os.environ)
 
 
+def tell_accelerate(torch: Any) -> None:
+    """Without an accelerator, Accelerate would ignore the default group."""
+    if not getattr(torch, "accelerator", torch.cuda).is_available():
+        os.environ.setdefault("ACCELERATE_USE_CPU", "true")
+
+
 def replacement(backend: Any, wish: str) -> str | None:
     """What a default group is made with instead of `backend`; None: with that.
 
@@ -50,6 +56,8 @@ def stand_before_init(dist: Any, environ: Mapping[str, str]) -> None:
     wish = environ.get(WISH, "")
     if wish not in ("", "keep", *_REPLACE):
         _say(f"hvdlite: {WISH}={wish} has no effect: expected replace or keep")
+    if wish in _REPLACE:
+        tell_accelerate(sys.modules["torch"])
     torchs = dist.distributed_c10d.init_process_group
     if hasattr(torchs, "of_torch"):
         return

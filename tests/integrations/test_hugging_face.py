@@ -82,3 +82,16 @@ def test_the_examples_learn(job: Job, name: str) -> None:
     done = job.end_well("-np", "2", "python", str(ROOT / "examples" / name))
     said = done.stdout.decode()
     assert re.search(EXAMPLES[name], said), said
+
+
+@pytest.mark.watchdog(120)
+def test_a_program_for_torchrun_trains_one_model(job: Job) -> None:
+    """On a machine without a GPU, too, where Accelerate looks for no group of its own accord."""
+    tell = (
+        'print("ranks", accelerator.num_processes, torch.distributed.get_backend(), flush=True)\n'
+    )
+    program = _ACCELERATE + tell + "torch.distributed.destroy_process_group()"
+    done = job.end_well("--torch-distributed=hvdlite", "-np", "2", "python", "-c", program)
+    assert not re.search(_TRAP, done.stderr.decode()), done.stderr.decode()
+    for rank in range(2):
+        assert prefixed(done.stdout, rank) == ["ranks 2 hvdlite"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from datetime import timedelta
@@ -66,8 +65,7 @@ def init(backend: str = NAME, timeout: timedelta = _THIRTY_MINUTES) -> None:
         store, host, port = _store(rank, size, timeout)
         torch_environment.announce(host, port)
         how = {"store": store, "rank": rank, "world_size": size}
-    if not getattr(torch, "accelerator", torch.cuda).is_available():
-        os.environ.setdefault("ACCELERATE_USE_CPU", "true")
+    default_group.tell_accelerate(torch)
     group.init_process_group(backend, timeout=timeout, **how)
     default_group.keep(group, group.group.WORLD)
     _generation = None if member is None else member.generation
