@@ -32,6 +32,10 @@ class Backend:
         """The results of all groups: at once, or as part of the step that is being traced."""
         raise NotImplementedError
 
+    def compare(self, lacking: Sequence[int], options: Options) -> None:
+        """Makes the step fail on all ranks if they lack different gradients. Not needed where
+        `dynamic`, nor where all gradients always exist."""
+
     def allgather(self, group: Group, options: Options) -> Group:
         """The same for tensors of which each comes back with a first dimension more: that of the
         ranks."""

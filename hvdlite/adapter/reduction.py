@@ -31,6 +31,7 @@ def reduced(options: Options, backend: Backend, gradients: Sequence[Any], variab
     if backend.dynamic:
         _with_missing_ones(options, backend, results, variables, everyones, absent)
     else:
+        backend.compare([i for i in everyones if results[i] is None], options)
         _travel(
             options,
             backend,

@@ -3,6 +3,7 @@ Not differentiable."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,12 +17,16 @@ from hvdlite.base.ops import Sum as SUM
 from hvdlite.core import engine
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet
-from hvdlite.tensorflow import sparse
+from hvdlite.tensorflow import sparse, xla
 from hvdlite.tensorflow.compression.encoded import in_graph
 from hvdlite.tensorflow.errors import in_tensorflows_words
 from hvdlite.tensorflow.graph import GRAPH, unique_name
 from hvdlite.tensorflow.ops import EAGER, allgather, do_not_convert
 from hvdlite.tensorflow.place import members
+
+# The name of the tensor by which ranks compare what they lack; docs/reference/errors.md has it.
+_LACKING = "variables without a gradient (numbers behind the 0)"
+_SHOWN = 6
 
 
 class TensorFlowBackend(Backend):
@@ -45,6 +50,17 @@ class TensorFlowBackend(Backend):
             else:
                 results |= _send(dense, scope, f"{scope}/group.{number}", options)
         return results | _send(alone, scope, None, options)
+
+    @do_not_convert
+    def compare(self, lacking: Sequence[int], options: Options) -> None:
+        """A rank whose gradient is None sends nothing, and the others would wait. The core compares
+        shapes, so that of a tensor without elements says which are None."""
+        # XLA sends all in one call, and the core compares how many. Weights always exist.
+        if xla.is_compiling() or options.fixed_names:
+            return
+        call = Call(ALLREDUCE, f"{options.scope}{_LACKING}", options.process_set, SUM)
+        with in_tensorflows_words():
+            (EAGER if tf.executing_eagerly() else GRAPH).run(call, [tf.zeros(_shape(lacking))])
 
     @do_not_convert
     def allgather(self, group: Group, options: Options) -> Group:
@@ -85,6 +101,12 @@ class TensorFlowBackend(Backend):
 
 
 BACKEND = TensorFlowBackend()
+
+
+def _shape(lacking: Sequence[int]) -> tuple[int, ...]:
+    """0 and the numbers. Of very many, the last one stands for the rest."""
+    shown, rest = tuple(lacking[:_SHOWN]), lacking[_SHOWN:]
+    return (0, *shown, zlib.crc32(repr(rest).encode()) >> 1) if rest else (0, *shown)
 
 
 def scope_of(name: str) -> str:

@@ -190,8 +190,8 @@ def test_a_launcher_that_sees_other_hosts_than_there_are_is_told(job: Job) -> No
     output = end_well(*ranks(job, 2, script, variables))
     expect_places(job, on_one_host(2))
     assert (
-        "torchrun says that rank 0 is local rank 0 of 1. hvdlite counts 2 of the job's ranks"
-        in output
+        "the launcher that set MASTER_ADDR says that rank 0 is local rank 0 of 1. hvdlite counts 2 "
+        "of the job's ranks" in output
     )
     assert output.count("counts") == 1, output
     codes, output = finish(*ranks(job, 2, script, variables, HVDLITE_HOST_ID="x"))

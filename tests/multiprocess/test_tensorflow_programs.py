@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from bare_ranks import PROMPT, Ranks
 from installed import needs_installed
-from launched import Job
+from launched import Job, ended
 from machine import within
+from tier import one_of
 
 import hvdlite
 
@@ -104,6 +105,37 @@ def test_a_rank_that_dies_ends_the_others_graphs_and_is_named(two_ranks: Ranks, 
     told = two_ranks.last(0)
     assert told["error"] == "UnknownError", told
     assert "hvdlite.PeerLostError (rank 1): " in told["text"], told
+
+
+_NO_GRADIENT = """
+import tensorflow as tf, hvdlite.tensorflow as hvd
+hvd.init()
+a, b = tf.Variable([1.0]), tf.Variable([2.0])
+
+def step(all_are_used):
+    with tf.GradientTape() as tape:
+        y = a * a
+        if all_are_used:
+            y += b * b
+    return hvd.DistributedGradientTape(tape).gradient(y, [a, b])
+
+if GRAPH:
+    step = tf.function(step)
+assert step(True)[1] == 4.0 and step(False)[1] is None
+print("alike", flush=True)
+step(hvd.rank() == 1)
+"""
+
+
+@pytest.mark.watchdog(100)
+@pytest.mark.parametrize("graph", one_of([True, False], "graphs that lack a gradient on one rank"))
+def test_a_gradient_that_one_rank_lacks_ends_the_job_and_is_named(job: Job, graph: bool) -> None:
+    script = job.script(f"GRAPH = {graph}\n{_NO_GRADIENT}")
+    out, err = ended(job.start("-np", "2", "python", script, **_QUIET), code=1)
+    assert out.decode().count("alike") == 2
+    last = err.decode().splitlines()[-1]
+    assert "variables without a gradient (numbers behind the 0)" in last, last
+    assert "rank 0 sent shape [0, 1], rank 1 sent shape [0]." in last, last
 
 
 _LACKING = """

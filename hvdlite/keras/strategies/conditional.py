@@ -22,11 +22,14 @@ def reduced_if(
         return reduced(options, backend, dense, variables) if bool(condition) else dense
     results = list(gradients)
     there = [i for i, gradient in enumerate(gradients) if gradient is not None]
-    variables = [variables[i] for i in there]
     own = [backend.to_dense(gradients[i]) for i in there]
 
     def of_all(given: list[Any]) -> list[Any]:
-        return reduced(options, backend, given, variables)
+        whole = [None] * len(results)
+        for i, gradient in zip(there, given, strict=True):
+            whole[i] = gradient
+        means = reduced(options, backend, whole, variables)
+        return [means[i] for i in there]
 
     for i, gradient in zip(there, chosen(condition, of_all, own), strict=True):
         results[i] = gradient

@@ -87,23 +87,19 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
         if chosen_backend().dynamic and bool(is_frozen):
             return self._with_average_momentum(grads, variables)
         grads = reduced_if(ops.logical_not(is_frozen), self._hvd, grads, variables)
-        moved = [i for i, gradient in enumerate(grads) if gradient is not None]
-
-        def average() -> None:
-            self._average_momentum([grads[i] for i in moved], [variables[i] for i in moved])
-
-        when(is_frozen, average, self.variables)
+        when(is_frozen, lambda: self._average_momentum(grads, variables), self.variables)
         return grads
 
     def _average_momentum(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         """Each rank moves its momentum by its own gradient; then it is averaged by signs."""
         own = [
-            self._own_momentum(gradient, variable)
+            None if gradient is None else self._own_momentum(gradient, variable)
             for gradient, variable in zip(gradients, variables, strict=True)
         ]
         means = reduced(self._hvd_signs, chosen_backend(), own, variables)
         for mean, variable in zip(means, variables, strict=True):
-            self._keep_momentum(mean, variable)
+            if mean is not None:
+                self._keep_momentum(mean, variable)
 
     def _with_average_momentum(
         self, gradients: Sequence[Any], variables: Sequence[Any]

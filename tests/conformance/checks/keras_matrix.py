@@ -26,6 +26,7 @@ from checks.keras_here import (
     model,
     own,
 )
+from hvdlite.exceptions import MismatchError
 
 WAYS = {
     "distributed": lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.05, momentum=0.9)),
@@ -122,8 +123,15 @@ def inside_loss_scaling_it_is_refused(here: Here, way: str) -> None:
 
 @check(way=tuple(WAYS), min_ranks=2, seconds=30)
 def a_gradient_that_one_rank_lacks(here: Here, way: str) -> None:
-    """It counts as zeros. What all lack stays missing."""
-    needs(backend() == "torch", "torch: elsewhere every variable has a gradient")
+    """It counts as zeros. What all lack stays missing. TensorFlow's graphs are made before ranks
+    can tell one another what they lack, so there it is refused."""
+    needs(backend() != "jax", "torch or TensorFlow: on JAX every variable has a gradient")
+    if backend() == "tensorflow" and way not in LOCAL:
+        variables = [keras.Variable(np.ones(3, "float32"), name=f"v{i}") for i in range(3)]
+        there = keras.ops.ones(3)
+        with raises(MismatchError, "variables without a gradient (numbers behind the 0)"):
+            WAYS[way]().apply([there, None if here.rank == 1 else there, None], variables)
+        return
     begin = np.linspace(-1, 1, 12, dtype="float32").reshape(4, 3)
     results = []
     for lacks in (True, False):
