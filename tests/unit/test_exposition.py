@@ -153,7 +153,7 @@ def test_the_guide_and_the_dashboard_name_metrics_that_exist() -> None:
     page = exposition.page(board_of(COUNTERS, COUNTERS), 2.0)
     exist = set(re.findall(r"(?m)^# TYPE (\w+)", page))
     names = re.compile(r"\bhvdlite_[a-z_]+\b")
-    guide = (_DOCS / "monitoring.md").read_text().partition("| metric |")[2].partition("\n\n")[0]
+    guide = (_DOCS / "monitoring.md").read_text().partition("| Metric |")[2].partition("\n\n")[0]
     assert set(names.findall(guide)) == exist
     dashboard = json.loads((_DOCS / "grafana.json").read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
