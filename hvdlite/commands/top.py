@@ -35,9 +35,12 @@ class NotPossible(Exception):
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command and returns the exit status."""
     try:
-        if not (arguments.once or arguments.json or arguments.dump):
+        drawn = not (arguments.once or arguments.json or arguments.dump)
+        if drawn:
             _check_terminal(os.environ)
-        job = choose(each_once(jobs_here(os.environ), jobs_at(stores_here())), arguments.pid)
+        jobs = each_once(jobs_here(os.environ), jobs_at(stores_here()))
+        asks = drawn and len(jobs) > 1 and arguments.pid is None and os.isatty(0)
+        job = _asked(jobs) if asks else choose(jobs, arguments.pid)
         with _connected(job) as connection:
             if arguments.dump:
                 _dump(connection, job)
@@ -72,16 +75,49 @@ def choose(jobs: Sequence[Found], pid: int | None) -> Found:
     """The job that is meant: that of the command line, or the only one. Pure."""
     if not jobs:
         raise NotPossible("no job of this user has its hvdliterun or a rank on this host.")
-    jobs = sorted(jobs, key=lambda job: _name(job)[1], reverse=True)  # the newest first
+    jobs = _newest_first(jobs)
     chosen = [job for job in jobs if pid in (None, job.pid)]
     if chosen and (len(chosen) == 1 or pid is not None):
         return chosen[0]
-    lines = "\n".join(top_view.listing([(job.pid, job.about) for job in jobs]))
+    lines = "\n".join(_listing(jobs))
     if not chosen:
         raise NotPossible(f"process {pid} is no hvdliterun of this user. There are:\n{lines}")
     raise NotPossible(
         f"several jobs run here. `hvdlite top {chosen[0].pid}` shows the first.\n{lines}"
     )
+
+
+def _newest_first(jobs: Sequence[Found]) -> list[Found]:
+    return sorted(jobs, key=lambda job: _name(job)[1], reverse=True)
+
+
+def _listing(jobs: Sequence[Found]) -> list[str]:
+    return top_view.listing([(job.pid, job.about) for job in jobs])
+
+
+def _asked(jobs: Sequence[Found]) -> Found:
+    """The job that the user chooses from a list on the terminal, by its number or its process."""
+    jobs = _newest_first(jobs)
+    print("several jobs run here:")
+    print("\n".join(f"{number:>3} {line}" for number, line in enumerate(_listing(jobs), 1)))
+    while True:
+        try:
+            answer = input(f"which one? 1 to {len(jobs)} [1]: ")
+        except EOFError:
+            print()
+            raise NotPossible(
+                f"no job was chosen. `hvdlite top {jobs[0].pid}` shows the first."
+            ) from None
+        job = answered(jobs, answer)
+        if job is not None:
+            return job
+
+
+def answered(jobs: Sequence[Found], answer: str) -> Found | None:
+    """The job of an answer: its place in the list, or its process; the first for none. Pure."""
+    answer = answer.strip() or "1"
+    by_number = {str(number): job for number, job in enumerate(jobs, 1)}
+    return by_number.get(answer) or {str(job.pid): job for job in jobs}.get(answer)
 
 
 def _check_terminal(environ: Mapping[str, str]) -> None:

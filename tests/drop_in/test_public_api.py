@@ -242,3 +242,17 @@ def test_the_framework_free_package_imports_no_framework() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+def test_what_the_backend_of_torch_distributed_does_not_need_is_not_loaded() -> None:
+    program = (
+        "import sys, hvdlite.torch.distributed\n"
+        "unused = 'hvdlite.adapter', 'hvdlite.elastic', 'hvdlite.data', 'hvdlite.torch.api'\n"
+        "print([name for name in sys.modules if name.startswith(unused)])\n"
+        "from hvdlite.torch import *\n"
+        "print(DistributedOptimizer.__name__, mpi_ops is sys.modules['hvdlite.torch'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["[]", "DistributedOptimizer True"]

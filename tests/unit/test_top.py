@@ -172,6 +172,13 @@ def test_jobs_are_listed_from_the_newest_on() -> None:
     ]
 
 
+def test_a_job_is_chosen_by_its_place_in_the_list_or_its_process() -> None:
+    jobs = [job(78), job(4)]
+    assert top.answered(jobs, "") is top.answered(jobs, " 1\n") is top.answered(jobs, "78")
+    assert top.answered(jobs, "2") is top.answered(jobs, "4") is jobs[1]
+    assert [top.answered(jobs, wrong) for wrong in ("0", "3", "q", "-1")] == [None] * 4
+
+
 def test_a_job_whose_launcher_and_ranks_are_here_is_one_job() -> None:
     here, far, another = (replace(job(pid), connect=_never) for pid in (77, 77, 78))
     assert top.each_once([here], [far, another, another]) == [here, another]
