@@ -1,4 +1,4 @@
-"""What hvdlite.simulate predicts beside what shaped networks take.
+"""What hvdlite.tools.simulate predicts beside what shaped networks take.
 
     benchmarks/simulate [--fifo] [--output docs/benchmarks]       root; five minutes
     benchmarks/simulate --many 1024 --negotiation PROGRAM [--output docs/benchmarks]
@@ -33,7 +33,7 @@ from record import Record, end_in_order
 from shaped import Shaped
 from simulate_jobs import JOBS, MEGABITS, SIZES, STEPS, Job, predicted_step, small_resnet
 
-from hvdlite.simulate import timeline
+from hvdlite.tools.simulate import timeline
 
 _HERE = Path(__file__).parent
 _PACKAGES = ("hvdlite", "torch")

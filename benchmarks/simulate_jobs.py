@@ -1,4 +1,4 @@
-"""What simulate.py measures, and what hvdlite.simulate says about it. Pure."""
+"""What simulate.py measures, and what hvdlite.tools.simulate says about it. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import shaped
 
-from hvdlite.simulate import algorithms, choice, models, predict, schedule
-from hvdlite.simulate.cluster import Cluster
+from hvdlite.tools.simulate import algorithms, choice, models, predict, schedule
+from hvdlite.tools.simulate.cluster import Cluster
 
 MEGABITS = 100
 SIZES = (1 << 20, 4 << 20, 8 << 20)

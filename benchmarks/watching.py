@@ -84,7 +84,7 @@ class Job:
         self._done = [(folder / f"done.{rank}").open() for rank in range(ranks)]
         if way.top:
             pid = str(self._processes[0].pid)
-            top = ["-m", "hvdlite.commands", "top", pid, "--json"]
+            top = ["-m", "hvdlite.tools", "top", pid, "--json"]
             self._processes.append(self._start(top, folder, environment))
 
     def _start(

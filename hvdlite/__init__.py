@@ -31,18 +31,18 @@ _HOMES = {
         "is_homogeneous".split()
     ),
     "hvdlite.base.ops": "Average Sum Adasum Min Max Product".split(),
-    "hvdlite.arrays.ops": [
+    "hvdlite.core.arrays.ops": [
         *(name for row in _OPERATIONS for name in row.functions()),
         "barrier",
         "join",
     ],
-    "hvdlite.arrays.memory": ["empty", "in_shared_memory"],
+    "hvdlite.core.arrays.memory": ["empty", "in_shared_memory"],
     "hvdlite.core.handles": ["poll", "synchronize"],
     "hvdlite.job.observe": ["start_timeline", "stop_timeline", "metrics", "recent_operations"],
     "hvdlite.job.progress": ["progress"],
     "hvdlite.job.scalars": ["metric_scalars"],
-    "hvdlite.arrays.objects": ["broadcast_object", "allgather_object"],
-    "hvdlite.process_sets": [
+    "hvdlite.core.arrays.objects": ["broadcast_object", "allgather_object"],
+    "hvdlite.job.process_sets": [
         "ProcessSet",
         "add_process_set",
         "remove_process_set",
@@ -121,15 +121,15 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from hvdlite import data as data
     from hvdlite import elastic as elastic
-    from hvdlite.arrays.memory import *  # noqa: F403
-    from hvdlite.arrays.objects import *  # noqa: F403
-    from hvdlite.arrays.ops import *  # noqa: F403
     from hvdlite.base.ops import *  # noqa: F403
+    from hvdlite.core.arrays.memory import *  # noqa: F403
+    from hvdlite.core.arrays.objects import *  # noqa: F403
+    from hvdlite.core.arrays.ops import *  # noqa: F403
     from hvdlite.core.handles import *  # noqa: F403
     from hvdlite.exceptions import *  # noqa: F403
     from hvdlite.job.basics import *  # noqa: F403
     from hvdlite.job.observe import *  # noqa: F403
+    from hvdlite.job.process_sets import *  # noqa: F403
     from hvdlite.job.progress import *  # noqa: F403
     from hvdlite.job.scalars import *  # noqa: F403
     from hvdlite.launch.function import *  # noqa: F403
-    from hvdlite.process_sets import *  # noqa: F403

@@ -15,8 +15,8 @@ LATER = {
         "hvdlite/launch/elastic/",
         "hvdlite/launch/spawn/parties.py",
         "hvdlite/compat/path/horovod/runner/elastic/",
-        "hvdlite/commands/leave.py",
-        "hvdlite/commands/ranks_here.py",
+        "hvdlite/tools/commands/leave.py",
+        "hvdlite/tools/commands/ranks_here.py",
         "hvdlite/base/mailbox.py",
         "hvdlite/job/joined.py",
         "hvdlite/job/membership.py",
@@ -46,7 +46,7 @@ LATER = {
     "gradients in shared memory": (
         "hvdlite/adapter/pool.py",
         "hvdlite/torch/pool.py",
-        "hvdlite/arrays/memory.py",
+        "hvdlite/core/arrays/memory.py",
         "hvdlite/torch/memory.py",
         "csrc/api/pool.cc",
         "csrc/bindings/pool.cc",
@@ -86,7 +86,7 @@ LATER = {
         "tests/unit/test_tuned.py",
     ),
     "hvdlite simulate": (
-        "hvdlite/simulate/",
+        "hvdlite/tools/simulate/",
         "tests/unit/test_simulate",
     ),
     "several network interfaces": (
@@ -116,7 +116,7 @@ LATER = {
     ),
     "verdicts on stuck jobs, bundles, hvdlite explain": (
         "hvdlite/base/bundle.py",
-        "hvdlite/commands/explain.py",
+        "hvdlite/tools/commands/explain.py",
         "hvdlite/job/bundle.py",
         "hvdlite/job/frames.py",
         "hvdlite/launch/spawn/catching.py",
@@ -138,7 +138,7 @@ LATER = {
         "tests/unit/test_traces.py",
     ),
     "hvdlite top, hvd.progress(), hvd.metric_scalars()": (
-        "hvdlite/commands/top",
+        "hvdlite/tools/commands/top",
         "hvdlite/job/pace",
         "hvdlite/job/progress.py",
         "hvdlite/job/recent.py",
@@ -173,7 +173,7 @@ LATER = {
         "tests/unit/test_drift.py",
     ),
     "hvdliterun --report, hvdlite report": (
-        "hvdlite/report/",
+        "hvdlite/observe/report/",
         "hvdlite/job/details.py",
         "hvdlite/job/versions.py",
         "hvdlite/launch/monitor/report.py",
@@ -194,7 +194,7 @@ LATER = {
         "tests/multiprocess/test_result_watch.py",
     ),
     "hvdlite timeline merge": (
-        "hvdlite/timeline/",
+        "hvdlite/observe/timeline/",
         "csrc/base/boot",
         "tests/multiprocess/test_timelines.py",
         "tests/unit/test_timeline_merge.py",
@@ -203,7 +203,7 @@ LATER = {
         "hvdlite/job/at_torchs_store.py",
         "hvdlite/torch/distributed/",
         "hvdlite/job/default_group.py",
-        "hvdlite/torch_backend.py",
+        "hvdlite/torch/autoload.py",
         "hvdlite_torch_backend.py",
         "tests/multiprocess/test_torch_backend_programs.py",
         "tests/multiprocess/torch_collectives_program.py",

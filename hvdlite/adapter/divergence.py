@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.adapter import elastic
-from hvdlite.arrays.objects import allgather_object
 from hvdlite.base import knobs
 from hvdlite.core import engine
+from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import MismatchError
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hvdlite.adapter import drift, finite
-from hvdlite.arrays.ops import OPS
 from hvdlite.base import knobs
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max, Sum
 from hvdlite.core import engine
+from hvdlite.core.arrays.ops import OPS
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.exceptions import MismatchError
 from hvdlite.job import basics

@@ -11,10 +11,10 @@ import numpy as np
 from hvdlite.adapter import drift, presence
 from hvdlite.adapter.drift_guard import DriftGuard
 from hvdlite.adapter.step import Options
-from hvdlite.arrays.objects import allgather_object
-from hvdlite.arrays.ops import OPS
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max
+from hvdlite.core.arrays.objects import allgather_object
+from hvdlite.core.arrays.ops import OPS
 from hvdlite.core.engine import run_now
 from hvdlite.core.operations import Call
 from hvdlite.exceptions import MismatchError

@@ -18,7 +18,7 @@ _RENAMED = {
     "horovod.common.basics": "hvdlite.job.horovod_basics",
     "horovod.common.elastic": "hvdlite.elastic.horovod_names",
     "horovod.common.exceptions": "hvdlite.exceptions",
-    "horovod.common.process_sets": "hvdlite.process_sets",
+    "horovod.common.process_sets": "hvdlite.job.process_sets",
     "horovod.runner.elastic.driver": "hvdlite.launch.elastic.scout",
     "horovod.runner.elastic.worker": "hvdlite.elastic.horovod_names",
     "horovod.tensorflow.data": "hvdlite.data",

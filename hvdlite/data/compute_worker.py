@@ -15,8 +15,8 @@ import secrets
 
 import numpy as np
 
-from hvdlite.arrays import ops
-from hvdlite.arrays.objects import allgather_object, broadcast_object
+from hvdlite.core.arrays import ops
+from hvdlite.core.arrays.objects import allgather_object, broadcast_object
 from hvdlite.data import strangers
 from hvdlite.data.compute_client import open_store
 from hvdlite.data.compute_service import SIDES, TfDataServiceConfig, compute_worker_fn

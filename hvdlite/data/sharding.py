@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hvdlite.arrays import ops
+from hvdlite.core.arrays import ops
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.data.agreement import difference
 from hvdlite.data.cursor import Cursor

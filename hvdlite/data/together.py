@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hvdlite.arrays import ops
+from hvdlite.core.arrays import ops
 from hvdlite.core.handles import synchronize
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.data.sharding import RESTS

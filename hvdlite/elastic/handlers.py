@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from hvdlite.arrays.objects import broadcast_object
+from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.data.cursor import Cursor
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvdlite.arrays.objects import allgather_object
+from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.job import basics, registration
 from hvdlite.job.membership import Member

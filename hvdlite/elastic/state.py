@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.arrays.objects import broadcast_object
-from hvdlite.arrays.ops import allreduce
 from hvdlite.base.ops import Max
+from hvdlite.core.arrays.objects import broadcast_object
+from hvdlite.core.arrays.ops import allreduce
 from hvdlite.data.cursor import Cursor
 from hvdlite.elastic import description, news, notices
 from hvdlite.elastic.handlers import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from hvdlite.arrays.objects import allgather_object, broadcast_object
+from hvdlite.core.arrays.objects import allgather_object, broadcast_object
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace
 from hvdlite.jax.collectives import OPS

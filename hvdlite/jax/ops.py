@@ -1,8 +1,8 @@
 """Collectives on pytrees of JAX arrays: at once, and inside jax.jit, jax.grad, jax.lax.scan.
 
 All leaves of a tree travel together. Names, factors, reductions and process sets are documented in
-hvdlite.arrays.ops; what an operation does to a gradient, in hvdlite.core.gradients. Numbers are
-taken for arrays; gradients of integers (float0) are left alone. In a compiled function a call
+hvdlite.core.arrays.ops; what an operation does to a gradient, in hvdlite.core.gradients. Numbers
+are taken for arrays; gradients of integers (float0) are left alone. In a compiled function a call
 without a name is named after the line of the program that makes it.
 """
 
@@ -13,9 +13,9 @@ from operator import index
 from typing import Any
 
 from hvdlite.adapter.compression import Method, compressed
-from hvdlite.arrays import ops as on_arrays
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
+from hvdlite.core.arrays import ops as on_arrays
 from hvdlite.core.gradients import Rule
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set

@@ -1,8 +1,8 @@
 """What init() needs before the native core can meet the other ranks: this process's rank, the place
 to meet, and the MPI.
 
-`hvdlite.bootstrap` is imported only if something has to be found out. hvdliterun has told its ranks
-everything, so they start sooner.
+`hvdlite.job.bootstrap` is imported only if something has to be found out. hvdliterun has told its
+ranks everything, so they start sooner.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _arrive_as_member(comm: Any, asked: environment.Asked) -> Arrival:
 
 def all_are_here() -> None:
     """Called when the native core has met all ranks."""
-    if "hvdlite.bootstrap" in sys.modules:
-        from hvdlite import bootstrap
+    if "hvdlite.job.bootstrap" in sys.modules:
+        from hvdlite.job import bootstrap
 
         bootstrap.all_are_here()
 
@@ -125,7 +125,7 @@ def _identity(comm: Any, asked: environment.Asked) -> Identity:
             "init(comm=..., rank=..., size=...) is not allowed: both say which ranks make the job; "
             "give one."
         )
-    from hvdlite.bootstrap import chosen
+    from hvdlite.job.bootstrap import chosen
 
     return (
         chosen.of_communicator(comm, started)
@@ -143,13 +143,13 @@ def _meet(
             and "mpi4py.MPI" in sys.modules
             and not environment.allows_singleton(os.environ)
         ):
-            from hvdlite import bootstrap
+            from hvdlite.job import bootstrap
 
             bootstrap.refuse_to_be_alone()
         return None
     if me.place is not None:
         return me.place
-    from hvdlite import bootstrap
+    from hvdlite.job import bootstrap
 
     wish = _wish(communicator, values)
     place = bootstrap.meet(
@@ -167,7 +167,7 @@ def _mpi(
     operations, pretends = str(values["cpu_operations"]), bool(values["host_id"])
     if not environment.asks_about_mpi(me, operations, pretends, _known_to_mpi(communicator)):
         return None
-    from hvdlite.bootstrap import Place, mpi_facts
+    from hvdlite.job.bootstrap import Place, mpi_facts
 
     met = None if place is None or isinstance(me.meeting, OverMpi) else Place(*place)
     seconds = float(values["start_timeout_seconds"])
@@ -184,6 +184,6 @@ def _known_to_mpi(communicator: Any) -> tuple[int, int] | None:
 
 
 def _wish(communicator: Any, values: Mapping[str, knobs.Value]) -> Any:
-    from hvdlite.bootstrap import Wish
+    from hvdlite.job.bootstrap import Wish
 
     return Wish(communicator, bool(values["mpi_threads_disable"]))

@@ -274,8 +274,8 @@ def is_homogeneous() -> bool:
 
 def _begin_with_mpi() -> None:
     """If the job uses MPI and the program finalises MPI, the process leaves the job first."""
-    if "hvdlite.bootstrap.mpi_library" in sys.modules:
-        from hvdlite.bootstrap import mpi_end, mpi_library
+    if "hvdlite.job.bootstrap.mpi_library" in sys.modules:
+        from hvdlite.job.bootstrap import mpi_end, mpi_library
 
         mpi_end.begin(mpi_library.loaded, _before_finalize)
 
@@ -288,8 +288,8 @@ def _before_finalize() -> None:
 
 def _tell_mpi(failure: str) -> None:
     """After a failure, a process that has used MPI must not wait in MPI_Finalize for lost ranks."""
-    if failure and "hvdlite.bootstrap.mpi_library" in sys.modules:
-        from hvdlite.bootstrap import mpi_end, mpi_library
+    if failure and "hvdlite.job.bootstrap.mpi_library" in sys.modules:
+        from hvdlite.job.bootstrap import mpi_end, mpi_library
 
         mpi_end.note(mpi_library.loaded, failure)
 
@@ -401,7 +401,7 @@ def _leave() -> None:
         while _core.threads_inside() > 0 and time.monotonic() < patience:
             time.sleep(0.0005)
     where.stop()
-    if "hvdlite.bootstrap.mpi_end" in sys.modules:
-        from hvdlite.bootstrap import mpi_end
+    if "hvdlite.job.bootstrap.mpi_end" in sys.modules:
+        from hvdlite.job.bootstrap import mpi_end
 
         mpi_end.last_words()

@@ -29,7 +29,7 @@ def mpi_built() -> bool:
     Initialises nothing."""
     if "mpi4py.MPI" in sys.modules:
         return True
-    from hvdlite.bootstrap import mpi_library
+    from hvdlite.job.bootstrap import mpi_library
 
     try:
         mpi_library.find()

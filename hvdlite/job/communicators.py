@@ -45,7 +45,7 @@ def agree(mine: list[tuple[bool, list[int] | None]]) -> list[list[list[int]]]:
     the same length on all ranks. An entry says whether it was a communicator, which may differ
     between ranks, and has its ranks here."""
     # imports cloudpickle, which init() does not need
-    from hvdlite.arrays.objects import allgather_object
+    from hvdlite.core.arrays.objects import allgather_object
 
     said = allgather_object(mine)
     if len({len(entries) for entries in said}) > 1:

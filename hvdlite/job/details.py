@@ -9,7 +9,7 @@ from typing import Any
 from hvdlite.base import bundle, knobs
 from hvdlite.job.recent import Recent
 from hvdlite.job.versions import versions
-from hvdlite.report.details import Tally
+from hvdlite.observe.report.details import Tally
 
 # Values that hvdliterun itself sets.
 _LAUNCHERS = {"monitor_seconds": 1.0, "monitor_details": True, "cpu_operations": "gloo"}

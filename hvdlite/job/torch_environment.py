@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from hvdlite.arrays.objects import broadcast_object
+from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.job import basics, observe
 from hvdlite.job.membership import Member
 from hvdlite.launch import plan

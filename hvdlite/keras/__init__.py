@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from hvdlite import data as data
 from hvdlite import exceptions as _exceptions
-from hvdlite.arrays import objects as _objects
-from hvdlite.arrays.objects import *  # noqa: F403
 from hvdlite.base import ops as _ops
 from hvdlite.base.ops import *  # noqa: F403
+from hvdlite.core.arrays import objects as _objects
+from hvdlite.core.arrays.objects import *  # noqa: F403
 from hvdlite.exceptions import *  # noqa: F403
 from hvdlite.job import public as _public
 from hvdlite.job.public import *  # noqa: F403

@@ -9,8 +9,8 @@ from typing import Any
 import hvdlite
 from hvdlite.adapter import divergence
 from hvdlite.adapter.compression import compressed
-from hvdlite.arrays.ops import OPS
 from hvdlite.base.ops import Average, Sum
+from hvdlite.core.arrays.ops import OPS
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job.basics import rank
 from hvdlite.keras.compression import Compression

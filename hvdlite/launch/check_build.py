@@ -244,7 +244,7 @@ def ways() -> Iterator[tuple[bool, str]]:
 
 def mpi() -> Iterator[tuple[bool, str]]:
     """Yields what mpi4py loads here, or why there is nothing."""
-    tried = attempt(["-m", "hvdlite.bootstrap.mpi_report"], _surroundings())
+    tried = attempt(["-m", "hvdlite.job.bootstrap.mpi_report"], _surroundings())
     yield from [(False, tried.problem)] if tried.problem else ((True, line) for line in tried.lines)
 
 

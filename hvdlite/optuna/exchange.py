@@ -13,9 +13,9 @@ from typing import Any
 
 import cloudpickle
 
-from hvdlite.arrays.objects import allgather_object
 from hvdlite.base import knobs
 from hvdlite.core import engine
+from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.core.process_sets import ProcessSet, set_id_of
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.optuna.failure import Failure, failure_of

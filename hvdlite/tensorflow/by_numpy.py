@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hvdlite.arrays import ops as on_arrays
 from hvdlite.base.operations import EXCHANGED
+from hvdlite.core.arrays import ops as on_arrays
 from hvdlite.core.engine import run_now
 from hvdlite.core.operations import Call
 from hvdlite.tensorflow.framework import with_shapes

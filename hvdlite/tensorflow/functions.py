@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.arrays.objects import allgather_object as _allgather_object
-from hvdlite.arrays.objects import broadcast_object as _broadcast_object
 from hvdlite.base.operations import BROADCAST
+from hvdlite.core.arrays.objects import allgather_object as _allgather_object
+from hvdlite.core.arrays.objects import broadcast_object as _broadcast_object
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.errors import in_tensorflows_words

@@ -1,9 +1,9 @@
 """Collectives on TensorFlow's tensors, with Horovod's signatures; all differentiable, eagerly and
 inside a tf.function.
 
-Names, factors, reductions and process sets are documented in hvdlite.arrays.ops; what an operation
-does to a gradient, in hvdlite.core.gradients. `device_dense` and `device_sparse` are accepted for
-Horovod's sake.
+Names, factors, reductions and process sets are documented in hvdlite.core.arrays.ops; what an
+operation does to a gradient, in hvdlite.core.gradients. `device_dense` and `device_sparse` are
+accepted for Horovod's sake.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter import elastic
-from hvdlite.arrays import ops as on_arrays
 from hvdlite.core import engine
+from hvdlite.core.arrays import ops as on_arrays
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.job import basics
 from hvdlite.tensorflow import by_numpy, xla

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from hvdlite.arrays.objects import allgather_object as _allgather_object
-from hvdlite.arrays.objects import broadcast_object as _broadcast_object
+from hvdlite.core.arrays.objects import allgather_object as _allgather_object
+from hvdlite.core.arrays.objects import broadcast_object as _broadcast_object
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch.ops import OPS
 from hvdlite.torch.optimizer_state import broadcast_optimizer_state

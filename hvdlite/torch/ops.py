@@ -1,7 +1,7 @@
 """Collectives on torch tensors, with Horovod's signatures.
 
 The plain forms are differentiable. Names, factors, reductions and process sets are documented in
-hvdlite.arrays.ops; what an operation does to a gradient, in hvdlite.core.gradients.
+hvdlite.core.arrays.ops; what an operation does to a gradient, in hvdlite.core.gradients.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from hvdlite.adapter.compression import Method, compressed, travelled
-from hvdlite.arrays.ops import barrier, join
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core import engine
+from hvdlite.core.arrays.ops import barrier, join
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
 from hvdlite.core.handles import poll, synchronize

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from hvdlite.adapter.containers import mapped
-from hvdlite.arrays.objects import broadcast_object
+from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.core.engine import is_root
 from hvdlite.torch.ops import OPS
 

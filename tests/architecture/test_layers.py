@@ -165,7 +165,7 @@ def test_every_knob_is_read() -> None:
         )
 
 
-@pytest.mark.parametrize("folder", ["launch", "rendezvous", "report"])
+@pytest.mark.parametrize("folder", ["launch", "rendezvous", "observe/report"])
 def test_what_runs_on_a_login_node_needs_no_core_and_no_framework(folder: str) -> None:
     for path in (ROOT / "hvdlite" / folder).rglob("*.py"):
         for name in imported(path):
@@ -175,7 +175,7 @@ def test_what_runs_on_a_login_node_needs_no_core_and_no_framework(folder: str) -
             assert not name.startswith("hvdlite._core"), f"{path}: {name}"
             if name.startswith("hvdlite."):
                 assert name.split(".")[1] in (
-                    "launch rendezvous compat report timeline base exceptions __version__".split()
+                    "launch rendezvous compat observe base exceptions __version__".split()
                 ), f"{path}: {name}"
 
 

@@ -18,7 +18,7 @@ _COMPARE = """
 import inspect, sys
 from importlib import import_module
 from hvdlite import compat
-from hvdlite.doctor import advice, surface
+from hvdlite.tools.doctor import advice, surface
 
 compat.activate()
 wrong, compared = [], 0

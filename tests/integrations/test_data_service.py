@@ -129,7 +129,7 @@ BESIDE = """
 import threading
 import numpy as np
 import hvdlite.tensorflow as hvd
-from hvdlite.arrays.objects import broadcast_object
+from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.data.compute_service import TfDataServiceConfig
 from hvdlite.data.compute_worker import main
 

@@ -122,7 +122,7 @@ class Job(Launcher):
 
     def explain(self, folder: Path) -> str:
         """What `hvdlite explain` says of bundles."""
-        done = self.command(sys.executable, "-m", "hvdlite.commands", "explain", str(folder))
+        done = self.command(sys.executable, "-m", "hvdlite.tools", "explain", str(folder))
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from launched import Job
 from mpis import start
 
-from hvdlite.bootstrap import by_ports
+from hvdlite.job.bootstrap import by_ports
 from hvdlite.launch.environment import discover
 from hvdlite.launch.environment.identity import AtPorts
 

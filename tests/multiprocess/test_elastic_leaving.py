@@ -271,7 +271,7 @@ def test_leave_outside_an_elastic_job_says_where_it_belongs(job: Job) -> None:
 
 def _leave(job: Job, *arguments: str) -> subprocess.CompletedProcess[str]:
     address = (job.directory / "job").read_text()
-    return job.command(PYTHON, "-m", "hvdlite.commands", "leave", "--job", address, *arguments)
+    return job.command(PYTHON, "-m", "hvdlite.tools", "leave", "--job", address, *arguments)
 
 
 def test_the_command_leave_lets_one_rank_or_all_of_this_host_leave(job: Job) -> None:

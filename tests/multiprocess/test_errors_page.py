@@ -400,7 +400,7 @@ trying(lambda: hvd.allreduce(np.ones(3), process_set=gone))
 trying(lambda: hvd.add_process_set([0]))
 trying(lambda: hvd.add_process_set([0, 5]))
 trying(lambda: hvd.data.Shard(7, 2).real(4))
-from hvdlite.arrays.ops import OPS
+from hvdlite.core.arrays.ops import OPS
 from hvdlite.base.operations import ALLGATHER
 def gather_into(output):
     OPS.run_one(np.ones(4), ALLGATHER, None, hvd.global_process_set, output=output)

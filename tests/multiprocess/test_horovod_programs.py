@@ -73,7 +73,7 @@ def test_torch_by_an_installed_alias_and_horovodrun(job: Job) -> None:
     ).write_text("\n".join(ours))
     environment = job.environment()
     subprocess.run(
-        [python, "-m", "hvdlite.commands", "compat", "install"], check=True, env=environment
+        [python, "-m", "hvdlite.tools", "compat", "install"], check=True, env=environment
     )
     flags = (
         "-np 2 -H localhost:2 --fusion-threshold-mb 32 --cycle-time-ms 1 --log-level WARNING"

@@ -62,7 +62,7 @@ def test_a_rank_of_mpirun_that_is_killed_takes_all_with_it(job: Job, mpirun: Mpi
 def test_ctrl_c_ends_the_wait_for_mpis_broadcast(job: Job, mpirun: Mpirun) -> None:
     script = (
         "from mpi4py import MPI\nimport os, signal, threading, time\nimport hvdlite as hvd\n"
-        "from hvdlite.bootstrap import mpi_library\n"
+        "from hvdlite.job.bootstrap import mpi_library\n"
         "if MPI.COMM_WORLD.rank == 0:\n    signal.pause()\n"
         "complete = mpi_library.complete\n"
         "def interrupted(*given):\n"

@@ -344,7 +344,7 @@ def expect_aborted(mpirun: Mpirun, code: int, output: str, ours: str) -> None:
 
 # Between our words and MPI's lies one second, in which an mpirun has to pass ours on; one that is
 # held up is given more.
-LINGERING = "from hvdlite.bootstrap import mpi_end\nmpi_end._LAST_WORDS_SECONDS = 4.0\n"
+LINGERING = "from hvdlite.job.bootstrap import mpi_end\nmpi_end._LAST_WORDS_SECONDS = 4.0\n"
 
 
 @MPI

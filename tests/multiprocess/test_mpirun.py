@@ -130,7 +130,7 @@ def test_top_asks_mpis_ranks_for_a_bundle(mpi: Mpi) -> None:
     )
     process = mpi.start("-np", "2", "--stall-dump", str(dumps), PYTHON, script)
     job.wait_ready(2)
-    command = (PYTHON, "-m", "hvdlite.commands", "top", str(process.pid), "--dump")
+    command = (PYTHON, "-m", "hvdlite.tools", "top", str(process.pid), "--dump")
     assert job.command(*command).stdout.startswith("2 ranks will write a bundle")
     wait_until(lambda: len(list(dumps.glob("*/asked.rank?.json"))) == 2)
     (job.directory / "enough").touch()

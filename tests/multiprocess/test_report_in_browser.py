@@ -11,10 +11,10 @@ import pytest
 from browser import PROGRAM, WHY_NOT, Browser
 from report_jobs import BEGAN, Imagined
 
-from hvdlite.report.details import Tensor
-from hvdlite.report.facts import End, Facts
-from hvdlite.report.history import History
-from hvdlite.report.page import page
+from hvdlite.observe.report.details import Tensor
+from hvdlite.observe.report.facts import End, Facts
+from hvdlite.observe.report.history import History
+from hvdlite.observe.report.page import page
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=WHY_NOT)
 

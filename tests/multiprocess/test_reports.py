@@ -187,12 +187,12 @@ def test_a_job_without_a_report_keeps_none(job: Job) -> None:
     """Not even the modules for it are loaded, in launcher or ranks, nor is the rank asked."""
     program = job.script(
         "import os, sys, hvdlite as hvd\nhvd.init()\n"
-        "print([m for m in sys.modules if m.startswith('hvdlite.report')])\n"
+        "print([m for m in sys.modules if m.startswith('hvdlite.observe.report')])\n"
         "print([n for n in os.environ if 'DETAILS' in n])"
     )
     launcher = job.script(
         "import sys\nfrom hvdlite.launch import cli\nstatus = cli.main()\n"
-        "sys.exit(str([m for m in sys.modules if m.startswith('hvdlite.report')]))",
+        "sys.exit(str([m for m in sys.modules if m.startswith('hvdlite.observe.report')]))",
         "launcher.py",
     )
     job.launcher = [launcher]
@@ -212,7 +212,7 @@ def test_the_file_of_metrics_makes_the_same_page(hasty: Job) -> None:
     assert set(last["details"]["ways"]) == {"shm"}
     assert last["details"]["dtypes"].keys() >= {"float32"}
     done = hasty.spawn(
-        [sys.executable, "-m", "hvdlite.commands", "report", "run.jsonl"], subprocess.PIPE
+        [sys.executable, "-m", "hvdlite.tools", "report", "run.jsonl"], subprocess.PIPE
     )
     ended(done)
     assert "Slowest tensors" in (hasty.directory / "run.html").read_text()

@@ -21,7 +21,7 @@ from machine import within
 from waiting import wait_until
 
 import hvdlite
-from hvdlite.launch import delivery, function
+from hvdlite.launch import delivery
 
 
 @pytest.fixture(autouse=True)
@@ -569,17 +569,6 @@ def test_runs_leave_no_descriptor_no_thread_no_process_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[0] - memory < len(data)  # not even of one run
     finally:
         tracemalloc.stop()
-
-
-# --- the name
-
-
-def test_run_is_a_function_and_a_command() -> None:
-    import importlib
-
-    assert importlib.import_module("hvdlite.run") is hvdlite.run is function.run
-    done = subprocess.run([sys.executable, "-m", "hvdlite.run", "--version"], capture_output=True)
-    assert done.returncode == 0 and done.stdout.strip()
 
 
 def test_the_task_by_itself_says_what_it_is_for(job: Job) -> None:

@@ -44,7 +44,7 @@ def test_the_table_and_a_dump_from_a_host_that_has_a_rank(far: FarJob, network: 
         "from hvdlite.launch.attach import directory\n"
         "directory._RUNTIME = directory._TEMPORARY = '/nonexistent'\n"
         f"{only_ranks_of(job)}"
-        "from hvdlite.commands.cli import main\n"
+        "from hvdlite.tools.commands.cli import main\n"
         "sys.exit(main())\n",
         "command.py",
     )

@@ -18,7 +18,7 @@ from mpis import finish, start
 from others import PYTHON, ranks, step, torchs_variables
 from stillness import wait_until_still
 
-from hvdlite import bootstrap
+from hvdlite.job import bootstrap
 from hvdlite.launch import environment
 
 Hosts = tuple[str, ...]

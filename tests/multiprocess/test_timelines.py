@@ -12,7 +12,7 @@ import pytest
 from installed import needs_installed
 from launched import Job
 
-from hvdlite.timeline import clocks, merging, reading
+from hvdlite.observe.timeline import clocks, merging, reading
 
 TRAINS = """
 import random, time
@@ -39,7 +39,7 @@ def _recorded(job: Job, program: str, ranks: int) -> list[Path]:
 
 
 def _merged(*arguments: str) -> tuple[list[dict[str, Any]], str]:
-    command = [sys.executable, "-m", "hvdlite.commands", "timeline", "merge", *arguments]
+    command = [sys.executable, "-m", "hvdlite.tools", "timeline", "merge", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     output = done.stdout.splitlines()[-1].split(": ")[0]
     return json.loads(Path(output).read_text())["traceEvents"], done.stdout

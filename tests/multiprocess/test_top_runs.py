@@ -43,7 +43,7 @@ while go_on[0]:
 def only_ranks_of(job: Job) -> str:
     """`hvdlite top` finds the ranks of no other job."""
     return (
-        "from hvdlite.commands import ranks_here, stores_here\n"
+        "from hvdlite.tools.commands import ranks_here, stores_here\n"
         "found = stores_here._processes\n"
         "def mine(pid):\n"
         f"    try: return ranks_here.environment_of(pid).get({MARK!r}) == {job.mark!r}\n"
@@ -69,7 +69,7 @@ class Here:
             )
             for name, module in (
                 ("launcher", "hvdlite.launch.cli"),
-                ("command", "hvdlite.commands.cli"),
+                ("command", "hvdlite.tools.commands.cli"),
             )
         )
         self.sockets = job.directory / f"hvdlite-{os.geteuid()}"

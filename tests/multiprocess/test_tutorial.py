@@ -68,7 +68,7 @@ class Shell:
         wrappers = {
             "python": sys.executable,
             "hvdliterun": f"{sys.executable} -m hvdlite.launch",
-            "hvdlite": f"{sys.executable} -m hvdlite.commands",
+            "hvdlite": f"{sys.executable} -m hvdlite.tools",
             "ssh": ssh,
         }
         for name, command in wrappers.items():

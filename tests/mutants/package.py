@@ -18,13 +18,13 @@ hvdlite/core/handles.py
 test_handles.py::test_the_first_error_is_raised_when_all_are_over
 
 P3: objects of other sizes are cut as the first
-hvdlite/arrays/objects.py
+hvdlite/core/arrays/objects.py
 - everything[end - size : end]
 + everything[end - sizes[0] : end]
 test_conformance.py::shm-2::objects.everybodys_objects_come_in_the_order_of_ranks
 
 P4: the result of an operation in place is not written back into memory that is not contiguous
-hvdlite/arrays/framework.py
+hvdlite/core/arrays/framework.py
 -         if host is not tensor:
 -             tensor[...] = host
 test_conformance.py::shm-2::allreduce.a_view_is_reduced_in_place
@@ -42,20 +42,20 @@ hvdlite/base/knob.py
 test_knobs.py::test_an_empty_number_means_not_set_and_an_empty_text_is_a_value
 
 P7: the doctor does not see that each rank trains a model of its own
-hvdlite/doctor/training.py
+hvdlite/tools/doctor/training.py
 -     if _trains(words) and not wrapped and not by_hand and not words & _BY_OTHERS:
 +     if False:
 test_doctor.py::test_what_is_found
 
 P8: the doctor reports arguments that exist
-hvdlite/doctor/checks.py
+hvdlite/tools/doctor/checks.py
 -             and name not in found.parameters
 +             and name in found.parameters
 test_doctor.py::test_what_is_found
 test_doctor.py::test_programs_that_run_unchanged_get_a_clean_bill
 
 P9: the doctor compares a classmethod's arguments with those of its class
-hvdlite/doctor/surface.py
+hvdlite/tools/doctor/surface.py
 -     if not behind:
 +     if True:
 test_doctor.py::test_the_arguments_of_classmethods_are_their_own

@@ -132,19 +132,19 @@ hvdlite/rendezvous/quota.py
 test_rendezvous_quota.py::test_the_first_few_are_written_and_the_others_counted_once_per_interval
 
 V22: rank 0 tells the job's secret to every user of the host
-hvdlite/bootstrap/by_socket.py
+hvdlite/job/bootstrap/by_socket.py
 - problem = "" if self._to_everybody else why_not(
 + problem = "" if True else why_not(
 test_bootstrap.py::test_another_user_who_knows_all_that_can_be_known_hears_nothing
 
 V19: ranks believe another user who listens in place of rank 0
-hvdlite/bootstrap/by_socket.py
+hvdlite/job/bootstrap/by_socket.py
 - problem = "" if has_secret else why_not(
 + problem = "" if True else why_not(
 test_bootstrap.py::test_another_user_who_listens_in_place_of_rank_0_is_not_believed
 
 V20: jobs that are given one secret have one key, and let one another's ranks in
-hvdlite/bootstrap/offer.py
+hvdlite/job/bootstrap/offer.py
 - return hmac.digest(secret, b"hvdlite job " + job.encode(), "sha256")
 + return secret
 test_bootstrap.py::test_a_secret_for_many_jobs_is_no_jobs_own

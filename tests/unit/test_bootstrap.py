@@ -14,10 +14,10 @@ import pytest
 from another_user import as_nobody
 from machine import within
 
-from hvdlite import bootstrap
-from hvdlite.bootstrap import arrivals, by_ports, by_socket, meeting, offer, opening
-from hvdlite.bootstrap.offer import MAX_BYTES, Offer
 from hvdlite.exceptions import HorovodInternalError
+from hvdlite.job import bootstrap
+from hvdlite.job.bootstrap import arrivals, by_ports, by_socket, meeting, offer, opening
+from hvdlite.job.bootstrap.offer import MAX_BYTES, Offer
 from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import AtPorts, AtStore
 from hvdlite.rendezvous import StoreClient, StoreServer, addresses

@@ -12,8 +12,8 @@ import pytest
 
 from hvdlite.base import bundle
 from hvdlite.base.bundle import Part, Stack
-from hvdlite.commands.cli import main
-from hvdlite.commands.explain import explain
+from hvdlite.tools.commands.cli import main
+from hvdlite.tools.commands.explain import explain
 
 VERDICT = "rank 2 has not asked for allreduce 'a' for 60 s: it is in train.py:88 (evaluate)"
 

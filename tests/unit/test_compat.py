@@ -50,7 +50,7 @@ def _aliased(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
         ("horovod.keras", "hvdlite.keras"),
         ("horovod.ray.runner", "hvdlite.ray.runner"),
         ("horovod.common.exceptions", "hvdlite.exceptions"),
-        ("horovod.common.process_sets", "hvdlite.process_sets"),
+        ("horovod.common.process_sets", "hvdlite.job.process_sets"),
         ("horovod.common.util", None),
         ("horovod.runner.launch", None),
         ("horovod.torchvision", None),
@@ -74,9 +74,9 @@ import sys, horovod, hvdlite
 heavy = {"numpy", "torch", "tensorflow", "keras", "hvdlite._core"}
 assert not heavy & set(sys.modules), "import horovod is cheap"
 assert not hasattr(horovod, "nothing") and horovod.run is horovod.runner.run is hvdlite.run
-import horovod.common.exceptions, hvdlite.exceptions, hvdlite.process_sets
+import horovod.common.exceptions, hvdlite.exceptions, hvdlite.job.process_sets
 from horovod.common import process_sets
-assert horovod.common.exceptions is hvdlite.exceptions and process_sets is hvdlite.process_sets
+assert horovod.common.exceptions is hvdlite.exceptions and process_sets is hvdlite.job.process_sets
 before = hvdlite.exceptions.__spec__.name
 horovod.common.exceptions.HorovodInternalError = "patched"
 assert hvdlite.exceptions.HorovodInternalError == "patched" and before == "hvdlite.exceptions"

@@ -16,9 +16,9 @@ import pytest
 from machine import within
 
 from hvdlite import compat
-from hvdlite.commands.cli import main
 from hvdlite.compat import installation
 from hvdlite.compat.installation import Place, Refused, install, is_installed, remove
+from hvdlite.tools.commands.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -182,7 +182,7 @@ def test_in_a_virtual_environment_pip_knows_it_too(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    run(python, "-m", "hvdlite.commands", "compat", "install")
+    run(python, "-m", "hvdlite.tools", "compat", "install")
     program = (
         "import horovod.common.exceptions as e, importlib.metadata as m; "
         "print(m.version('horovod'), e.__name__)"
@@ -212,8 +212,8 @@ def test_the_alias_that_a_launcher_asks_for_stands_in_nobodys_way(place: Place) 
 
 def test_help_is_quick_and_loads_neither_the_core_nor_numpy() -> None:
     program = (
-        "import sys\nfrom hvdlite.commands.cli import main\ntry:\n    main(['--help'])\nexcept "
-        "SystemExit:\n    pass\n"
+        "import sys\nfrom hvdlite.tools.commands.cli import main\ntry:\n    main(['--help'])\n"
+        "except SystemExit:\n    pass\n"
         "print(len(sys.modules), {'numpy', 'torch', 'tensorflow', 'hvdlite._core'} & "
         "set(sys.modules))"
     )

@@ -15,9 +15,9 @@ from hvdlite.adapter.compression.dgc import DGC
 from hvdlite.adapter.compression.journeys import travelled
 from hvdlite.adapter.compression.on_numpy import NumpyAlgebra
 from hvdlite.adapter.compression.topk import TopK
-from hvdlite.arrays.ops import OPS
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core import engine
+from hvdlite.core.arrays.ops import OPS
 from hvdlite.core.operations import Call
 from hvdlite.torch.compression.algebra import TorchAlgebra
 from hvdlite.torch.ops import OPS as TORCH_OPS

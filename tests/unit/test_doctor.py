@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from hvdlite.base import knobs
-from hvdlite.commands.cli import main
-from hvdlite.doctor import advice, libraries, surface
-from hvdlite.doctor.examination import examine
-from hvdlite.doctor.findings import Kind
+from hvdlite.tools.commands.cli import main
+from hvdlite.tools.doctor import advice, libraries, surface
+from hvdlite.tools.doctor.examination import examine
+from hvdlite.tools.doctor.findings import Kind
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "drop_in" / "programs"
@@ -452,7 +452,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_reader_that_has_seen_enough() -> None:
     command = (
-        f"{sys.executable} -m hvdlite.commands doctor {' '.join([str(PROGRAMS)] * 30)} | "
+        f"{sys.executable} -m hvdlite.tools doctor {' '.join([str(PROGRAMS)] * 30)} | "
         "head -1; echo ${PIPESTATUS[0]}"
     )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT)
@@ -462,7 +462,8 @@ def test_a_reader_that_has_seen_enough() -> None:
 def test_it_needs_no_framework_and_runs_nothing(tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text(TORCH + "open('trace', 'w')\nhvd.allreduce(1)")
     program = (
-        "import sys\nfrom hvdlite.commands.cli import main\nassert main(['doctor', 'p.py']) == 0\n"
+        "import sys\nfrom hvdlite.tools.commands.cli import main\n"
+        "assert main(['doctor', 'p.py']) == 0\n"
         "assert not {'torch', 'tensorflow', 'keras', 'numpy', 'hvdlite._core', 'hvdlite.torch'} & "
         "set(sys.modules)"
     )

@@ -42,7 +42,8 @@ def test_only_a_mismatch_is_never_worth_a_retry() -> None:
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras", "jax"])
 def test_every_framework_has_them_under_its_own_name(framework: str) -> None:
     """By its source: none is imported for this. hvdlite.tensorflow.keras has all of keras."""
-    source = (Path(exceptions.__file__).parent / framework / "__init__.py").read_text()
+    file = "torch/api.py" if framework == "torch" else f"{framework}/__init__.py"
+    source = (Path(exceptions.__file__).parent / file).read_text()
     assert "from hvdlite.exceptions import *" in source
     assert "__all__ += _exceptions.__all__" in source
 

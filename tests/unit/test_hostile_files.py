@@ -18,7 +18,7 @@ from test_bundle import part
 from test_timeline_merge import Recorded
 
 from hvdlite.base import untrusted
-from hvdlite.commands.cli import main
+from hvdlite.tools.commands.cli import main
 
 Run = Callable[[str], None]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hvdlite.commands import cli as commands
 from hvdlite.launch import cli
+from hvdlite.tools.commands import cli as commands
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "kubernetes"

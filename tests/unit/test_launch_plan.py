@@ -273,14 +273,13 @@ def test_everything_after_the_command_belongs_to_it() -> None:
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    for module in ("hvdlite.launch", "hvdlite.run"):
-        done = subprocess.run(
-            [sys.executable, "-m", module, "--help"],
-            capture_output=True,
-            text=True,
-            timeout=within(30),
-            check=True,
-        )
-        assert "hvdliterun -np N" in done.stdout and "--fusion-threshold-mb" in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-m", "hvdlite.launch", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=within(30),
+        check=True,
+    )
+    assert "hvdliterun -np N" in done.stdout and "--fusion-threshold-mb" in done.stdout
     assert cli.main(["--version"]) == cli.main(["-v"]) == 0
     assert capsys.readouterr().out == f"{hvdlite.__version__}\n" * 2

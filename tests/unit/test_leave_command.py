@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from hvdlite.commands import leave
-from hvdlite.commands.cli import main
-from hvdlite.commands.leave import Choice, NotPossible, job_of
 from hvdlite.rendezvous import request
 from hvdlite.rendezvous.request import Request
 from hvdlite.rendezvous.roll import Refused
+from hvdlite.tools.commands import leave
+from hvdlite.tools.commands.cli import main
+from hvdlite.tools.commands.leave import Choice, NotPossible, job_of
 
 A, B = "10.0.0.1:4000", "10.0.0.1:5000"
 TOKEN = b"7" * 32

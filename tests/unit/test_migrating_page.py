@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hvdlite.commands.cli import main
-from hvdlite.doctor import advice
 from hvdlite.launch import foreign_flags
+from hvdlite.tools.commands.cli import main
+from hvdlite.tools.doctor import advice
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "migrating.md").read_text()
 

@@ -33,7 +33,7 @@ def test_ids_are_unique_and_there_are_enough_of_every_layer() -> None:
     core = {f"csrc/{folder}" for folder in ("comm", "engine", "kernels", "rendezvous", "transport")}
     package = {
         f"hvdlite/{folder}"
-        for folder in "adapter doctor jax keras launch rendezvous tensorflow torch".split()
+        for folder in "adapter jax keras launch rendezvous tensorflow tools torch".split()
     }
     assert folders >= core | package
 

@@ -11,9 +11,9 @@ from report_jobs import Imagined
 from test_timeline_merge import Recorded
 
 from hvdlite.base.private_file import write_as_asked
-from hvdlite.commands.cli import main
-from hvdlite.report import timelines
-from hvdlite.timeline.reading import read
+from hvdlite.observe.report import timelines
+from hvdlite.observe.timeline.reading import read
+from hvdlite.tools.commands.cli import main
 
 
 def metrics(folder: Path, job: Imagined) -> Path:

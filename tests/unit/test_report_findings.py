@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from report_jobs import LAYERS, Imagined
 
-from hvdlite.report.facts import Facts
-from hvdlite.report.findings import MOST, findings
-from hvdlite.report.history import History
+from hvdlite.observe.report.facts import Facts
+from hvdlite.observe.report.findings import MOST, findings
+from hvdlite.observe.report.history import History
 
 
 def facts_of(job: Imagined) -> Facts:

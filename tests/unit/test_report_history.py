@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from report_jobs import BEGAN, Imagined
 
-from hvdlite.report import history, lines
-from hvdlite.report.details import (
+from hvdlite.observe.report import history, lines
+from hvdlite.observe.report.details import (
     OTHERS,
     Details,
     Tally,
@@ -19,7 +19,7 @@ from hvdlite.report.details import (
     overlap_of,
     total,
 )
-from hvdlite.report.history import MOST_POINTS, MOST_SAMPLES, History
+from hvdlite.observe.report.history import MOST_POINTS, MOST_SAMPLES, History
 
 
 def told(job: Imagined) -> History:

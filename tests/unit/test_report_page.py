@@ -12,12 +12,12 @@ import pytest
 from report_jobs import BEGAN, LAYERS, Imagined
 
 from hvdlite.launch.monitor.report import Report
-from hvdlite.report import axes, charts, series, words
-from hvdlite.report.charts import Line
-from hvdlite.report.details import Tensor
-from hvdlite.report.facts import End, Facts
-from hvdlite.report.history import History
-from hvdlite.report.page import page
+from hvdlite.observe.report import axes, charts, series, words
+from hvdlite.observe.report.charts import Line
+from hvdlite.observe.report.details import Tensor
+from hvdlite.observe.report.facts import End, Facts
+from hvdlite.observe.report.history import History
+from hvdlite.observe.report.page import page
 
 _VOID = {"meta", "br"}
 EVIL = "<script>alert(1)</script>\"'&\x07"

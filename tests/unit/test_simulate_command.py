@@ -1,4 +1,4 @@
-"""`hvdlite simulate` and `python -m hvdlite.simulate`."""
+"""`hvdlite simulate`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from test_simulate_timeline import steps
 
-from hvdlite.commands import cli as commands
-from hvdlite.simulate import calibrate, cli
+from hvdlite.tools.commands import cli as commands
+from hvdlite.tools.simulate import calibrate, cli
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -112,7 +112,7 @@ def test_the_predictions_import_no_framework() -> None:
     import subprocess
 
     program = (
-        "import sys; from hvdlite.simulate import cli; "
+        "import sys; from hvdlite.tools.simulate import cli; "
         "cli.main(['--model', 'vgg16', '--step', '1s', '--json']); "
         "assert not {'numpy', 'torch', 'hvdlite._core'} & set(sys.modules)"
     )

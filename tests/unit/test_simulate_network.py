@@ -1,4 +1,4 @@
-"""hvdlite.simulate: the cost of algorithms, and which of them runs."""
+"""hvdlite.tools.simulate: the cost of algorithms, and which of them runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hvdlite.simulate import algorithms, choice
-from hvdlite.simulate.cluster import Cluster, negotiation_levels, negotiation_seconds
+from hvdlite.tools.simulate import algorithms, choice
+from hvdlite.tools.simulate.cluster import Cluster, negotiation_levels, negotiation_seconds
 
 ROOT = Path(__file__).parents[2]
 KIB, MIB = 1 << 10, 1 << 20

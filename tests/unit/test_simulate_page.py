@@ -34,8 +34,8 @@ def test_horovods_published_efficiency_is_predicted_within_five_points() -> None
 def test_the_assumptions_of_that_prediction_are_the_commands_defaults() -> None:
     import simulate_jobs
 
-    from hvdlite.simulate import options
-    from hvdlite.simulate.cluster import Cluster
+    from hvdlite.tools.simulate import options
+    from hvdlite.tools.simulate.cluster import Cluster
 
     assert Cluster(ranks=512, ranks_per_host=4) == simulate_jobs.PUBLISHED_CLUSTER
     assert simulate_jobs.PUBLISHED_OPTIONS.jitter == options.ASSUMED_JITTER

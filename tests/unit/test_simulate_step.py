@@ -1,4 +1,4 @@
-"""hvdlite.simulate: schedules, fusion, overlap, jitter, predictions."""
+"""hvdlite.tools.simulate: schedules, fusion, overlap, jitter, predictions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from statistics import mean
 import pytest
 
 from hvdlite.base import knobs
-from hvdlite.simulate import fusion, jitter, models, schedule, step
-from hvdlite.simulate.choice import Carried
-from hvdlite.simulate.cluster import Cluster
-from hvdlite.simulate.layers import Layer
-from hvdlite.simulate.predict import Options, predict
-from hvdlite.simulate.schedule import Gradient, Schedule
+from hvdlite.tools.simulate import fusion, jitter, models, schedule, step
+from hvdlite.tools.simulate.choice import Carried
+from hvdlite.tools.simulate.cluster import Cluster
+from hvdlite.tools.simulate.layers import Layer
+from hvdlite.tools.simulate.predict import Options, predict
+from hvdlite.tools.simulate.schedule import Gradient, Schedule
 
 TWO_LAYERS = [
     Layer("first", (("weight", 10), ("bias", 1)), work=1.0),

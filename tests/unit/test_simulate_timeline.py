@@ -1,4 +1,4 @@
-"""hvdlite.simulate: schedules from recorded timelines."""
+"""hvdlite.tools.simulate: schedules from recorded timelines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvdlite.simulate import timeline
+from hvdlite.tools.simulate import timeline
 
 Event = dict[str, Any]
 

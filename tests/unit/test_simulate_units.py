@@ -1,11 +1,11 @@
-"""hvdlite.simulate: quantities with units, and the table of models."""
+"""hvdlite.tools.simulate: quantities with units, and the table of models."""
 
 from __future__ import annotations
 
 import pytest
 
-from hvdlite.simulate import models, units
-from hvdlite.simulate.layers import parameters
+from hvdlite.tools.simulate import models, units
+from hvdlite.tools.simulate.layers import parameters
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""hvdlite/timeline: the timelines of all ranks as one trace, with texts and profiles made here.
-tests/multiprocess/test_observation.py merges those of a real job."""
+"""hvdlite/observe/timeline: the timelines of all ranks as one trace, with texts and profiles made
+here. tests/multiprocess/test_observation.py merges those of a real job."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hvdlite.commands.cli import main
-from hvdlite.timeline import merging, reading
+from hvdlite.observe.timeline import merging, reading
+from hvdlite.tools.commands.cli import main
 
 
 class Recorded:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from hvdlite.commands import cli, top, top_view
-from hvdlite.commands.top_view import ORDERS, Choice
 from hvdlite.launch.attach import directory
 from hvdlite.launch.attach.client import Connection, Found
 from hvdlite.launch.monitor.board import Wish
+from hvdlite.tools.commands import cli, top, top_view
+from hvdlite.tools.commands.top_view import ORDERS, Choice
 
 ABOUT: dict[str, Any] = {
     "pid": 77,

@@ -9,7 +9,7 @@ import pytest
 from cases import cases
 
 from hvdlite.job.default_group import replacement, stand_before_init, told
-from hvdlite.torch_backend import _advice, _may_train_alone
+from hvdlite.torch.autoload import _advice, _may_train_alone
 
 
 @cases(

@@ -9,9 +9,9 @@
 //
 // Each rank is a "process" of the trace. Operations that overlap are on different threads of it
 // ("lanes"), and an operation has the same lane on all ranks. Only the root of the negotiation
-// knows of other ranks. `hvdlite timeline merge` (hvdlite/timeline) reads the files of all ranks:
-// the name of a rank's process comes with its clock, and the end of an operation with the number of
-// the decision, which is the same on all ranks.
+// knows of other ranks. `hvdlite timeline merge` (hvdlite/observe/timeline) reads the files of all
+// ranks: the name of a rank's process comes with its clock, and the end of an operation with the
+// number of the decision, which is the same on all ranks.
 //
 // Thread-safety: Start, Stop and the events from any thread. The caller formats events; a separate
 // thread writes them, so that a slow disk never holds up a collective. If the file cannot grow any

@@ -15,9 +15,9 @@ from hvdlite.adapter.compression.choosing import Curve, Measured
 from hvdlite.adapter.compression.journeys import begin_round
 from hvdlite.adapter.compression.methods import DENSE, Method, Part, State, rounds
 from hvdlite.adapter.compression.on_numpy import ALGEBRA
-from hvdlite.arrays.ops import OPS
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max
+from hvdlite.core.arrays.ops import OPS
 from hvdlite.core.engine import run_now
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hvdlite.adapter.divergence import check_steps
-from hvdlite.arrays.objects import allgather_object
+from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.keras.callbacks.drift import DriftGuardCallback
 from hvdlite.keras.host import build, is_variable, model_variables, variables_of
 from hvdlite.keras.values import broadcast_variables

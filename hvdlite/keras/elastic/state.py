@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvdlite.arrays.objects import broadcast_object
+from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.elastic.handlers import StateHandler
 from hvdlite.elastic.state import ObjectState
 from hvdlite.job import basics

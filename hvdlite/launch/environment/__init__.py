@@ -1,5 +1,5 @@
 """Decides which rank this process is, of how many, and how the ranks meet, from the variables of a
-launcher. Pure, except for the secret's descriptor. `hvdlite.bootstrap` executes the decision.
+launcher. Pure, except for the secret's descriptor. `hvdlite.job.bootstrap` executes the decision.
 
 N processes that each believe they are alone would train N models and say nothing. So incomplete or
 contradictory variables are an error; HVDLITE_ALLOW_SINGLETON=1 is the only way to avoid it.

@@ -15,11 +15,11 @@ from hvdlite.base import private_file
 from hvdlite.launch.monitor import exposition
 from hvdlite.launch.monitor.board import Board
 from hvdlite.launch.watch import JobObserver
+from hvdlite.observe.report import words
+from hvdlite.observe.report.facts import End
+from hvdlite.observe.report.history import History
+from hvdlite.observe.report.page import page
 from hvdlite.rendezvous.server import StoreServer
-from hvdlite.report import words
-from hvdlite.report.facts import End
-from hvdlite.report.history import History
-from hvdlite.report.page import page
 
 _SECONDS_OF_A_SAMPLE = 1.0
 _SECONDS_OF_A_PAGE = 60.0

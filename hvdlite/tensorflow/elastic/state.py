@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter import divergence
-from hvdlite.arrays.ops import OPS
+from hvdlite.core.arrays.ops import OPS
 from hvdlite.core.process_sets import global_process_set
 from hvdlite.elastic.handlers import StateHandler
 from hvdlite.elastic.state import ObjectState

@@ -3,7 +3,7 @@
     torch.distributed.init_process_group("hvdlite")
 
 works without an import of this module from torch 2.5 on, because torch loads the backend itself
-(hvdlite/torch_backend.py). `init()` does it in ranks that have no variables of torchrun.
+(hvdlite/torch/autoload.py). `init()` does it in ranks that have no variables of torchrun.
 
     backend     START HERE: what torch calls
     group       the process group: torch's collectives by hvdlite's operations

@@ -35,7 +35,7 @@ def create(options: Any, backend_options: Any = None) -> ProcessGroup:
 
 
 def register() -> None:
-    """Tells torch the backend's name, unless hvdlite/torch_backend.py has. It has not if the
+    """Tells torch the backend's name, unless hvdlite/torch/autoload.py has. It has not if the
     autoload of backends is off, or if torch is older than 2.5."""
     kind: Any = dist.Backend  # type: ignore[attr-defined]
     if NAME not in kind.backend_list:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
-from hvdlite.arrays.objects import broadcast_object
+from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.job import basics, default_group, membership, torch_environment
 from hvdlite.torch.distributed import older
 from hvdlite.torch.distributed.face import NAME

@@ -18,9 +18,9 @@ from hvdlite.adapter.factors import Weight
 from hvdlite.adapter.gradients import Gradients
 from hvdlite.adapter.reducer import Flight, GradientReducer
 from hvdlite.adapter.step import Options
-from hvdlite.arrays.objects import allgather_object
 from hvdlite.base.operations import ALLGATHER
 from hvdlite.core import engine
+from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.core.operations import Call
 from hvdlite.job import basics
 from hvdlite.torch.factors.linear import lead

@@ -23,11 +23,11 @@ from hvdlite.adapter.drift_guard import DriftGuard, Replica
 from hvdlite.adapter.local_steps import Count, Plan
 from hvdlite.adapter.outer import Outer
 from hvdlite.adapter.outer import step as outer_step
-from hvdlite.arrays.objects import allgather_object
-from hvdlite.arrays.ops import OPS as ARRAYS
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max, Sum
 from hvdlite.core import engine
+from hvdlite.core.arrays.objects import allgather_object
+from hvdlite.core.arrays.ops import OPS as ARRAYS
 from hvdlite.core.operations import Call
 from hvdlite.exceptions import MismatchError
 from hvdlite.job import basics

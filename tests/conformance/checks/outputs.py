@@ -9,8 +9,8 @@ import numpy as np
 import hvdlite as hvd
 from checks import check
 from checks.here import DTYPES, SUM, Here, raises
-from hvdlite.arrays.ops import OPS
 from hvdlite.base.operations import ALLGATHER, ALLTOALL, REDUCESCATTER
+from hvdlite.core.arrays.ops import OPS
 from hvdlite.core.engine import run_now
 from hvdlite.core.operations import Call
 

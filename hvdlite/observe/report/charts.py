@@ -1,0 +1,230 @@
+"""Pictures as HTML: marks are SVG that fills any width, and texts stay as large as they are. Pure.
+
+A picture is a grid: the axis of values, the plot, and the axis of time below. Colours are classes
+of the page's style, so that they follow its light or dark mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hvdlite.observe.report import axes
+from hvdlite.observe.report.words import escaped
+
+# Of the plot's own coordinates; the page stretches them.
+WIDTH, HEIGHT = 1000.0, 100.0
+LEVELS = 8
+
+
+@dataclass(frozen=True)
+class Line:
+    """`points`: time and value; a gap where the value is None. `colour`: 0 is the quiet one."""
+
+    label: str
+    points: Sequence[tuple[float, float | None]]
+    colour: int = 0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A vertical line, such as a change of the ranks."""
+
+    time: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    label: str
+    share: float  # of the whole width, 0 to 1
+    value: str  # what stands behind it
+    title: str = ""
+    colour: int = 1
+
+
+def lines(
+    drawn: Sequence[Line],
+    seconds: float,
+    highest: float,
+    unit: tuple[float, str],
+    marks: Iterable[Mark] = (),
+) -> str:
+    """Lines over time, which begins at 0. Values above `highest` are cut off at the top. `unit`: of
+    a value of 1, and its name."""
+    factor, name = unit
+    most = highest * factor
+    step = axes.step_for(most, 4)
+    ticks = axes.ticks(most, 4)
+    if ticks[-1] < most:
+        ticks.append(ticks[-1] + step)
+    top = ticks[-1] or 1.0
+    span = seconds or 1.0
+    parts = [_grid(top, ticks)]
+    for mark in marks:
+        x = _number(WIDTH * mark.time / span)
+        parts.append(
+            f'<path class="mark" d="M{x} 0V{HEIGHT:g}"><title>{escaped(mark.text)}</title></path>'
+        )
+    for line in sorted(drawn, key=lambda line: line.colour):
+        path = _path(line.points, span, top / factor)
+        if path:
+            parts.append(
+                f'<path class="line k{line.colour}" d="{path}">'
+                f"<title>{escaped(line.label)}</title></path>"
+            )
+    labels = [(1 - tick / top, axes.number(tick)) for tick in ticks]
+    return _figure("".join(parts), labels, name, axes.times(span), span, "tall")
+
+
+def legend(items: Iterable[tuple[str, int]], kind: str = "") -> str:
+    """Names and their colours. `kind`: "boxes" for areas; else they are lines."""
+    parts = (f'<li><i class="b{colour}"></i>{escaped(label)}</li>' for label, colour in items)
+    return f'<ul class="legend {kind}">{"".join(parts)}</ul>'
+
+
+def heat_map(
+    rows: Sequence[tuple[str, str, Sequence[float | None]]],
+    seconds: float,
+    top: float,
+    marks: Iterable[Mark] = (),
+) -> str:
+    """`rows`: a label, a title and the values of equal times; `top`: the value of the darkest."""
+    columns = max((len(values) for _, _, values in rows), default=0)
+    if not columns:
+        return ""
+    width = WIDTH / columns
+    by_level: dict[int, list[str]] = {}
+    for y, (_, _, values) in enumerate(rows):
+        for begin, end, level in _runs([level_of(value, top) for value in values]):
+            if level is not None:
+                by_level.setdefault(level, []).append(
+                    f"M{_number(begin * width)} {y}H{_number(end * width)}v1"
+                    f"H{_number(begin * width)}z"
+                )
+    parts = [
+        f'<path class="h{level}" d="{"".join(paths)}"/>'
+        for level, paths in sorted(by_level.items())
+    ]
+    for mark in marks:
+        x = _number(WIDTH * mark.time / (seconds or 1.0))
+        parts.append(
+            f'<path class="mark" d="M{x} 0V{len(rows)}"><title>{escaped(mark.text)}</title></path>'
+        )
+    parts += [
+        f'<rect class="row" y="{y}" width="{WIDTH:g}" height="1"><title>{escaped(title)}</title>'
+        "</rect>"
+        for y, (_, title, _) in enumerate(rows)
+    ]
+    every = -(-len(rows) // 16)  # not more labels than have room
+    labels = [
+        ((y + 0.5) / len(rows), label) for y, (label, _, _) in enumerate(rows) if y % every == 0
+    ]
+    return _figure("".join(parts), labels, "rank", axes.times(seconds), seconds, "rows", len(rows))
+
+
+def scale(top: float) -> str:
+    """What the colours of a heat map mean, from 0 to `top`, a share."""
+    cells = "".join(f'<i class="s{level}"></i>' for level in range(LEVELS))
+    return f'<p class="scale"><span>0 %</span>{cells}<span>{100 * top:.0f} %</span></p>'
+
+
+def level_of(value: float | None, top: float) -> int | None:
+    """0 to LEVELS - 1."""
+    if value is None:
+        return None
+    return max(0, min(LEVELS - 1, int(LEVELS * value / top)))
+
+
+def bars(drawn: Iterable[Bar]) -> str:
+    """Horizontal bars with their values as texts."""
+    rows = []
+    for bar in drawn:
+        width = 100 * max(0.0, min(1.0, bar.share))
+        title = f' title="{escaped(bar.title or bar.label)}"'
+        rows.append(
+            f'<li{title}><span class="name">{escaped(bar.label)}</span>'
+            f'<span class="track"><i class="b{bar.colour}" style="width:{_number(width)}%"></i>'
+            f'</span><span class="value">{escaped(bar.value)}</span></li>'
+        )
+    return f'<ul class="bars">{"".join(rows)}</ul>'
+
+
+def stack(parts: Sequence[tuple[str, float, int]], text: str) -> str:
+    """One bar of several parts: label, share of the whole, and colour. `text`: all of it, for those
+    who cannot see it."""
+    cells = "".join(
+        f'<i class="b{colour}" style="width:{_number(100 * share)}%" title="{escaped(label)}"></i>'
+        for label, share, colour in parts
+        if share > 0
+    )
+    return f'<div class="stack" role="img" aria-label="{escaped(text)}">{cells}</div>'
+
+
+def _figure(
+    marks: str,
+    labels: Sequence[tuple[float, str]],
+    unit: str,
+    times: Sequence[axes.Tick],
+    seconds: float,
+    kind: str,
+    rows: int = 0,
+) -> str:
+    height = f"{rows}" if rows else f"{HEIGHT:g}"
+    style = f' style="--rows:{rows}"' if rows else ""
+    ys = "".join(
+        f'<span style="top:{_number(100 * at)}%">{escaped(text)}</span>' for at, text in labels
+    )
+    span = seconds or 1.0
+    xs = "".join(
+        f'<span style="left:{_number(100 * tick.at / span)}%">{escaped(tick.text)}</span>'
+        for tick in times
+        if tick.at <= 0.97 * span
+    )
+    return (
+        f'<div class="plot {kind}"{style}><div class="unit">{escaped(unit)}</div>'
+        f'<div class="ys">{ys}</div>'
+        f'<svg viewBox="0 0 {WIDTH:g} {height}" preserveAspectRatio="none" role="img">{marks}</svg>'
+        f'<div class="xs">{xs}</div></div>'
+    )
+
+
+def _grid(top: float, ticks: Sequence[float]) -> str:
+    path = "".join(f"M0 {_number(HEIGHT * (1 - tick / top))}H{WIDTH:g}" for tick in ticks)
+    return f'<path class="grid" d="{path}"/>'
+
+
+def _path(points: Sequence[tuple[float, float | None]], span: float, top: float) -> str:
+    """A point without neighbours is a short dash, or it would not be seen."""
+    parts: list[str] = []
+    stroke: list[str] = []
+
+    def end() -> None:
+        if stroke:
+            parts.append(
+                f"M{stroke[0]}" + ("h2" if len(stroke) == 1 else "L" + "L".join(stroke[1:]))
+            )
+        stroke.clear()
+
+    for time, value in points:
+        if value is None:
+            end()
+        else:
+            y = HEIGHT * (1 - min(1.0, value / top))
+            stroke.append(f"{_number(WIDTH * time / span)} {_number(y)}")
+    end()
+    return "".join(parts)
+
+
+def _runs(levels: Sequence[int | None]) -> Iterable[tuple[int, int, int | None]]:
+    """Neighbours of one level are one piece."""
+    begin = 0
+    for i in range(1, len(levels) + 1):
+        if i == len(levels) or levels[i] != levels[begin]:
+            yield begin, i, levels[begin]
+            begin = i
+
+
+def _number(value: float) -> str:
+    """At most two places, and none that says nothing."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,123 @@
+"""`hvdlite leave`: ranks of an elastic job on this host leave it at the next boundary."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import select
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hvdlite.rendezvous import StoreClient, request
+from hvdlite.rendezvous.addresses import parse_address
+from hvdlite.rendezvous.roll import decode_roll
+from hvdlite.tools.commands.ranks_here import Rank, ranks_here
+
+_PATIENCE_SECONDS = 10.0
+
+
+class NotPossible(Exception):
+    """The text says why."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`rank` or `slot`: of the one rank that leaves; neither: all on this host."""
+
+    rank: int | None
+    slot: int | None
+    job: str | None
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command, says what it did, and returns the exit status."""
+    choice = Choice(arguments.rank, arguments.slot, arguments.job)
+    try:
+        if arguments.seconds is not None and not 0 <= arguments.seconds < 1e9:
+            raise NotPossible(f"--seconds {arguments.seconds:g} is not allowed")
+        with contextlib.ExitStack() as stack:
+            ranks = stack.enter_context(ranks_here())
+            address = job_of(choice, [rank.job for rank in ranks], os.environ)
+            mine = [rank for rank in ranks if rank.job == address]
+            store = stack.enter_context(_store_of(mine[0]))
+            chosen = _chosen(choice, mine, store)
+            _ask(store, chosen, choice, request.of(arguments.reason, arguments.seconds))
+            names = ", ".join(f"member {rank.member} (slot {rank.slot})" for rank in chosen)
+            if not arguments.no_wait:
+                _wait(chosen)
+            said = "was asked to leave" if arguments.no_wait else "has left"
+            print(f"{names} of the job at {address} {said}.")
+    except (NotPossible, ConnectionError, TimeoutError, ValueError) as why:
+        print(f"hvdlite leave: {why}.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def job_of(choice: Choice, jobs: Sequence[str], environ: Mapping[str, str]) -> str:
+    """The job that is meant: that of the command line, of this process, or the only one. Pure."""
+    found = sorted(set(jobs))
+    if not found:
+        raise NotPossible("no rank of an elastic job runs on this host as this user")
+    meant = choice.job
+    if meant is None and environ.get("HVDLITE_MEMBER"):
+        meant = environ.get("HVDLITE_RENDEZVOUS")
+    if meant is None and len(found) > 1:
+        raise NotPossible(
+            f"several elastic jobs have ranks on this host: --job {' or --job '.join(found)}"
+        )
+    if meant is not None and meant not in found:
+        raise NotPossible(f"no rank of the job at {meant} runs here, but of {', '.join(found)}")
+    return meant or found[0]
+
+
+def _store_of(rank: Rank) -> StoreClient:
+    return StoreClient(parse_address(rank.job, "HVDLITE_RENDEZVOUS"), rank.secret())
+
+
+def _chosen(choice: Choice, ranks: Sequence[Rank], store: StoreClient) -> list[Rank]:
+    if choice.rank is None and choice.slot is None:
+        return list(ranks)
+    if choice.slot is not None:
+        chosen, what = [rank for rank in ranks if rank.slot == choice.slot], f"slot {choice.slot}"
+        there = "slots " + ", ".join(str(rank.slot) for rank in ranks)
+    else:
+        numbers = {rank: number for rank, number in _present(ranks, store)}
+        chosen, what = [r for r, number in numbers.items() if number == choice.rank], "that rank"
+        there = "ranks " + ", ".join(str(number) for number in numbers.values())
+    if not chosen:
+        raise NotPossible(f"{what} of the job is not on this host, which has {there}")
+    return chosen
+
+
+def _present(ranks: Sequence[Rank], store: StoreClient) -> Iterator[tuple[Rank, int]]:
+    """Those that are in the latest generation, and their ranks in it."""
+    generation = int(store.get(f"elastic/{request.GENERATION}", _PATIENCE_SECONDS))
+    roll = decode_roll(store.get(f"elastic/roll/{generation}", _PATIENCE_SECONDS))
+    numbers = roll.numbers()
+    for rank in ranks:
+        if rank.member in numbers:
+            yield rank, numbers.index(rank.member)
+
+
+def _ask(
+    store: StoreClient, chosen: Sequence[Rank], choice: Choice, asked: request.Request
+) -> None:
+    whole_host = choice.rank is None and choice.slot is None
+    kind = request.LEAVE_HOST if whole_host else request.LEAVE
+    first = chosen[0]
+    key = f"{kind}/{first.member}"
+    store.set(f"elastic/{key}", request.encode(asked, key, first.token()))
+
+
+def _wait(ranks: Sequence[Rank]) -> None:
+    """Until their processes have ended."""
+    waiting = {rank.descriptor for rank in ranks}
+    poll = select.poll()
+    for descriptor in waiting:
+        poll.register(descriptor, select.POLLIN)
+    while waiting:
+        for descriptor, _ in poll.poll():
+            poll.unregister(descriptor)
+            waiting.discard(descriptor)
