@@ -63,7 +63,6 @@ def test_pages_of_the_site_have_no_odd_phrases() -> None:
 def test_heads_of_tables_begin_with_a_capital() -> None:
     folders = [ROOT / "docs" / name for name in ("guides", "start")]
     pages = [*(ROOT / "docs").glob("*.md"), *(p for each in folders for p in each.glob("*.md"))]
-    pages.remove(ROOT / "docs" / "gpu.md")  # a list of measurements
     heads = [
         (page.name, cell)
         for page in pages
