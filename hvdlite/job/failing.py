@@ -9,7 +9,7 @@ from types import TracebackType
 
 from hvdlite import _core
 from hvdlite.job import frames
-from hvdlite.launch.one_line import in_one_line
+from hvdlite.launch.last_words import in_one_line
 
 
 def tell_the_others(error: BaseException, trace: TracebackType | None) -> str:

@@ -26,7 +26,7 @@ import time
 from collections import deque
 from functools import partial
 
-from hvdlite.launch import binding, machine, output, plan, secret
+from hvdlite.launch import machine, output, plan, secret
 from hvdlite.launch.spawn import agent_protocol, events, guardian, local
 from hvdlite.launch.spawn.agent_protocol import EndOne, Order, StartOne
 from hvdlite.launch.spawn.parties import Parties
@@ -69,7 +69,7 @@ def _leave_with_the_channel() -> None:
 
 def _run(order: Order) -> int:
     expected = order.slots or len(order.ranks)
-    shares = binding.decide(order.bind, *binding.here(), ranks=len(order.ranks))
+    shares = machine.bind(order.bind, *machine.processors_here(), ranks=len(order.ranks))
     key = bytes.fromhex(order.secret)
     offered = [
         (host, order.port)

@@ -6,15 +6,18 @@ its member's number.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
 import signal
 import sys
 import sysconfig
+from collections import ChainMap
+from types import CodeType
 from typing import Any, NamedTuple, NoReturn
 
-from hvdlite.launch import blobs, task
+from hvdlite.launch import task
 from hvdlite.launch.watch import JobObserver
 from hvdlite.rendezvous import StoreClient, StoreServer
 
@@ -39,7 +42,7 @@ class Delivery(JobObserver):
         self._where = ("localhost", store.address[1]), secret
         with StoreClient(*self._where) as client:
             client.set(task.PROGRAM, program())
-            blobs.send(client, task.FUNCTION, self._payload)
+            task.put_blob(client, task.FUNCTION, self._payload)
 
     def end(self) -> None:
         assert self._where is not None
@@ -53,7 +56,7 @@ class Delivery(JobObserver):
 
 def result(client: StoreClient, number: int, who: str) -> Any:
     """Returns a rank's result, and deletes it. Raises TimeoutError if there is none."""
-    data = blobs.receive(client, task.result_key(number), 0)
+    data = task.get_blob(client, task.result_key(number), 0)
     client.delete(task.result_key(number))
     try:
         return pickle.loads(data)
@@ -66,7 +69,7 @@ def result(client: StoreClient, number: int, who: str) -> Any:
 def told(client: StoreClient, number: int) -> Told | None:
     """Returns what a rank has reported of its exception."""
     try:
-        return Told(*pickle.loads(blobs.receive(client, task.failure_key(number), 0)))
+        return Told(*pickle.loads(task.get_blob(client, task.failure_key(number), 0)))
     except TimeoutError:
         return None
 
@@ -108,3 +111,27 @@ def _exception(data: bytes | None) -> BaseException | None:
     except Exception:
         return None
     return error if isinstance(error, BaseException) else None
+
+
+# cloudpickle's name for the file of every function since 3.1.3
+_WITHOUT_FILE = "<dynamic-code>"
+
+
+def pickled_function(value: Any) -> bytes:
+    """Like cloudpickle.dumps(), but keeps the names of the functions' files, so a traceback of a
+    rank shows its lines."""
+    import cloudpickle  # hvdliterun does not need it
+
+    usual = cloudpickle.Pickler.dispatch_table
+
+    def with_file(code: CodeType) -> tuple[Any, ...]:
+        make, parts, *rest = usual[CodeType](code)
+        named = (code.co_filename if part == _WITHOUT_FILE else part for part in parts)
+        return (make, tuple(named), *rest)
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        dispatch_table = ChainMap({CodeType: with_file}, usual)
+
+    buffer = io.BytesIO()
+    Pickler(buffer).dump(value)
+    return buffer.getvalue()

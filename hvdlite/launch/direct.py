@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hvdlite.launch import binding, job, machine, plan, secret
+from hvdlite.launch import job, machine, plan, secret
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.events import Group
@@ -162,7 +162,11 @@ def _start_here(
 ) -> local.Ranks:
     """Starts the ranks of this host. What ends them goes on `stack`."""
     processors = dict(
-        zip(own, binding.decide(this.options.bind, *binding.here(), ranks=len(own)), strict=False)
+        zip(
+            own,
+            machine.bind(this.options.bind, *machine.processors_here(), ranks=len(own)),
+            strict=False,
+        )
     )
     for rank, numbers in processors.items():
         this.log(f"rank {rank} gets the processors {', '.join(map(str, numbers))} (--bind)")

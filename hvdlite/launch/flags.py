@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from hvdlite.base import knobs
-from hvdlite.launch import binding, foreign_flags
+from hvdlite.launch import foreign_flags, machine
 from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.monitor.outlets import LOOPBACK
 
@@ -138,7 +138,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--horovodrun", action="store_true", help=argparse.SUPPRESS)
     add(
         "--bind",
-        choices=binding.WISHES,
+        choices=machine.BINDINGS,
         default="auto",
         help="core: bind each rank to its share of the host's cores; none: do not bind; auto (the "
         "default): bind if Slurm, a container or taskset has given the job only some of the cores",

@@ -181,10 +181,8 @@ def pickled(
             f"{caller}() needs a function to call, not {type(func).__name__}: "
             f"{caller}(train, num_proc=2)"
         )
-    from hvdlite.launch import pickling  # imports cloudpickle, which hvdliterun does not need
-
     try:
-        return pickling.dumps((func, tuple(args), dict(kwargs or {})))
+        return delivery.pickled_function((func, tuple(args), dict(kwargs or {})))
     except Exception as error:
         name = getattr(func, "__qualname__", repr(func))
         raise TypeError(

@@ -19,14 +19,14 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hvdlite.launch import console, hints, output, plan, secret, watch
+from hvdlite.launch import console, output, plan, secret, watch
 from hvdlite.launch.attach.attachable import Attachable
 from hvdlite.launch.monitor.board import WANTED
 from hvdlite.launch.monitor.outlets import Outlets
 from hvdlite.launch.observers import Contained, Observers
 from hvdlite.launch.spawn import guardian, ssh
 from hvdlite.launch.spawn.events import Group
-from hvdlite.launch.verdict import Verdict
+from hvdlite.launch.verdict import Verdict, with_hint
 from hvdlite.launch.watch import JobObserver, Signals
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer
@@ -171,7 +171,7 @@ class Job:
         try:
             supervise()
             status = self.verdict.status()
-            sentence = hints.added_to(self.verdict.sentence(self.command))
+            sentence = with_hint(self.verdict.sentence(self.command))
         except NotRun as shown:
             status, sentence = 2, str(shown)
         except (OSError, ValueError, subprocess.SubprocessError) as error:

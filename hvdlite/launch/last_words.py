@@ -1,25 +1,31 @@
-"""Finds the last words of a rank: the line that names its exception, if there is one."""
+"""Finds the line that names an exception: in a rank's output, in a traceback, in an exception's
+text. Pure."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hvdlite.base.untrusted import printable
-from hvdlite.launch.one_line import NAMES_AN_ERROR
-from hvdlite.launch.traces import raised_at
 
 _MOST = 600  # bytes of a line that are kept
 _LINES = 400  # lines that are kept
 
+# The beginning of a line that names an exception, in a traceback or in the text of another
+# exception.
+NAMES_AN_ERROR = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Fault|Abort)\b")
 _NAMES_AN_ERROR = re.compile(NAMES_AN_ERROR.pattern.encode())
 # hvdlite's own log, which repeats a message of the program or of another rank.
 _LOG = re.compile(rb"\[(?:[\d :.-]+ )?hvdlite \d+/\d+\] \w+: ")
 # A warning, as Python's `warnings` prints it; the line of the source follows.
 _WARNING = re.compile(rb"(?:\S.*:\d+: )?[\w.]*Warning: ")
 _TRACEBACK = b"Traceback (most recent call last)"
+_FRAME = re.compile(rb'\s+File "(.+?)", line (\d+)(?:, in (.+))?$')
+# Text without a file, Python itself, installed packages, and hvdlite where it is not installed.
+_LIBRARY = re.compile(rb"^<|/lib/python3\.\d+/|/(?:site|dist)-packages/")
+_HVDLITE = os.fsencode(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + b"/"
 
 
 class LastWords:
@@ -69,3 +75,47 @@ class LastWords:
 def shown(words: bytes) -> str:
     """Returns the text without control of the terminal."""
     return printable(words.decode(errors="backslashreplace"))
+
+
+def in_one_line(error: BaseException, most: int = 500) -> str:
+    """Returns the type, the first line of the text, and the exception that a later line names:
+    torch's DataLoader puts a worker's traceback there, which ends with the cause."""
+    kind = type(error).__name__
+    try:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    except Exception:
+        lines = []
+    text = f"{kind}: {lines[0]}" if lines else kind
+    named = [line for line in lines[1:] if NAMES_AN_ERROR.match(line)]
+    if named:
+        text += f" ... {named[-1]}"
+    elif len(lines) > 1:
+        text += " ..."
+    text = printable(text)
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[5 - most // 2 :]}"
+
+
+def raised_at(lines: Iterable[bytes], folder: str) -> bytes:
+    """Returns `train.py:88 (load)`: the innermost frame of the user's code in the last traceback
+    that has one, whose beginning may be missing; empty: there is none. Paths in `folder` are shown
+    from there."""
+    found = b""
+    inside = True
+    for line in lines:
+        text = line.rstrip()
+        if _TRACEBACK in text:
+            inside = True
+        elif not text[:1].isspace():
+            inside = False
+        elif inside and (frame := _FRAME.match(text)):
+            path, number, function = frame.groups()
+            if not _LIBRARY.search(path) and not path.startswith(_HVDLITE):
+                found = _shown_path(path, folder) + b":" + number
+                if function and function != b"<module>":
+                    found += b" (" + function + b")"
+    return found
+
+
+def _shown_path(path: bytes, folder: str) -> bytes:
+    inside = os.path.join(os.fsencode(folder), b"")
+    return path[len(inside) :] if path.startswith(inside) else os.path.basename(path)

@@ -1,12 +1,15 @@
-"""What this machine offers to ranks: processors and GPUs. Only here() reads the system; the rest is
-pure."""
+"""What this machine offers to ranks: processors and GPUs, and each rank's share of them. Only
+here(), processors_here() and host_identity() read the system; the rest is pure."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping
+import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 # Libraries that use OpenMP, such as MKL and OpenBLAS, start this many threads.
 THREADS = "OMP_NUM_THREADS"
@@ -69,6 +72,87 @@ def count(wish: str, machine: Machine) -> tuple[int, str]:
     )
 
 
+BINDINGS = ("auto", "core", "none")  # --bind
+
+
+@dataclass(frozen=True)
+class Processor:
+    """The number of a processor of the kernel. The threads of one core have the same core number in
+    one package."""
+
+    number: int
+    package: int
+    core: int
+
+
+def processors_here() -> tuple[list[Processor], int]:
+    """Returns the processors that this process may use, and how many this host has."""
+    allowed = [
+        Processor(
+            number,
+            _topology(number, "physical_package_id", 0),
+            _topology(number, "core_id", number),
+        )
+        for number in sorted(os.sched_getaffinity(0))
+    ]
+    return allowed, max(os.cpu_count() or 0, len(allowed))
+
+
+def _topology(number: int, what: str, unknown: int) -> int:
+    try:
+        with open(f"/sys/devices/system/cpu/cpu{number}/topology/{what}") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return unknown
+
+
+def shares_of_processors(processors: Sequence[Processor], ranks: int) -> list[list[int]]:
+    """Returns a share for each rank: whole, neighbouring cores. Empty: there are more ranks than
+    cores."""
+    cores = _cores(processors)
+    if ranks > len(cores):
+        return []
+    return [
+        [
+            number
+            for core in cores[rank * len(cores) // ranks : (rank + 1) * len(cores) // ranks]
+            for number in core
+        ]
+        for rank in range(ranks)
+    ]
+
+
+def bind(wish: str, processors: Sequence[Processor], online: int, ranks: int) -> list[list[int]]:
+    """Returns each rank's processors, or nothing: the kernel chooses. Raises ValueError if `core`
+    is not possible.
+
+    `auto` binds if this job was given its processors by Slurm, a container's cpuset or taskset. If
+    the job may use all of the host's processors, another job may use them as well, and both would
+    bind to the same ones.
+    """
+    if wish == "none" or not ranks:
+        return []
+    if wish == "auto" and (len(processors) >= online or ranks < 2):
+        return []
+    chosen = shares_of_processors(processors, ranks)
+    if wish == "core" and not chosen:
+        cores = len(_cores(processors))
+        raise ValueError(
+            f"--bind core: {ranks} ranks, but the job may use only {cores} "
+            f"core{'s' * (cores != 1)} of this host; --bind none lets ranks share cores."
+        )
+    return chosen
+
+
+def _cores(processors: Sequence[Processor]) -> list[list[int]]:
+    """Returns the numbers of each core's threads, neighbours side by side."""
+    ordered = sorted(processors, key=lambda each: (each.package, each.core, each.number))
+    return [
+        [each.number for each in threads]
+        for _, threads in groupby(ordered, key=lambda each: (each.package, each.core))
+    ]
+
+
 def threads(environment: Mapping[str, str], cores: int, ranks: int) -> dict[str, str]:
     """Returns the variables that keep ranks of one host off each other's cores; nothing if the user
     has chosen."""
@@ -103,3 +187,21 @@ def about_cores(ranks: int, cores: int) -> str:
         f"{ranks} ranks take turns on the {cores} cores of this host; -np {cores} gives each rank "
         "one of its own."
     )
+
+
+def host_identity(environ: Mapping[str, str]) -> str:
+    """Returns a text that is equal for processes that may share memory, by the same signs as the
+    core's (csrc/rendezvous/host_id.cc).
+
+    Two nodes of Ray, or executors of Spark, on one machine have the same one. Two containers of a
+    machine do not.
+    """
+    configured = environ.get("HVDLITE_HOST_ID", "")
+    if configured:
+        return configured
+    boot = network = ""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        boot = file.read().strip()
+    with contextlib.suppress(OSError):
+        network = str(os.stat("/proc/self/ns/net").st_ino)
+    return f"{socket.gethostname()}#{boot}#{network}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from hvdlite.launch.one_line import in_one_line
+from hvdlite.launch.last_words import in_one_line
 from hvdlite.launch.watch import JobObserver, Situation
 from hvdlite.rendezvous.server import StoreServer
 

@@ -13,7 +13,7 @@ import sys
 import traceback
 from typing import Any
 
-from hvdlite.launch import blobs, environment
+from hvdlite.launch import environment
 from hvdlite.rendezvous import StoreClient
 
 # The caller stores these before the ranks start.
@@ -22,6 +22,24 @@ PROGRAM = "run/program"
 FUNCTION = "run/function"  # the pickle of (function, args, kwargs)
 
 _FETCH_SECONDS = 60.0
+_PIECE_BYTES = 32 << 20
+
+
+def put_blob(client: StoreClient, key: str, data: bytes) -> None:
+    """Puts bytes of any size into the store, whose values have a limit: `key/0`, `key/1`, ... and
+    then `key` with their number. A key can be used once."""
+    view = memoryview(data)
+    starts = range(0, len(view), _PIECE_BYTES)
+    for number, start in enumerate(starts):
+        client.set(f"{key}/{number}", bytes(view[start : start + _PIECE_BYTES]))
+    client.set(key, b"%d" % len(starts))
+
+
+def get_blob(client: StoreClient, key: str, timeout: float) -> bytes:
+    """Returns what put_blob() put there; it stays in the store. Raises TimeoutError if it does
+    not come in time."""
+    count = int(client.get(key, timeout))
+    return b"".join(client.get(f"{key}/{number}", timeout) for number in range(count))
 
 
 def result_key(number: int) -> str:
@@ -54,7 +72,7 @@ def _load(client: StoreClient) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     sys.path[:] = program["path"] + own
     try:
         loaded: tuple[Any, tuple[Any, ...], dict[str, Any]] = pickle.loads(
-            blobs.receive(client, FUNCTION, _FETCH_SECONDS)
+            get_blob(client, FUNCTION, _FETCH_SECONDS)
         )
     except Exception as error:
         raise RuntimeError(
@@ -89,7 +107,7 @@ def _tell(me: environment.Identity, error: BaseException) -> str:
     assert me.rendezvous is not None and me.secret is not None
     try:
         with StoreClient(me.rendezvous, me.secret) as client:
-            blobs.send(client, failure_key(_number(me)), pickle.dumps((last_line, text, itself)))
+            put_blob(client, failure_key(_number(me)), pickle.dumps((last_line, text, itself)))
     finally:
         sys.excepthook(type(error), error, error.__traceback__)
     return last_line
@@ -103,7 +121,7 @@ def run(me: environment.Identity) -> tuple[int, str]:
             function, args, kwargs = _load(client)
         result = _pickled(function(*args, **kwargs))
         with StoreClient(me.rendezvous, me.secret) as client:
-            blobs.send(client, result_key(_number(me)), result)
+            put_blob(client, result_key(_number(me)), result)
     except SystemExit:
         raise
     except BaseException as error:

@@ -3,6 +3,7 @@ arguments."""
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import re
@@ -10,7 +11,6 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hvdlite.launch import hints
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn.events import AllGone, Ended, StartFailed, signal_name
 
@@ -29,6 +29,33 @@ _BLAMED = re.compile(rb"PeerLostError: rank (\d+) failed: ")
 _SILENT_LINK = re.compile(rb"rank (\d+) \([^)]*\) with rank (\d+) \([^)]*\) is interrupted: ")
 # ssh's exit status when the connection fails.
 _CONNECTION_LOST = 255
+
+
+# What an exception says, and what hvdliterun's last line adds.
+_HINTS = (
+    (
+        r"ModuleNotFoundError: No module named 'horovod(\.[\w.]+)?'",
+        "This program was written for Horovod: hvdliterun --horovod-compat runs it unchanged.",
+    ),
+    (
+        r"module 'torch\._C' has no attribute '_cuda_\w+'|Torch not compiled with CUDA enabled",
+        "This torch was built without CUDA: use the GPU only `if torch.cuda.is_available()`, or "
+        "install a torch with CUDA.",
+    ),
+)
+_COMMANDS = ("python", "python3", "bash")
+
+
+def with_hint(sentence: str) -> str:
+    """Returns the launcher's last line with the hint that there is for it."""
+    found = [hint for pattern, hint in _HINTS if re.search(pattern, sentence)]
+    return " ".join([sentence, *found[:1]])
+
+
+def command_meant(word: str) -> str:
+    """Returns the command that a misspelt one is similar to; empty: there is none."""
+    others = [each for each in _COMMANDS if each != word]
+    return next(iter(difflib.get_close_matches(word, others, 1, 0.75)), "")
 
 
 def is_consequence(last_words: bytes) -> bool:
@@ -184,7 +211,7 @@ class Verdict:
             reason = os.strerror(self.start_failure.errno)
             meant = f"python {command[0]}" if command[0].endswith(".py") else ""
             if self.start_failure.errno == errno.ENOENT:
-                meant = meant or hints.command_meant(command[0])
+                meant = meant or command_meant(command[0])
             hint = f" Did you mean `{meant}`?" if meant else ""
             if self.start_failure.errno == errno.EAGAIN:
                 hint = (

@@ -12,7 +12,7 @@ import ray
 from ray.util.queue import Queue
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from hvdlite.launch import job, pickling
+from hvdlite.launch import delivery, job
 from hvdlite.launch.console import of_a_module
 from hvdlite.launch.elastic.contacts import Contacts
 from hvdlite.launch.elastic.crew import Policy
@@ -24,8 +24,8 @@ from hvdlite.launch.elastic.scout import Lookout
 from hvdlite.launch.elastic.streams import Streams
 from hvdlite.launch.elastic.surroundings import ElasticVerdict, Surroundings
 from hvdlite.launch.hosts import Host
+from hvdlite.launch.last_words import in_one_line
 from hvdlite.launch.observers import Observers
-from hvdlite.launch.one_line import in_one_line
 from hvdlite.launch.spawn.parties import Party
 from hvdlite.launch.watch import JobObserver
 from hvdlite.ray import meeting, nodes
@@ -55,7 +55,7 @@ def run(
         reset_limit=settings.reset_limit,
         cooldown_range=settings.cooldown_range,
     )
-    payload = pickling.dumps((function, (), {}))
+    payload = delivery.pickled_function((function, (), {}))
     verdict = ElasticVerdict({})
     results = ElasticDelivery(payload, verdict, least, _COMMAND, every=True)
     with of_a_module("hvdlite.ray") as console, _queue(callbacks) as queue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
-from hvdlite.launch import host_identity, secret
+from hvdlite.launch import machine, secret
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.addresses import join_address
 from hvdlite.rendezvous.server import StoreServer
@@ -26,7 +26,7 @@ class Meeting:
     loopback only."""
 
     def __init__(self, hosts: Collection[str], timeout_s: float) -> None:
-        everywhere = any(each != host_identity.identity(os.environ) for each in hosts)
+        everywhere = any(each != machine.host_identity(os.environ) for each in hosts)
         self.key = secret.create()
         self._store = StoreServer.reached(self.key, everywhere).start()
         self.environment = variables(self._store.address[1], everywhere, timeout_s)

@@ -14,7 +14,7 @@ import ray
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.job import basics
 from hvdlite.launch import environment, task
-from hvdlite.launch.one_line import in_one_line
+from hvdlite.launch.last_words import in_one_line
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Pipes, Unanswered
 from hvdlite.ray import place, ray_logger
 

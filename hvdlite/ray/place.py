@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import ray
 
 from hvdlite.job import basics
-from hvdlite.launch import host_identity, secret
+from hvdlite.launch import machine, secret
 from hvdlite.ray.seats import Found
 from hvdlite.rendezvous import addresses
 
@@ -23,7 +23,7 @@ def find() -> Found:
     """Returns where this process is, and the GPUs that Ray has given to it."""
     return Found(
         str(ray.get_runtime_context().get_node_id()),
-        host_identity.identity(os.environ),
+        machine.host_identity(os.environ),
         f"{socket.gethostname()} ({ray.util.get_node_ip_address()})",
         gpus(),
     )

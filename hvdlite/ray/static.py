@@ -11,7 +11,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 from ray.util.queue import Queue
 
-from hvdlite.launch.one_line import in_one_line
+from hvdlite.launch.last_words import in_one_line
 from hvdlite.ray import bundles, seats, strategy
 from hvdlite.ray.blame import Kind
 from hvdlite.ray.bundles import Need

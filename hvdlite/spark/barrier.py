@@ -18,8 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdlite.base.mailbox import Mailbox
-from hvdlite.launch import blobs, direct, host_identity, machine, output, plan, secret
-from hvdlite.launch import task as rank_task
+from hvdlite.launch import direct, machine, output, plan, secret, task
 from hvdlite.launch.console import Console
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import local
@@ -71,7 +70,7 @@ def carry_out(order: Order) -> Iterator[outcome.Row]:
     partition = context.partitionId()
     with contextlib.ExitStack() as stack:
         own = Hello(
-            host_identity.identity(os.environ), socket.gethostname(), surroundings.gpus(context)
+            machine.host_identity(os.environ), socket.gethostname(), surroundings.gpus(context)
         )
         if partition == 0:
             own = _open_store(order, own, context.getTaskInfos()[0].address, stack)
@@ -100,8 +99,8 @@ def _open_store(order: Order, own: Hello, executor: str, stack: contextlib.ExitS
     store = stack.enter_context(StoreServer.reached(key, everywhere=True))
     port = store.address[1]
     client = stack.enter_context(StoreClient(("127.0.0.1", port), key))
-    client.set(rank_task.PROGRAM, order.program)
-    blobs.send(client, rank_task.FUNCTION, order.function)
+    client.set(task.PROGRAM, order.program)
+    task.put_blob(client, task.FUNCTION, order.function)
     known = [] if order.interfaces else [executor.rpartition(":")[0].strip("[]")]
     names = [*known, *addresses.of_this_machine(order.interfaces)]
     return Hello(
@@ -149,14 +148,14 @@ def _run(
         watch.ended.signal,
         watch.words,
         watch.ended_by_us,
-        _blob(client, rank_task.result_key(slot.rank)),
-        _blob(client, rank_task.failure_key(slot.rank)),
+        _blob(client, task.result_key(slot.rank)),
+        _blob(client, task.failure_key(slot.rank)),
     )
 
 
 def _blob(client: StoreClient, key: str) -> bytes | None:
     try:
-        found = blobs.receive(client, key, 0)
+        found = task.get_blob(client, key, 0)
     except TimeoutError:
         return None
     client.delete(key)

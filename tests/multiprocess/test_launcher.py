@@ -15,7 +15,7 @@ import pytest
 from launched import PATIENT, READY, WAIT_FOR, Job, ended, last_line, prefixed
 from machine import within
 
-from hvdlite.launch import binding
+from hvdlite.launch import machine
 
 PYTHON = sys.executable
 
@@ -94,8 +94,10 @@ _PROCESSORS = (PYTHON, "-c", "import os; print(*sorted(os.sched_getaffinity(0)))
 
 
 def test_bound_ranks_have_shares_of_their_own_of_the_processors(job: Job) -> None:
-    processors, _ = binding.here()
-    expected = binding.shares(processors, 2) or binding.shares(processors, 1)
+    processors, _ = machine.processors_here()
+    expected = machine.shares_of_processors(processors, 2) or machine.shares_of_processors(
+        processors, 1
+    )
     done = job.end_well("-np", str(len(expected)), "--bind", "core", *_PROCESSORS)
     seen = [[*map(int, prefixed(done.stdout, rank)[0].split())] for rank in range(len(expected))]
     assert seen == [sorted(share) for share in expected]

@@ -92,7 +92,7 @@ hvdlite/launch/watch.py
 test_watch.py::test_who_does_not_answer_is_not_waited_for_for_ever
 
 W14: a progress bar fills a log
-hvdlite/launch/bars.py
+hvdlite/launch/output.py
 - if not self.drawing or now < self._due:
 + if not self.drawing:
 test_output.py::test_in_a_file_a_progress_bar_is_a_line_now_and_then_and_its_last_state

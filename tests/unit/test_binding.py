@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from hvdlite.launch import binding
-from hvdlite.launch.binding import Processor
+from hvdlite.launch import machine
+from hvdlite.launch.machine import Processor
 
 # Two packages of two cores with two threads each, numbered as Linux does: the first threads of all
 # cores come first.
@@ -25,7 +25,7 @@ TWO_BY_TWO = [Processor(number, package=number % 4 // 2, core=number % 2) for nu
     ],
 )
 def test_shares_are_whole_cores_that_are_neighbours(ranks: int, expected: list[set[int]]) -> None:
-    assert [set(share) for share in binding.shares(TWO_BY_TWO, ranks)] == expected
+    assert [set(share) for share in machine.shares_of_processors(TWO_BY_TWO, ranks)] == expected
 
 
 @pytest.mark.parametrize(
@@ -43,17 +43,17 @@ def test_shares_are_whole_cores_that_are_neighbours(ranks: int, expected: list[s
 def test_auto_binds_where_the_processors_were_given_to_the_job(
     wish: str, allowed: int, ranks: int, bound: bool
 ) -> None:
-    shares = binding.decide(wish, TWO_BY_TWO[:allowed], online=8, ranks=ranks)
+    shares = machine.bind(wish, TWO_BY_TWO[:allowed], online=8, ranks=ranks)
     assert bool(shares) == bound
     assert not shares or len(shares) == ranks
 
 
 def test_core_with_more_ranks_than_cores_is_an_error_that_says_both_numbers() -> None:
     with pytest.raises(ValueError, match="--bind core: 5 ranks, but the job may use only 4 cores"):
-        binding.decide("core", TWO_BY_TWO, online=8, ranks=5)
+        machine.bind("core", TWO_BY_TWO, online=8, ranks=5)
 
 
 def test_processors_of_this_host_are_those_that_it_may_use() -> None:
-    here, online = binding.here()
+    here, online = machine.processors_here()
     assert {each.number for each in here} == os.sched_getaffinity(0)
     assert online >= len(here)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdlite.launch import hints
+from hvdlite.launch.verdict import command_meant, with_hint
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ from hvdlite.launch import hints
     ],
 )
 def test_a_hint_follows_what_it_explains(said: str, added: str) -> None:
-    with_hint = hints.added_to(said)
-    assert with_hint.startswith(said) and added in with_hint
-    assert (with_hint == said) == (added == "")
+    line = with_hint(said)
+    assert line.startswith(said) and added in line
+    assert (line == said) == (added == "")
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_a_hint_follows_what_it_explains(said: str, added: str) -> None:
      ("./train", ""), ("", "")],
 )  # fmt: skip
 def test_a_misspelt_command_has_one_that_was_meant(word: str, meant: str) -> None:
-    assert hints.command_meant(word) == meant
+    assert command_meant(word) == meant

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdlite.launch.last_words import LastWords, shown
-from hvdlite.launch.one_line import in_one_line
+from hvdlite.launch.last_words import LastWords, in_one_line, shown
 
 _FRAMES = (
     'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    '

@@ -14,7 +14,7 @@ import pytest
 from machine import within
 from waiting import wait_until
 
-from hvdlite.launch import bars, output
+from hvdlite.launch import output
 from hvdlite.launch.output import Lines, Sink, Stream, Writer
 
 
@@ -186,8 +186,8 @@ def test_in_a_file_a_progress_bar_that_rests_shows_where_it_is() -> None:
     assert stream.wait(output.IDLE_SECONDS) is None  # nobody wakes up for it
     stream.feed(b"\r2%\r3%", 1)
     stream.tick(1 + output.IDLE_SECONDS)
-    assert stream.wait(2) == pytest.approx(bars.SECONDS + output.IDLE_SECONDS - 2)
-    stream.tick(bars.SECONDS + output.IDLE_SECONDS)
+    assert stream.wait(2) == pytest.approx(output.BAR_SECONDS + output.IDLE_SECONDS - 2)
+    stream.tick(output.BAR_SECONDS + output.IDLE_SECONDS)
     assert _lines(writer) == [b"1%\n", b"3%\n"]
     stream.end()
     assert _lines(writer) == [b"1%\n", b"3%\n"]

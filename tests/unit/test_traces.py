@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdlite.launch import traces
+from hvdlite.launch import last_words
 
 _BEGIN = "Traceback (most recent call last):\n"
 _MAIN = '  File "/home/me/train.py", line 61, in <module>\n    step()\n    ^^^^^^\n'
@@ -36,4 +36,4 @@ _FAR = '  File "/srv/lib.py", line 1, in f\n'
 )  # fmt: skip
 def test_the_innermost_frame_of_the_users_code_is_found(text: str, place: str) -> None:
     lines = text.encode().splitlines(keepends=True)
-    assert traces.raised_at(lines, "/home/me").decode() == place
+    assert last_words.raised_at(lines, "/home/me").decode() == place

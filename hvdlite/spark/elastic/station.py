@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
-from hvdlite.launch import host_identity
+from hvdlite.launch import machine
 from hvdlite.launch.attach.client import dial
 from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.guardian import KILL_SECONDS
@@ -66,7 +66,7 @@ def serve(call: Call) -> None:
         driver.settimeout(None)
         for level, option, value in socket_options(call.silence_seconds):
             driver.setsockopt(level, option, value)
-        driver.sendall(Hello(host_identity.identity(os.environ), socket.gethostname()).encode())
+        driver.sendall(Hello(machine.host_identity(os.environ), socket.gethostname()).encode())
         # Its session is its own, because Spark sends SIGTERM and SIGHUP to the worker's group.
         agent = subprocess.Popen(
             [sys.executable, "-m", "hvdlite.launch.agent"],
