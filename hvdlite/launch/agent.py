@@ -30,8 +30,7 @@ from hvdlite.launch import machine, output, plan, secret
 from hvdlite.launch.spawn import agent_protocol, events, guardian, local
 from hvdlite.launch.spawn.agent_protocol import EndOne, Order, StartOne
 from hvdlite.launch.spawn.parties import Parties
-from hvdlite.launch.spawn.patience import Patience
-from hvdlite.launch.spawn.silence import socket_options
+from hvdlite.launch.spawn.silent_hosts import Patience, socket_options
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.addresses import join_address
 

@@ -25,9 +25,21 @@ from dataclasses import dataclass
 from hvdlite.launch import direct, job, output, plan, secret
 from hvdlite.launch.hosts import Host, from_environment
 from hvdlite.launch.last_words import shown
-from hvdlite.launch.spawn import delegated, failure_parsers, local, lsf, mpi, request, slurm, tags
+from hvdlite.launch.spawn import delegated, launcher_output, local
 from hvdlite.launch.spawn.delegated import Delegated
-from hvdlite.launch.spawn.tags import LAUNCHER
+from hvdlite.launch.spawn.launcher_output import LAUNCHER
+from hvdlite.launch.spawn.other_launchers import (
+    LauncherCommand,
+    LauncherRequest,
+    MpiFamily,
+    MpirunVersion,
+    forwardable,
+    identify_mpirun,
+    jsrun_command,
+    mpirun_command,
+    srun_command,
+    without_rank,
+)
 from hvdlite.launch.verdict import Verdict
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.addresses import join_address
@@ -114,7 +126,7 @@ def _supervise(
         )
     here = not this.far
     with this.opened() as opened, ExitStack() as stack:
-        environment = request.without_rank(plan.job_environment(os.environ, this.knobs))
+        environment = without_rank(plan.job_environment(os.environ, this.knobs))
         if mode == "srun":
             environment = plan.without_mpi(environment)
         if here and mode == "mpi":  # srun gives each rank its own cores, unless it was told not to
@@ -163,47 +175,52 @@ class _Launcher:
     """Everything that differs between launchers."""
 
     name: str
-    launch: request.Launch
-    tags: Mapping[str, tags.Tag]
-    causes: failure_parsers.Reader
+    launch: LauncherCommand
+    tags: Mapping[str, launcher_output.Tag]
+    causes: launcher_output.CauseReader
     policy: delegated.SignalPolicy
 
 
-def _mpi(asked: request.Request, here: bool, scratch: str) -> _Launcher:
+def _mpi(asked: LauncherRequest, here: bool, scratch: str) -> _Launcher:
     program = find_mpirun()
     version = ask_version(program)
     mark = f"<{secrets.token_hex(8)}>"
-    launch = mpi.launch(version, program, mark, scratch, asked)
+    launch = mpirun_command(version, program, mark, scratch, asked)
     # SIGUSR2 kills MPICH's mpirun. Intel's is a shell script, and every signal kills it.
     passed_on = {
-        mpi.Family.OPEN_MPI: (signal.SIGUSR1, signal.SIGUSR2),
-        mpi.Family.MPICH: (signal.SIGUSR1,),
-        mpi.Family.INTEL: (),
+        MpiFamily.OPEN_MPI: (signal.SIGUSR1, signal.SIGUSR2),
+        MpiFamily.MPICH: (signal.SIGUSR1,),
+        MpiFamily.INTEL: (),
     }[version.family]
     # Only mpirun reaches the ranks on other hosts.
-    far = delegated.ByItself if version.family is mpi.Family.MPICH else delegated.ToEverybody
+    far = delegated.ByItself if version.family is MpiFamily.MPICH else delegated.ToEverybody
     policy = (delegated.AroundIt if here else far)(*passed_on)
-    if version.family is mpi.Family.OPEN_MPI:
+    if version.family is MpiFamily.OPEN_MPI:
         by_stream = {
-            stream: tags.open_mpi(stream, version.is_prrte) for stream in ("stdout", "stderr")
+            stream: launcher_output.open_mpi_tag(stream, version.is_prrte)
+            for stream in ("stdout", "stderr")
         }
-        return _Launcher("mpirun", launch, by_stream, failure_parsers.open_mpi, policy)
-    by_stream = dict.fromkeys(("stdout", "stderr"), tags.hydra(mark))
+        return _Launcher("mpirun", launch, by_stream, launcher_output.open_mpi_causes, policy)
+    by_stream = dict.fromkeys(("stdout", "stderr"), launcher_output.hydra_tag(mark))
     return _Launcher(
         "mpirun",
         launch,
         by_stream,
-        lambda words: failure_parsers.hydra(words, version.family),
+        lambda words: launcher_output.hydra_causes(words, version.family),
         policy,
     )
 
 
-def _srun(asked: request.Request, environment: Mapping[str, str]) -> _Launcher:
+def _srun(asked: LauncherRequest, environment: Mapping[str, str]) -> _Launcher:
     name = f"hvdlite-{secrets.token_hex(4)}"
     policy = delegated.ThroughSlurm(name, signal.SIGUSR1, signal.SIGUSR2)
-    by_stream = dict.fromkeys(("stdout", "stderr"), tags.SLURM)
+    by_stream = dict.fromkeys(("stdout", "stderr"), launcher_output.SRUN_TAG)
     return _Launcher(
-        "srun", slurm.launch(name, environment, asked), by_stream, failure_parsers.slurm, policy
+        "srun",
+        srun_command(name, environment, asked),
+        by_stream,
+        launcher_output.srun_causes,
+        policy,
     )
 
 
@@ -220,7 +237,7 @@ def find_mpirun() -> str:
     )
 
 
-def ask_version(program: str) -> mpi.Version:
+def ask_version(program: str) -> MpirunVersion:
     """Returns the vendor and version of that mpirun. Raises ValueError if it is unknown, and
     SubprocessError if it does not answer."""
     done = subprocess.run(
@@ -230,7 +247,7 @@ def ask_version(program: str) -> mpi.Version:
         text=True,
         timeout=_ASKING_SECONDS,
     )
-    return mpi.identify(done.stdout + done.stderr)
+    return identify_mpirun(done.stdout + done.stderr)
 
 
 def _request(
@@ -240,17 +257,17 @@ def _request(
     command: Sequence[str],
     environment: Mapping[str, str],
     options: Options,
-) -> request.Request:
+) -> LauncherRequest:
     given = hosts
     if mode == "srun":
         allocation = from_environment(os.environ, lambda path: "")
         # Slurm knows its own allocation, even if nodes have different numbers of tasks.
         given = () if allocation is not None and list(hosts) == allocation.hosts else hosts
-    return request.Request(
+    return LauncherRequest(
         hosts=given,
         processes=processes,
         command=command,
-        forward=request.forwardable(environment),
+        forward=forwardable(environment),
         interfaces=options.job.interfaces,
         ssh_port=options.job.ssh.port,
         ssh_identity_file=options.job.ssh.identity_file,
@@ -261,11 +278,11 @@ def _request(
     )
 
 
-def _jsrun(asked: request.Request) -> str:
+def _jsrun(asked: LauncherRequest) -> str:
     return (
         "--jsrun shows its command line and does not run it, because hvdlite was never tried "
         "with IBM's LSF. In an LSF job, try\n"
-        f"    {shlex.join(lsf.launch(asked).argv)}\n"
+        f"    {shlex.join(jsrun_command(asked).argv)}\n"
         "or leave --jsrun out: hvdliterun finds the hosts of an LSF job and starts the ranks "
         "by ssh."
     )

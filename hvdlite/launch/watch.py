@@ -29,7 +29,7 @@ from hvdlite.launch.spawn.events import (
     Unanswered,
 )
 from hvdlite.launch.spawn.guardian import ASKING, FORWARDED
-from hvdlite.launch.spawn.patience import Patience
+from hvdlite.launch.spawn.silent_hosts import Patience
 from hvdlite.launch.verdict import Verdict, is_consequence
 from hvdlite.rendezvous.server import StoreServer
 

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from hvdlite.base import knobs
 from hvdlite.launch import delivery, function
-from hvdlite.launch.spawn.request import without_rank
+from hvdlite.launch.spawn.other_launchers import without_rank
 from hvdlite.spark import barrier, listening, outcome, sessions, slots
 
 __all__ = ["run"]

@@ -167,7 +167,7 @@ hvdlite/launch/secret.py
 test_environment.py::test_the_secret_can_be_read_again_and_again_but_not_changed
 
 H10: the end of a launcher's output is lost where it looks like a tag
-hvdlite/launch/spawn/tags.py
+hvdlite/launch/spawn/launcher_output.py
 -         held, self._held = self._held, b""
 -         if not held:
 +         held, self._held = b"", b""
@@ -175,13 +175,13 @@ hvdlite/launch/spawn/tags.py
 test_launch_words.py::test_each_rank_gets_its_own_bytes_back
 
 H19: ranks that are stuck run on when another one has failed under Hydra
-hvdlite/launch/spawn/mpi.py
+hvdlite/launch/spawn/other_launchers.py
 - $status = 0 ] ||
 + $status != 300 ] ||
 test_launch_commands.py::test_the_shell_of_a_rank_tells_how_it_has_ended
 
 H20: what the shell of a rank tells is taken for the rank's output
-hvdlite/launch/spawn/tags.py
+hvdlite/launch/spawn/launcher_output.py
 - if position < len(text) and not (self._tagged and self._tag.twice):
 + if position < len(text):
 test_launch_words.py::test_each_rank_gets_its_own_bytes_back

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from hvdlite.launch.spawn.catching import catches, catching
+from hvdlite.launch.spawn.local import catches, catching
 
 
 @pytest.mark.parametrize(

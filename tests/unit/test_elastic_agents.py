@@ -12,7 +12,7 @@ import pytest
 from hvdlite.launch.elastic.agents import Agents
 from hvdlite.launch.elastic.contacts import Outcome
 from hvdlite.launch.hosts import Host
-from hvdlite.launch.spawn.silence import PAUSE, most_unanswered
+from hvdlite.launch.spawn.silent_hosts import PAUSE, most_unanswered
 
 SILENCE = 3.0
 DESCRIPTOR = 77

@@ -8,7 +8,7 @@ from elastic_job import Job, running
 from hvdlite.launch.elastic import events as on
 from hvdlite.launch.elastic.keepalive import KeepAlive
 from hvdlite.launch.elastic.stops import LOOKS, Stops
-from hvdlite.launch.spawn.silence import PAUSE, most_unanswered
+from hvdlite.launch.spawn.silent_hosts import PAUSE, most_unanswered
 from hvdlite.rendezvous.roll import Accusation, Cause
 
 SILENCE = 8.0

@@ -12,24 +12,28 @@ import pytest
 from cases import cases
 
 from hvdlite.launch.hosts import Host
-from hvdlite.launch.spawn import lsf, mpi, slurm
-from hvdlite.launch.spawn.mpi import Family, Version
-from hvdlite.launch.spawn.request import Request, forwardable
+from hvdlite.launch.spawn import other_launchers
+from hvdlite.launch.spawn.other_launchers import (
+    LauncherRequest,
+    MpiFamily,
+    MpirunVersion,
+    forwardable,
+)
 
-OPEN_MPI_4 = Version(Family.OPEN_MPI, 4)
-OPEN_MPI_5 = Version(Family.OPEN_MPI, 5)
-MPICH = Version(Family.MPICH, 5)
-INTEL = Version(Family.INTEL, 2021)
+OPEN_MPI_4 = MpirunVersion(MpiFamily.OPEN_MPI, 4)
+OPEN_MPI_5 = MpirunVersion(MpiFamily.OPEN_MPI, 5)
+MPICH = MpirunVersion(MpiFamily.MPICH, 5)
+INTEL = MpirunVersion(MpiFamily.INTEL, 2021)
 TWO = [Host("a", 2), Host("b", 2)]
 ONE = [Host("localhost", 2)]
 TRAIN = ["python", "train.py"]
-SHELL = shlex.join(mpi.shell("MARK"))
+SHELL = shlex.join(other_launchers.telling_shell("MARK"))
 
 
-def _everything(dash: str, *interfaces: str) -> Request:
+def _everything(dash: str, *interfaces: str) -> LauncherRequest:
     """All that can be asked for, of four ranks on two hosts. `dash`: before the flags."""
     extra, binding = [f"{dash}x-y"], [f"{dash}bind-to", "core"]
-    return Request(
+    return LauncherRequest(
         TWO, 4, TRAIN, ["A", "B"], interfaces, 2222, "/k", True, extra, binding, True
     )  # fmt: skip
 
@@ -59,14 +63,16 @@ def _everything(dash: str, *interfaces: str) -> Request:
         ),
     ],
 )
-def test_the_family_is_read_from_what_mpirun_says_of_itself(answer: str, expected: Version) -> None:
-    assert mpi.identify(answer) == expected
+def test_the_family_is_read_from_what_mpirun_says_of_itself(
+    answer: str, expected: MpirunVersion
+) -> None:
+    assert other_launchers.identify_mpirun(answer) == expected
 
 
 @pytest.mark.parametrize("answer", ["", "slurm 22.05.8", "mpirun: LAM/MPI"])
 def test_another_mpirun_is_an_error_that_says_what_to_do(answer: str) -> None:
     with pytest.raises(ValueError, match=f"says '{answer or 'nothing'}'.*HVDLITE_MPIRUN"):
-        mpi.identify(answer)
+        other_launchers.identify_mpirun(answer)
 
 
 # --- mpirun
@@ -74,23 +80,23 @@ def test_another_mpirun_is_an_error_that_says_what_to_do(answer: str) -> None:
 COMMANDS = {
     "open mpi 4": (
         OPEN_MPI_4,
-        Request(ONE, 2, TRAIN),
+        LauncherRequest(ONE, 2, TRAIN),
         "mpirun --tag-output -np 2 -H localhost:2 --bind-to none --map-by slot python train.py",
     ),
     "open mpi 5": (
         OPEN_MPI_5,
-        Request(ONE, 2, TRAIN),
+        LauncherRequest(ONE, 2, TRAIN),
         "mpirun --output tag -np 2 -H localhost:2 --bind-to none --map-by slot python train.py",
     ),
     "mpich": (
         MPICH,
-        Request(ONE, 2, TRAIN),
+        LauncherRequest(ONE, 2, TRAIN),
         "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 2 -hosts localhost -ppn 2 "
         f"{SHELL} python train.py",
     ),
     "intel": (
         INTEL,
-        Request([Host("a", 2), Host("b", 1)], 3, TRAIN),
+        LauncherRequest([Host("a", 2), Host("b", 1)], 3, TRAIN),
         "mpirun -prepend-pattern MARK%r: -print-all-exitcodes -np 3 -hosts a:2,b:1 "
         f"{SHELL} python train.py",
     ),
@@ -116,29 +122,31 @@ COMMANDS = {
     ),
     "open mpi 4, many hosts": (
         OPEN_MPI_4,
-        Request([Host(f"n{i}", 1) for i in range(64)], 64, TRAIN),
+        LauncherRequest([Host(f"n{i}", 1) for i in range(64)], 64, TRAIN),
         f"mpirun --tag-output -np 64 -H {','.join(f'n{i}:1' for i in range(64))} --bind-to none "
         "--map-by slot "
         "--mca plm_rsh_no_tree_spawn 1 --mca plm_rsh_num_concurrent 64 python train.py",
     ),
     "open mpi 5, many hosts": (
         OPEN_MPI_5,
-        Request([Host(f"n{i}", 1) for i in range(64)], 64, TRAIN),
+        LauncherRequest([Host(f"n{i}", 1) for i in range(64)], 64, TRAIN),
         f"mpirun --output tag -np 64 -H {','.join(f'n{i}:1' for i in range(64))} --bind-to none "
         "--map-by slot "
         "--prtemca plm_ssh_no_tree_spawn 1 --prtemca plm_ssh_num_concurrent 64 python train.py",
     ),
     "one host needs no interface": (
         OPEN_MPI_5,
-        Request(ONE, 2, TRAIN, interfaces=["lo"]),
+        LauncherRequest(ONE, 2, TRAIN, interfaces=["lo"]),
         "mpirun --output tag -np 2 -H localhost:2 --bind-to none --map-by slot python train.py",
     ),
 }
 
 
 @cases("version, request_, expected", COMMANDS)
-def test_mpirun(version: Version, request_: Request, expected: str) -> None:
-    assert mpi.launch(version, "mpirun", "MARK", "/t", request_).argv == shlex.split(expected)
+def test_mpirun(version: MpirunVersion, request_: LauncherRequest, expected: str) -> None:
+    assert other_launchers.mpirun_command(
+        version, "mpirun", "MARK", "/t", request_
+    ).argv == shlex.split(expected)
 
 
 @pytest.mark.parametrize(
@@ -156,10 +164,13 @@ def test_mpirun(version: Version, request_: Request, expected: str) -> None:
     ],
 )
 def test_what_mpirun_only_takes_from_its_environment(
-    version: Version, options: dict[str, object], expected: dict[str, str]
+    version: MpirunVersion, options: dict[str, object], expected: dict[str, str]
 ) -> None:
-    request = Request(TWO, 4, TRAIN, **options)  # type: ignore[arg-type]
-    assert mpi.launch(version, "mpirun", "MARK", "/t", request).environment == expected
+    request = LauncherRequest(TWO, 4, TRAIN, **options)  # type: ignore[arg-type]
+    assert (
+        other_launchers.mpirun_command(version, "mpirun", "MARK", "/t", request).environment
+        == expected
+    )
 
 
 SHELLS = [shell for shell in ("sh", "dash", "bash") if shutil.which(shell)]
@@ -167,7 +178,7 @@ SHELLS = [shell for shell in ("sh", "dash", "bash") if shutil.which(shell)]
 
 def _under(shell: str, command: str) -> subprocess.CompletedProcess[bytes]:
     """`sh -c command` as rank 3 of Hydra."""
-    words = [shell, *mpi.shell("<7f3a>")[1:], "sh", "-c", command]
+    words = [shell, *other_launchers.telling_shell("<7f3a>")[1:], "sh", "-c", command]
     return subprocess.run(words, env=os.environ | {"PMI_RANK": "3"}, capture_output=True)
 
 
@@ -214,41 +225,53 @@ def test_variables_of_a_machine_a_login_or_a_rank_stay_behind() -> None:
 @pytest.mark.parametrize(
     ("request_", "environ", "expected"),
     [
-        (Request([], 3, TRAIN), {}, "python train.py"),
+        (LauncherRequest([], 3, TRAIN), {}, "python train.py"),
         (
-            Request(TWO, 4, TRAIN),
+            LauncherRequest(TWO, 4, TRAIN),
             {},
             "--nodes=2 --nodelist=a,b --ntasks-per-node=2 python train.py",
         ),
-        (Request([], 3, TRAIN), {"SLURM_CPUS_PER_TASK": "4"}, "--cpus-per-task=4 python train.py"),
-        (Request([], 3, TRAIN), {"SLURM_STEP_ID": "0"}, "--overlap python train.py"),
-        (Request([], 3, TRAIN, extra_arguments=["--mpi=pmix"]), {}, "--mpi=pmix python train.py"),
+        (
+            LauncherRequest([], 3, TRAIN),
+            {"SLURM_CPUS_PER_TASK": "4"},
+            "--cpus-per-task=4 python train.py",
+        ),
+        (LauncherRequest([], 3, TRAIN), {"SLURM_STEP_ID": "0"}, "--overlap python train.py"),
+        (
+            LauncherRequest([], 3, TRAIN, extra_arguments=["--mpi=pmix"]),
+            {},
+            "--mpi=pmix python train.py",
+        ),
     ],
 )
-def test_srun(request_: Request, environ: dict[str, str], expected: str) -> None:
+def test_srun(request_: LauncherRequest, environ: dict[str, str], expected: str) -> None:
     always = (
         f"srun --ntasks={request_.processes} --job-name=NAME --kill-on-bad-exit=1 --label "
         "--input=none --export=ALL"
     )
-    assert slurm.launch("NAME", environ, request_).argv == shlex.split(f"{always} {expected}")
+    assert other_launchers.srun_command("NAME", environ, request_).argv == shlex.split(
+        f"{always} {expected}"
+    )
 
 
 def test_srun_says_what_it_cannot_place() -> None:
     with pytest.raises(ValueError, match="srun cannot place a:1,b:2"):
-        slurm.launch("NAME", {}, Request([Host("a", 1), Host("b", 2)], 3, TRAIN))
+        other_launchers.srun_command(
+            "NAME", {}, LauncherRequest([Host("a", 1), Host("b", 2)], 3, TRAIN)
+        )
 
 
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
-        (Request(TWO, 4, TRAIN), "--nrs=2 --tasks_per_rs=2"),
-        (Request(TWO, 2, TRAIN), "--nrs=1 --tasks_per_rs=2"),
-        (Request([], 3, TRAIN), "--nrs=1 --tasks_per_rs=3"),
+        (LauncherRequest(TWO, 4, TRAIN), "--nrs=2 --tasks_per_rs=2"),
+        (LauncherRequest(TWO, 2, TRAIN), "--nrs=1 --tasks_per_rs=2"),
+        (LauncherRequest([], 3, TRAIN), "--nrs=1 --tasks_per_rs=3"),
     ],
 )
-def test_jsrun(request_: Request, expected: str) -> None:
+def test_jsrun(request_: LauncherRequest, expected: str) -> None:
     line = (
         f"jsrun {expected} --rs_per_host=1 --cpu_per_rs=ALL_CPUS --gpu_per_rs=ALL_GPUS "
         "--exit_on_error=1 --bind=none"
     )
-    assert lsf.launch(request_).argv == shlex.split(f"{line} python train.py")
+    assert other_launchers.jsrun_command(request_).argv == shlex.split(f"{line} python train.py")

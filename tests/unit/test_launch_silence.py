@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from hvdlite.launch.spawn.silence import socket_options, ssh_options
+from hvdlite.launch.spawn.silent_hosts import socket_options, ssh_options
 
 LIMITS = [0.2, 1, 2, 3, 7.5, 10, 60, 600]
 

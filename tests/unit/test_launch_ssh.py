@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from hvdlite.launch.spawn import agent_protocol, ssh, ssh_failures
+from hvdlite.launch.spawn import agent_protocol, ssh
 from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Started, StartFailed, line, parse
 from hvdlite.launch.spawn.guardian import read_job
@@ -66,7 +66,7 @@ def test_ports_keys_and_further_arguments_are_handed_on() -> None:
     ],
 )
 def test_what_ssh_says_becomes_advice(status: int, words: str, text: str) -> None:
-    sentence = ssh_failures.explain("n", status, words, PYTHON)
+    sentence = ssh.explained("n", status, words, PYTHON)
     assert sentence.startswith("host n: ") and text in sentence
     assert words.rsplit("\n", 1)[-1] in sentence
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 import pytest
 from cases import cases
 
-from hvdlite.launch.spawn import failure_parsers, tags
-from hvdlite.launch.spawn.failure_parsers import Cause
-from hvdlite.launch.spawn.mpi import Family
-from hvdlite.launch.spawn.tags import LAUNCHER, Tag, Untangler
+from hvdlite.launch.spawn import launcher_output
+from hvdlite.launch.spawn.launcher_output import LAUNCHER, Cause, Tag, Untangler
+from hvdlite.launch.spawn.other_launchers import ENDED, MpiFamily
 
-OPEN_MPI_4 = tags.open_mpi("stdout", prrte=False)
-OPEN_MPI_5 = tags.open_mpi("stdout", prrte=True)
-HYDRA = tags.hydra("<7f3a>")
+OPEN_MPI_4 = launcher_output.open_mpi_tag("stdout", prrte=False)
+OPEN_MPI_5 = launcher_output.open_mpi_tag("stdout", prrte=True)
+HYDRA = launcher_output.hydra_tag("<7f3a>")
 
 
 def _untangle(tag: Tag, text: bytes, step: int) -> dict[int, bytes]:
@@ -65,8 +64,8 @@ OUTPUTS = {
         {
             0: b"[mpiexec@vm] says\n",
             1: b"unfinished",
-            tags.ENDED: b"3\n",
-            tags.ENDED + 1: b"9\n",
+            ENDED: b"3\n",
+            ENDED + 1: b"9\n",
         },
     ),
     "hydra, what looks like a tag at the end": (
@@ -80,12 +79,12 @@ OUTPUTS = {
         {0: b"x\n", LAUNCHER: b"[1,"},
     ),
     "srun": (
-        tags.SLURM,
+        launcher_output.SRUN_TAG,
         b"0: out\n 1: 0: text\n10: \nsrun: error: n2: task 1: Killed\n",
         {0: b"out\n", 1: b"0: text\n", 10: b"\n", LAUNCHER: b"srun: error: n2: task 1: Killed\n"},
     ),
     "srun, long lines": (
-        tags.SLURM,
+        launcher_output.SRUN_TAG,
         b"0: " + b"x" * 1024 + b"\n1: y\n0: " + b"x" * 1024 + b"\n0: \n0: " + b"z" * 1023 + b"\n",
         {0: b"x" * 2048 + b"\n" + b"z" * 1023 + b"\n", 1: b"y\n"},
     ),
@@ -130,38 +129,42 @@ def test_order_within_a_piece_is_kept() -> None:
     ],
 )
 def test_open_mpi_names_the_first(words: str, expected: list[Cause]) -> None:
-    assert failure_parsers.open_mpi(words) == expected
+    assert launcher_output.open_mpi_causes(words) == expected
 
 
 @pytest.mark.parametrize(
     ("words", "family", "expected"),
     [
-        ("[mpiexec@vm] Exit codes: [vm] 0,0\n", Family.MPICH, []),
-        ("[mpiexec@vm] Exit codes: [vm] 0,768\n", Family.MPICH, [Cause(1, "vm", code=3)]),
+        ("[mpiexec@vm] Exit codes: [vm] 0,0\n", MpiFamily.MPICH, []),
+        ("[mpiexec@vm] Exit codes: [vm] 0,768\n", MpiFamily.MPICH, [Cause(1, "vm", code=3)]),
         (
             "[mpiexec@vm] Exit codes: [vm] 256,768\n",
-            Family.MPICH,
+            MpiFamily.MPICH,
             [Cause(0, "vm", code=1), Cause(1, "vm", code=3)],
         ),
-        ("[mpiexec@vm] Exit codes: [vm] 9,11\nYOUR\n", Family.MPICH, [Cause(1, "vm", signal=11)]),
-        ("[mpiexec@vm] Exit codes: [vm] 9,9\n", Family.MPICH, [Cause(None, signal=9)]),
-        ("[mpiexec@vm] Exit codes: [vm] 0,9\n", Family.MPICH, [Cause(1, "vm", signal=9)]),
-        ("[mpiexec@vm] Exit codes: [a] 0,0\n[b] 512\n", Family.MPICH, [Cause(2, "b", code=2)]),
+        (
+            "[mpiexec@vm] Exit codes: [vm] 9,11\nYOUR\n",
+            MpiFamily.MPICH,
+            [Cause(1, "vm", signal=11)],
+        ),
+        ("[mpiexec@vm] Exit codes: [vm] 9,9\n", MpiFamily.MPICH, [Cause(None, signal=9)]),
+        ("[mpiexec@vm] Exit codes: [vm] 0,9\n", MpiFamily.MPICH, [Cause(1, "vm", signal=9)]),
+        ("[mpiexec@vm] Exit codes: [a] 0,0\n[b] 512\n", MpiFamily.MPICH, [Cause(2, "b", code=2)]),
         (
             "[mpiexec@vm] Exit codes: [localhost:0] 0,3\n",
-            Family.INTEL,
+            MpiFamily.INTEL,
             [Cause(1, "localhost", code=3)],
         ),
         (
             "[mpiexec@vm] Exit codes: [localhost:0] 137,0\n",
-            Family.INTEL,
+            MpiFamily.INTEL,
             [Cause(0, "localhost", signal=9)],
         ),
-        ("execvp error on file nosuch", Family.MPICH, []),
+        ("execvp error on file nosuch", MpiFamily.MPICH, []),
     ],
 )
-def test_hydra_lists_all(words: str, family: Family, expected: list[Cause]) -> None:
-    assert failure_parsers.hydra(words, family) == expected
+def test_hydra_lists_all(words: str, family: MpiFamily, expected: list[Cause]) -> None:
+    assert launcher_output.hydra_causes(words, family) == expected
 
 
 @pytest.mark.parametrize(
@@ -174,7 +177,7 @@ def test_hydra_lists_all(words: str, family: Family, expected: list[Cause]) -> N
     ],
 )
 def test_the_shell_of_a_rank_of_hydra_tells_its_status(words: str, expected: Cause | None) -> None:
-    assert failure_parsers.of_shell(1, words) == expected
+    assert launcher_output.cause_of_shell(1, words) == expected
 
 
 @pytest.mark.parametrize(
@@ -200,4 +203,4 @@ def test_the_shell_of_a_rank_of_hydra_tells_its_status(words: str, expected: Cau
     ],
 )
 def test_srun_reports_until_it_ends_the_others(words: str, expected: list[Cause]) -> None:
-    assert failure_parsers.slurm(words) == expected
+    assert launcher_output.srun_causes(words) == expected

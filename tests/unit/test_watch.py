@@ -15,7 +15,7 @@ from hvdlite.launch.output import IDLE_SECONDS, Sink, Stream
 from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed, Unanswered
 from hvdlite.launch.spawn.guardian import Process, members
-from hvdlite.launch.spawn.patience import SILENCE_SECONDS, Patience
+from hvdlite.launch.spawn.silent_hosts import PATIENCE_SECONDS, Patience
 from hvdlite.launch.verdict import BLAMED_SECONDS, SETTLE_SECONDS, SURVIVOR_SECONDS, Verdict
 from hvdlite.launch.watch import JobObserver, watch
 
@@ -310,8 +310,8 @@ def test_a_host_is_given_up_when_its_time_is_over_and_it_is_silent() -> None:
     patience.asked(100, now=5)
     assert patience.left(5) == 1
     patience.heard(5.5)
-    assert patience.left(6) == SILENCE_SECONDS - 0.5
-    assert patience.left(5.5 + SILENCE_SECONDS) == 0 == patience.left(1e9)
+    assert patience.left(6) == PATIENCE_SECONDS - 0.5
+    assert patience.left(5.5 + PATIENCE_SECONDS) == 0 == patience.left(1e9)
 
 
 def test_last_words_that_are_no_text_can_be_shown() -> None:

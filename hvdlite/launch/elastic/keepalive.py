@@ -6,7 +6,7 @@ itself. It counts questions and not seconds: a launcher that was suspended has a
 
 from __future__ import annotations
 
-from hvdlite.launch.spawn.silence import PAUSE, most_unanswered
+from hvdlite.launch.spawn.silent_hosts import PAUSE, most_unanswered
 
 
 class KeepAlive:

@@ -1,9 +1,13 @@
-"""Ways to start a job's processes.
+"""Starts a job's processes: on this host, on others, or through another launcher.
 
-    local, guardian      on this host
-    ssh, agent_protocol  on other hosts, through an agent
-    delegated            through another launcher: mpi, slurm and lsf build its command line;
-                         tags and failure_parsers read its output
-
-`events` is what all of them share.
+events           START HERE: what all of them report, and the protocol of a host's ranks
+local            starts ranks on this host
+guardian         the process between the launcher and the ranks, which outlives neither
+ssh              reaches other hosts by ssh or srun
+agent_protocol   what the launcher and the agent on another host send to one another
+silent_hosts     when a host counts as lost
+parties          ranks that come and go one by one, each with a guardian
+delegated        ranks that mpirun or srun starts
+other_launchers  the command lines of mpirun, srun and jsrun
+launcher_output  which rank printed what in their output, and which rank failed
 """

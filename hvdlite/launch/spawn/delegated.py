@@ -34,8 +34,14 @@ from hvdlite.launch.spawn.events import (
     Started,
     signal_name,
 )
-from hvdlite.launch.spawn.failure_parsers import Reader, of_shell
-from hvdlite.launch.spawn.tags import ENDED, LAUNCHER, Tag, Untangler
+from hvdlite.launch.spawn.launcher_output import (
+    LAUNCHER,
+    CauseReader,
+    Tag,
+    Untangler,
+    cause_of_shell,
+)
+from hvdlite.launch.spawn.other_launchers import ENDED
 
 _READ_BYTES = 1 << 16
 # This much of a launcher's own output is kept to learn which rank failed. The end matters.
@@ -171,7 +177,7 @@ class Delegated:
         name: str,
         launcher: local.Ranks,
         tags: Mapping[str, Tag],
-        causes: Reader,
+        causes: CauseReader,
         policy: SignalPolicy,
         grace_seconds: float,
     ) -> None:
@@ -289,7 +295,7 @@ class Delegated:
     def _ended(self, rank: int, text: bytes) -> list[Event]:
         """A rank's shell has spoken."""
         lines = self._endings.setdefault(rank, Lines()).feed(text)
-        causes = [of_shell(rank, line.decode(errors="replace")) for line in lines]
+        causes = [cause_of_shell(rank, line.decode(errors="replace")) for line in lines]
         ends: list[Event] = [Ended(rank, each.code, each.signal) for each in causes if each]
         self._told.update([rank] if ends else [])
         return ends

@@ -13,13 +13,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch.spawn import guardian
-from hvdlite.launch.spawn.catching import catching
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Pipes, Started, Unanswered, parse
 
 # A mark in the environment of all processes of a job. A job within a job adds its own.
 MARKS = "HVDLITE_JOB_MARKS"
 # Time for a slow guardian, in addition to what it has to do.
 _MARGIN_SECONDS = 2.0
+
+
+def catching(pids: Iterable[int], signal_number: int) -> list[int]:
+    """Returns the processes with a handler for this signal. SIGQUIT asks a rank what it does, and
+    would kill a process that does not catch it, such as a shell around the rank."""
+    found: list[int] = []
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:
+            if catches(file.read(), signal_number):
+                found.append(pid)
+    return found
+
+
+def catches(status: str, signal_number: int) -> bool:
+    """Whether the process catches it whose /proc/PID/status reads so. Pure."""
+    words = status.partition("\nSigCgt:")[2].split()
+    return bool(words) and bool(int(words[0], 16) >> (signal_number - 1) & 1)
 
 
 @dataclass

@@ -23,7 +23,7 @@ from hvdlite.launch.spawn.events import (
     StartFailed,
     Unanswered,
 )
-from hvdlite.launch.spawn.patience import Patience
+from hvdlite.launch.spawn.silent_hosts import Patience
 
 
 class Party(Group, Protocol):

@@ -24,11 +24,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from hvdlite.launch.spawn import agent_protocol, events, guardian, slurm
+from hvdlite.launch.spawn import agent_protocol, events, guardian, other_launchers
 from hvdlite.launch.spawn.agent_protocol import EndOne, Order, StartOne
 from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes, Unanswered
-from hvdlite.launch.spawn.silence import ssh_options
-from hvdlite.launch.spawn.ssh_failures import explain, late
+from hvdlite.launch.spawn.silent_hosts import ssh_options
 
 # The number of handshakes at once. More would only make each of them slower.
 _AT_ONCE = 64
@@ -76,7 +75,7 @@ def command_line(
     # Words that every shell understands in the same way, including csh and fish.
     command = f"echo {_LOGGED_IN}; exec {shlex.join(agent)}"
     if options.in_slurm:
-        return slurm.agent(host, ["sh", "-c", command])
+        return other_launchers.srun_agent(host, ["sh", "-c", command])
     words = [options.program, "-T", "-x", "-e", "none"]
     for option in (
         "BatchMode=yes",
@@ -213,7 +212,7 @@ class Remote:
             *lines, self._words = self._words.split(b"\n")
             for line in lines:
                 text = line.decode(errors="backslashreplace").strip()
-                if slurm.NEEDLESS not in text:
+                if other_launchers.SRUN_NEEDLESS not in text:
                     self.say(f"host {self.host}: {text}")
 
     def _understood(self, data: bytes) -> list[Event]:
@@ -266,7 +265,7 @@ class Remote:
         words = self._words.decode(errors="backslashreplace")
         noise = self._decoder.noise.decode(errors="backslashreplace")
         if self.phase != "running":
-            self.problem = self.problem or explain(
+            self.problem = self.problem or explained(
                 self.host, status, words or noise.replace(_LOGGED_IN, ""), self.interpreter, self.by
             )
             return [AllGone()]
@@ -325,7 +324,9 @@ def contact(
                     problems = [remote.problem for remote in pending if remote.problem]
                     if now >= deadline:
                         phases = {each.host: each.phase for each in pending if not each.problem}
-                        problems += late(phases, [*left, *(host for _, host in again)], timeout)
+                        problems += late_hosts(
+                            phases, [*left, *(host for _, host in again)], timeout
+                        )
                     raise ConnectionError("\n".join(problems))
                 until = min(deadline, again[0][0]) if again else deadline
                 for key, _ in selector.select(until - now):
@@ -394,3 +395,65 @@ def close(remotes: Iterable[Remote]) -> None:
     deadline = time.monotonic() + (3 * guardian.KILL_SECONDS if begun else 0.2)
     for remote in remotes:
         remote.wait(deadline)
+
+
+# The first that matches. `{host}` and `{python}` are filled in.
+_ADVICE = (
+    (
+        r"Host key verification failed|REMOTE HOST IDENTIFICATION",
+        "its host key is unknown here, or has changed: run `ssh {host}` once by hand",
+    ),
+    (
+        r"Permission denied",
+        "it refused the login: `ssh {host} true` has to work without a password "
+        "(ssh-copy-id, --ssh-identity-file)",
+    ),
+    (
+        r"Could not resolve hostname|Name or service not known",
+        "no such host: check -H or the hostfile",
+    ),
+    (
+        r"Connection refused",
+        "no ssh server listens there: is sshd running, is --ssh-port right?",
+    ),
+    (
+        r"timed out|No route to host|Network is unreachable",
+        "it does not answer: is it up, is the name right, does a firewall stand between?",
+    ),
+    (
+        r"Requested node configuration is not available|Invalid node name",
+        "it is no node of this Slurm allocation: check -H or the discovery script, or reach hosts "
+        "by ssh (--gloo)",
+    ),
+    (
+        r"allocation .*has been revoked|Job/step already completing|Invalid job id",
+        "the Slurm allocation is over",
+    ),
+    (r"No module named '?hvdlite", "hvdlite is not installed there for {python}"),
+)
+
+
+def explained(host: str, status: int, words: str, interpreter: str, by: str = "ssh") -> str:
+    """Says what went wrong, and what to do. `words`: the output of `by` and of the far side."""
+    said = words.strip().splitlines()[-1].strip() if words.strip() else ""
+    for pattern, advice in _ADVICE:
+        if re.search(pattern, words):
+            return f"host {host}: {advice.format(host=host, python=interpreter)} ({said})"
+    if status == 127 or re.search(r"not found|No such file", words):
+        return (
+            f"host {host}: there is no {interpreter}: the same Python must be at the same place "
+            f"on every host ({said})"
+        )
+    how = f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
+    return f"host {host}: {by} {how} before the agent answered" + (f" ({said})" if said else "")
+
+
+def late_hosts(phases: Mapping[str, str], left: Iterable[str], timeout: float) -> list[str]:
+    """Says which hosts have not answered in time: by phase, and those that were not called."""
+    return [
+        *(
+            f"host {host}: still {phase} after {timeout:g} s (--start-timeout)"
+            for host, phase in phases.items()
+        ),
+        *(f"host {host}: not reached after {timeout:g} s (--start-timeout)" for host in left),
+    ]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from hvdlite.launch.spawn import agent_protocol, events
 from hvdlite.launch.spawn.agent_protocol import Decoder, Frame, StartOne
 from hvdlite.launch.spawn.events import AllGone, Ended, Event, Gone
-from hvdlite.launch.spawn.silence import socket_options
+from hvdlite.launch.spawn.silent_hosts import socket_options
 from hvdlite.spark.elastic.member import Member
 from hvdlite.spark.elastic.station import Hello
 

@@ -22,7 +22,7 @@ from hvdlite.launch import machine
 from hvdlite.launch.attach.client import dial
 from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.guardian import KILL_SECONDS
-from hvdlite.launch.spawn.silence import socket_options
+from hvdlite.launch.spawn.silent_hosts import socket_options
 from hvdlite.rendezvous import addresses
 from hvdlite.spark import surroundings
 

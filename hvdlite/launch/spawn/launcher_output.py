@@ -1,9 +1,9 @@
-r"""Finds out which rank has printed what, in the output of another launcher that mixes all ranks.
-Pure.
+r"""Reads the output of another launcher, which mixes all ranks: which rank printed what, and which
+rank failed. Pure.
 
     Open MPI   `[1,0]<stdout>:text`, at the start of each line; version 4 repeats the tag if a line
                continues after a pause
-    Hydra      `<our mark>0:text`, likewise; `<our mark>1000000:3` if rank 0 has exited with code 3
+    Hydra      `<our mark>0:text`, likewise; `<our mark>1000000:3` if rank 0 exited with code 3
     srun       `0: text`, at the start of each line and of each piece of 1024 bytes
 
 Text without a tag at the start of a line is the launcher's own. All other text comes out as the
@@ -13,14 +13,17 @@ unfinished last line gets an end.
 
 from __future__ import annotations
 
+import re
+import signal
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from hvdlite.launch.spawn.other_launchers import MpiFamily
 
 # The launcher's own messages.
 LAUNCHER = -1
-# Added to a rank's number: its shell says how the rank has ended (mpi.py).
-ENDED = 1_000_000
 # srun cuts longer lines into pieces of this size, and ends each of them.
-_SLURM_PIECE = 1024
+_SRUN_PIECE = 1024
 _MAX_DIGITS = 7
 _MAX_TAG = 64
 
@@ -59,16 +62,16 @@ class Tag:
         return (int(text[start:end]), end + len(tail)) if tail == self.after else (0, 0)
 
 
-def open_mpi(stream: str, prrte: bool) -> Tag:
+def open_mpi_tag(stream: str, prrte: bool) -> Tag:
     """`stream`: stdout | stderr."""
     return Tag(b"[1,", f"]<{stream}>:{' ' if prrte else ''}".encode())
 
 
-def hydra(mark: str) -> Tag:
+def hydra_tag(mark: str) -> Tag:
     return Tag(mark.encode(), b":", speaks=b"[mpiexec@", twice=True)
 
 
-SLURM = Tag(b"", b": ", anywhere=False, padded=True, piece=_SLURM_PIECE)
+SRUN_TAG = Tag(b"", b": ", anywhere=False, padded=True, piece=_SRUN_PIECE)
 
 
 class Untangler:
@@ -159,4 +162,96 @@ def _find(mark: bytes, text: bytes, start: int, end: int) -> int:
         for length in range(min(len(mark) - 1, end - start), 0, -1):
             if text.endswith(mark[:length]):
                 return end - length
+    return found
+
+
+# The signals by which launchers end the survivors.
+_ENDED_BY_LAUNCHER = (signal.SIGKILL, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A rank that ended badly. `rank` is None if the launcher does not name one."""
+
+    rank: int | None
+    host: str | None = None
+    code: int = 0
+    signal: int = 0
+
+
+# A parser of a launcher's whole output.
+CauseReader = Callable[[str], Sequence[Cause]]
+
+
+def open_mpi_causes(words: str) -> list[Cause]:
+    """Open MPI names the first failed rank."""
+    text = " ".join(words.split())  # Open MPI breaks lines wherever they are full
+    killed = re.search(
+        r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)", text
+    )
+    if killed:
+        return [Cause(int(killed.group(1)), killed.group(2), signal=int(killed.group(3)))]
+    exited = re.search(r"Process name: \[\S+,(\d+)\] Exit code: (\d+)", text)
+    if exited:
+        return [Cause(int(exited.group(1)), code=int(exited.group(2)))]
+    return []
+
+
+def hydra_causes(words: str, family: MpiFamily) -> list[Cause]:
+    """Hydra lists how all ranks ended, on each host in the order of the ranks. It kills the
+    survivors of a crash itself."""
+    listed = re.search(r"Exit codes: ((?:\[[^\]]+\] [\d,]+\s*)+)", words)
+    if not listed:
+        return []
+    failed: list[Cause] = []
+    rank = 0
+    for host, numbers in re.findall(r"\[([^\]]+)\] ([\d,]+)", listed.group(1)):
+        for number in numbers.strip(",").split(","):
+            code, killed = _decode(int(number), family)
+            if code or killed:
+                failed.append(Cause(rank, host.removesuffix(":0"), code, killed))
+            rank += 1
+    if len(failed) > 1:
+        first = [cause for cause in failed if cause.signal not in _ENDED_BY_LAUNCHER]
+        if not first:
+            return [Cause(None, signal=failed[0].signal)]
+        failed = first
+    return failed
+
+
+def cause_of_shell(rank: int, words: str) -> Cause | None:
+    """What a rank's shell says (mpi.shell): a number. None: it says nothing of the kind."""
+    if not words.strip().isdecimal():
+        return None
+    code, killed = _decode(int(words), MpiFamily.INTEL)
+    return Cause(rank, code=code, signal=killed)
+
+
+def _decode(number: int, family: MpiFamily) -> tuple[int, int]:
+    """Returns (code, signal). MPICH prints the status of wait(), Intel MPI that of a shell."""
+    if family is MpiFamily.INTEL:
+        return (0, number - 128) if 128 < number < 128 + signal.NSIG else (number, 0)
+    return number >> 8, number & 0x7F
+
+
+# The words of strsignal(), as srun prints them.
+_SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
+
+
+def srun_causes(words: str) -> list[Cause]:
+    """srun reports each task, or several at once, until it ends the others."""
+    found: list[Cause] = []
+    for line in words.splitlines():
+        if "Terminating StepId=" in line or "Force Terminated" in line:
+            break
+        match = re.match(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (.+)", line)
+        if not match:
+            continue
+        host, rank, how = match.group(1), int(match.group(2)), match.group(3)
+        exited = re.match(r"Exited with exit code (\d+)", how)
+        killed = _SIGNALS.get(how.removesuffix(" (core dumped)"), 0)
+        if exited:
+            found.append(Cause(rank, host, code=int(exited.group(1))))
+        elif killed:
+            found.append(Cause(rank, host, signal=killed))
     return found
