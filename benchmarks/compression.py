@@ -24,15 +24,16 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import hvdlite as hvd
-from hvdlite.adapter.compression import quantised
+from hvdlite.adapter.compression import codecs
 from hvdlite.adapter.compression.dgc import DGC
-from hvdlite.adapter.compression.journeys import start_encoded
 from hvdlite.adapter.compression.methods import DENSE, Encoded, Gather, Method, Sum, rounds
 from hvdlite.adapter.compression.on_numpy import ALGEBRA
 from hvdlite.adapter.compression.powersgd import PowerSGD
+from hvdlite.adapter.compression.rounds import start_encoded
 from hvdlite.adapter.compression.topk import TopK
 from hvdlite.base.operations import ALLREDUCE
-from hvdlite.core.engine import codecs, run_now
+from hvdlite.core import engine
+from hvdlite.core.engine import run_now
 from hvdlite.core.operations import Call
 
 Array = Any
@@ -77,11 +78,11 @@ ROWS = (
     Row("powersgd rank 1", lambda epochs: PowerSGD(numpys, 1), {}),
     Row("powersgd rank 2", lambda epochs: PowerSGD(numpys, 2), {6: 97.4}),
     Row("powersgd rank 4", lambda epochs: PowerSGD(numpys, 4), {}),
-    Row("int8", lambda epochs: quantised.int8(numpys), {}),
-    Row("fp8", lambda epochs: quantised.fp8(numpys), {}),
-    Row("qsgd 7 levels", lambda epochs: quantised.qsgd(numpys, 7), {}),
-    Row("ternary, clip 2.5", lambda epochs: quantised.ternary(numpys, 2.5), {60: 98.4}),
-    Row("sign", lambda epochs: quantised.sign(numpys), {}),
+    Row("int8", lambda epochs: codecs.int8(numpys), {}),
+    Row("fp8", lambda epochs: codecs.fp8(numpys), {}),
+    Row("qsgd 7 levels", lambda epochs: codecs.qsgd(numpys, 7), {}),
+    Row("ternary, clip 2.5", lambda epochs: codecs.ternary(numpys, 2.5), {60: 98.4}),
+    Row("sign", lambda epochs: codecs.sign(numpys), {}),
 )
 
 
@@ -172,7 +173,7 @@ class Wire:
             if residual is not None:
                 residual[shares[rank]] = lost[shares[rank]]
         # Each rank sends its contribution to the owners, and its share of the sum to the others.
-        number, _ = codecs()[asked[0].codec]
+        number, _ = engine.codecs()[asked[0].codec]
         self.sent += hvd._core.encoded_bytes(number, asked[0].parameter, total.size)
         return [(result.copy(), residual) for _, residual in own]
 

@@ -1,4 +1,4 @@
-// Digests of tensors in host memory, for hvdlite/adapter/drift_guard.py.
+// Digests of tensors in host memory, for hvdlite/adapter/agreement/drift_guard.py.
 #include <pybind11/stl.h>
 
 #include <deque>

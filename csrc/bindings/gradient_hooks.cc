@@ -3,7 +3,7 @@
 //
 // A framework calls a hook for each parameter whose gradient is complete. That happens once per
 // gradient and step, so the hook is native and costs a few hundred instructions; everything rarer
-// is in hvdlite/adapter/reducer.py. All members are guarded by the interpreter lock.
+// is in hvdlite/adapter/hooks/reducer.py. All members are guarded by the interpreter lock.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 

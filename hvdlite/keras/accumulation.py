@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hvdlite.adapter import accumulation
+from hvdlite.adapter.at_once import accumulation
 from hvdlite.adapter.step import Options
 from hvdlite.keras.backends import Backend
 from hvdlite.keras.flavour import KERAS

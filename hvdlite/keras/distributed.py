@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hvdlite.adapter import compressing
+from hvdlite.adapter.at_once import compressing
+from hvdlite.adapter.at_once.reduction import Gradients, reduced
 from hvdlite.adapter.compression import HasCompression
-from hvdlite.adapter.reduction import Gradients, reduced
 from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.base.ops import Sum
 from hvdlite.keras.accumulation import Accumulation

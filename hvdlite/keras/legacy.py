@@ -13,8 +13,8 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from hvdlite.adapter.at_once.reduction import reduced
 from hvdlite.adapter.compression import HasCompression
-from hvdlite.adapter.reduction import reduced
 from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.keras.backends.tensorflow import BACKEND
 from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import hvdlite
-from hvdlite.adapter import divergence
+from hvdlite.adapter.agreement import divergence
 from hvdlite.adapter.compression import compressed
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.arrays.ops import OPS

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter import reduction
+from hvdlite.adapter.at_once import reduction
 from hvdlite.adapter.grouping import Members
 from hvdlite.adapter.step import Local, Options
 from hvdlite.tensorflow.gradients import BACKEND, scope_of

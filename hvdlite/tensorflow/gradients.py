@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter.backend import Backend, Group
+from hvdlite.adapter.at_once.primitives import Backend, Group
 from hvdlite.adapter.compression.methods import Encoded
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE

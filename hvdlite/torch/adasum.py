@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter.drift_guard import DriftGuard, Replica
+from hvdlite.adapter.agreement.drift_guard import DriftGuard, Replica
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Adasum
 from hvdlite.core.operations import Call

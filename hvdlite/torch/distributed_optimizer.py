@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from hvdlite.adapter.compression import HasCompression
-from hvdlite.adapter.shared import Shared
+from hvdlite.adapter.hooks.shared import Shared
 from hvdlite.torch import optimizer_state
 from hvdlite.torch.scaling import ReadByScalers, turn_of
 

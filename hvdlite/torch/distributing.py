@@ -9,7 +9,7 @@ import torch
 
 from hvdlite.adapter import elastic, memory, names
 from hvdlite.adapter.grouping import Members, positions
-from hvdlite.adapter.shared import Shared
+from hvdlite.adapter.hooks.shared import Shared
 from hvdlite.adapter.step import Options, settle
 from hvdlite.base.ops import Adasum, Average, Sum
 from hvdlite.job.basics import is_initialized, size

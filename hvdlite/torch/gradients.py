@@ -1,4 +1,4 @@
-"""torch's primitives for hvdlite.adapter.reducer: gradients in `.grad`, and hooks."""
+"""torch's primitives for hvdlite.adapter.hooks.reducer: gradients in `.grad`, and hooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from hvdlite.adapter.gradients import Hook
+from hvdlite.adapter.hooks.primitives import Hook
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.torch import pool, sparse
 from hvdlite.torch.compression import batched
@@ -24,7 +24,7 @@ _owners: Any = WeakTensorKeyDictionary()
 
 
 class TorchGradients:
-    """See hvdlite.adapter.gradients.Gradients."""
+    """See hvdlite.adapter.hooks.primitives.Gradients."""
 
     ops = OPS
     reader = READER

@@ -1,4 +1,4 @@
-"""torch's parameters for hvdlite.adapter.drift_guard."""
+"""torch's parameters for hvdlite.adapter.agreement.drift_guard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.utils.hooks import unserializable_hook
 
-from hvdlite.adapter.drift_guard import LOOKED_AT, SAMPLE, Look, Taken
+from hvdlite.adapter.agreement.drift_guard import LOOKED_AT, SAMPLE, Look, Taken
 from hvdlite.core import engine
 from hvdlite.torch.framework import SUPPORTED
 
@@ -19,7 +19,7 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class TorchReader:
-    """See hvdlite.adapter.drift_guard.Reader."""
+    """See hvdlite.adapter.agreement.drift_guard.Reader."""
 
     def size(self, parameter: torch.Tensor) -> int:
         return parameter.numel() * parameter.element_size()

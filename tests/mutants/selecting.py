@@ -56,7 +56,7 @@ hvdlite/torch/gradients.py
 test_torch.py::shm-2::torch_methods.autograd_is_told_that_a_gradient_has_changed
 
 SL9: the core multiplies an encoded sum, and the adapter once more
-hvdlite/adapter/compression/journeys.py
+hvdlite/adapter/compression/rounds.py
 - return Scaled(total) if scaled else total, residual
 + return total, residual
 test_torch.py::shm-2::torch_methods.sent_and_kept_is_the_sum_of_all_gradients
@@ -86,19 +86,19 @@ csrc/kernels/select.cc
 C++ SelectTest.IsTheDefinitionOnEveryInstructionSetAtEveryLengthAndAddress
 
 SL14: a bias with NaN enters its momentum
-hvdlite/adapter/momenta.py
+hvdlite/adapter/hooks/momenta.py
 - if fine or are_finite([result]):
 + if True:
 test_torch.py::shm-2::torch_methods.a_bias_with_nan_keeps_the_momentum_that_it_had_under_dgc
 
 SL15: a velocity that enters the memory is that of the step before
-hvdlite/adapter/momenta.py
+hvdlite/adapter/hooks/momenta.py
 - self._method.keep(flight.label, {"velocity": velocity})
 + pass
 test_torch.py::shm-2::torch_methods.a_bias_with_nan_keeps_the_momentum_that_it_had_under_dgc
 
 SL16: a bias with momentum goes the long way
-hvdlite/adapter/reducer.py
+hvdlite/adapter/hooks/reducer.py
 - flight.momentum = part.momentum if type(part) is DenseMomentum else None
 + flight.momentum = None
 test_torch.py::shm-2::torch_methods.what_dgc_leaves_dense_goes_as_it_is

@@ -26,14 +26,14 @@ hvdlite/adapter/compression/probing.py
 test_torch.py::net-2::torch_methods.auto_measures_the_network_and_leaves_one_host_alone
 
 R1: a gradient that nobody has is announced as present: weight decay moves what took no part
-hvdlite/adapter/reducer.py
+hvdlite/adapter/hooks/reducer.py
 -                 lacking.add(flight.place)
 +                 pass
 test_torch.py::shm-2::torch_equivalence.with_a_sparse_embedding
 test_torch.py::shm-2::torch_equivalence.with_parameters_that_get_no_gradient_in_a_step
 
 R2: no gradient leaves by its native hook: all of them take the long way
-hvdlite/adapter/reducer.py
+hvdlite/adapter/hooks/reducer.py
 -         self._direct.permit(
 -             number, self.flights[number].directly and self._aggregation.travels_at_once(number)
 -         )
@@ -41,7 +41,7 @@ hvdlite/adapter/reducer.py
 test_torch.py::shm-2::torch_ways.dense_gradients_leave_by_their_native_hooks
 
 R3: after an exception in a step the passes of the old one count for the next
-hvdlite/adapter/reducer.py
+hvdlite/adapter/hooks/reducer.py
 -         self._others.clear()
 -         self._sparse.clear()
 -         self._momenta.forget()
@@ -70,7 +70,7 @@ hvdlite/torch/gradients.py
 test_torch.py::shm-2::torch_life.one_that_is_made_anew_for_the_same_model_takes_over
 
 R7: gradients that go the long way are reduced in step() only: nothing overlaps
-hvdlite/adapter/flight.py
+hvdlite/adapter/hooks/pending_gradient.py
 -             living.arrived(number)
 -
 -     return hook
@@ -81,13 +81,13 @@ test_torch.py::shm-2::torch_misuse.zero_grad_between_backward_and_step_is_an_err
 test_torch.py::shm-2::torch_misuse.too_many_backward_passes_are_an_error
 
 R8: members of a group leave alone by the native hook
-hvdlite/adapter/reducer.py
+hvdlite/adapter/hooks/reducer.py
 -             for number in members:
 -                 self._choose_way(number)
 test_torch.py::shm-2::torch_life.members_of_a_group_do_not_leave_alone
 
 R9: what a rank lacks of a sparse gradient is never made up
-hvdlite/adapter/reducer.py
+hvdlite/adapter/hooks/reducer.py
 -                 if not dimensions and first != presence.DENSE:
 +                 if first != presence.DENSE:
 test_torch.py::shm-2::
@@ -95,7 +95,7 @@ test_torch.py::shm-2::
 hangs
 
 R10: a gradient that is dense on one rank and sparse on another waits for ever
-hvdlite/adapter/roll_call.py
+hvdlite/adapter/agreement/presence_exchange.py
 -             self._refuse(found.of_both_kinds, mine)
 +             pass
 test_torch.py::shm-2::
@@ -103,7 +103,7 @@ test_torch.py::shm-2::
 hangs
 
 A7: a parameter that one rank has thawed is noticed in the first step in which it has a gradient
-hvdlite/adapter/presence.py
+hvdlite/adapter/agreement/presence.py
 -             if first != FROZEN:
 +             if first == DENSE:
 test_presence.py::test_all_ranks_conclude_the_same
@@ -122,7 +122,7 @@ hvdlite/torch/distributed_optimizer.py
 test_torch.py::shm-2::torch_misuse.too_many_backward_passes_are_an_error
 
 O3: layers that thaw are never reduced
-hvdlite/adapter/reducer.py
+hvdlite/adapter/hooks/reducer.py
 -         if self._frozen:
 -             self.thaw()
 test_torch.py::shm-2::torch_life.layers_that_thaw_later_are_reduced_too
@@ -155,7 +155,7 @@ hvdlite/torch/distributed_optimizer.py
 test_torch.py::shm-2::torch_misuse.an_optimizer_that_evaluates_its_closure_twice_is_refused
 
 O8: after a step that a scaler has skipped, a rank without a batch takes no part in the next
-hvdlite/adapter/shared.py
+hvdlite/adapter/hooks/shared.py
 -         if not self.synchronized or (
 -             self.synchronized == "by a scaler" and step is not self._scaled
 -         ):
@@ -164,7 +164,7 @@ test_torch.py::shm-2::torch_absent.a_rank_without_a_batch_takes_part_in_a_scaler
 hangs
 
 O9: a parameter that is added later without a name is refused
-hvdlite/adapter/shared.py
+hvdlite/adapter/hooks/shared.py
 -             pairs = []  # added later, without a name
 +             pass
 test_adapter.py::test_parameters_that_are_added_later_keep_the_names_of_the_others
@@ -214,13 +214,13 @@ test_torch.py::shm-2::torch_tensors.sparse_tensors_add_up
 test_torch.py::shm-2::torch_equivalence.with_a_sparse_embedding
 
 A1: too many backward passes are not noticed
-hvdlite/adapter/aggregation.py
+hvdlite/adapter/hooks/aggregation.py
 -             if left < 0:
 -                 raise AssertionError(_TOO_MANY)
 test_adapter.py::test_a_gradient_travels_after_its_last_pass
 
 A2: a group travels with its first member
-hvdlite/adapter/aggregation.py
+hvdlite/adapter/hooks/aggregation.py
 -             if self._waiting[unit]:
 -                 return ()
 test_adapter.py::test_a_group_travels_with_its_last_member
@@ -244,7 +244,7 @@ hvdlite/adapter/names.py
 test_adapter.py::test_optimizers_are_counted_from_each_init_on
 
 A6: ranks that train other parameters wait for each other for ever
-hvdlite/adapter/divergence.py
+hvdlite/adapter/agreement/divergence.py
 -             if mine != theirs:
 -                 return
 +             if False:

@@ -25,7 +25,7 @@ from bare_ranks import Ranks  # noqa: E402
 
 _PROGRAM = """
 import random
-from hvdlite.adapter.drift_guard import DriftGuard, Replica, Taken
+from hvdlite.adapter.agreement.drift_guard import DriftGuard, Replica, Taken
 from hvdlite.core import engine
 from hvdlite.core.process_sets import global_process_set
 from hvdlite.exceptions import MismatchError

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import hvdlite.torch as hvd
-from hvdlite.adapter.drift_guard import DriftGuard
+from hvdlite.adapter.agreement.drift_guard import DriftGuard
 
 STEPS = 400  # of an epoch
 Batch = tuple[torch.Tensor, torch.Tensor]

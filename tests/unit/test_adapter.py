@@ -11,12 +11,13 @@ import pytest
 
 pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 
-from hvdlite.adapter import divergence, names  # noqa: E402
-from hvdlite.adapter.aggregation import Aggregation  # noqa: E402
+from hvdlite.adapter import names  # noqa: E402
+from hvdlite.adapter.agreement import divergence  # noqa: E402
 from hvdlite.adapter.compression import Compressor, Settled  # noqa: E402
 from hvdlite.adapter.containers import mapped  # noqa: E402
 from hvdlite.adapter.grouping import positions  # noqa: E402
-from hvdlite.adapter.shared import Shared  # noqa: E402
+from hvdlite.adapter.hooks.aggregation import Aggregation  # noqa: E402
+from hvdlite.adapter.hooks.shared import Shared  # noqa: E402
 from hvdlite.adapter.step import layers_of, settle  # noqa: E402
 from hvdlite.base.ops import Average  # noqa: E402
 from hvdlite.job import membership  # noqa: E402

@@ -14,7 +14,7 @@ pytest.importorskip("hvdlite._core")
 
 from hvdlite.adapter import announcing  # noqa: E402
 from hvdlite.adapter.compression import auto as module  # noqa: E402
-from hvdlite.adapter.compression import choosing, probing, quantised  # noqa: E402
+from hvdlite.adapter.compression import choosing, codecs, probing  # noqa: E402
 from hvdlite.adapter.compression.auto import Auto  # noqa: E402
 from hvdlite.adapter.compression.choosing import Curve, Measured, Trial, choice  # noqa: E402
 from hvdlite.adapter.compression.dgc import DGC  # noqa: E402
@@ -223,7 +223,7 @@ def test_what_makes_no_step_shorter_is_dropped(
 
 
 def test_the_candidate_with_the_shortest_steps_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    compression = Auto(numpys, [quantised.int8(numpys), quantised.sign(numpys)])
+    compression = Auto(numpys, [codecs.int8(numpys), codecs.sign(numpys)])
     times = [9.0, 9.0, *[8.0, 2.0, 3.0] * 3]  # sign was faster alone, and is slower in a step
     job = Job(monkeypatch, compression, Measured(SLOW, (INT8_SLOW, SIGN_SLOW)), times)
     signs = ["sign", "sign", "dense"]
@@ -247,7 +247,7 @@ def test_a_fast_network_gets_nothing_and_no_trial(
 
 
 def test_each_tensor_has_its_own_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    candidates = [quantised.int8(numpys), quantised.sign(numpys, skip="w1")]
+    candidates = [codecs.int8(numpys), codecs.sign(numpys, skip="w1")]
     compression = Auto(numpys, candidates, skip="never")
     job = Job(monkeypatch, compression, Measured(SLOW, (INT8_SLOW, SIGN_SLOW)))
     compression.decide_now(PAIR)

@@ -12,8 +12,8 @@ import torch
 
 import hvdlite as hvd
 from hvdlite.adapter.compression.dgc import DGC
-from hvdlite.adapter.compression.journeys import travelled
 from hvdlite.adapter.compression.on_numpy import NumpyAlgebra
+from hvdlite.adapter.compression.rounds import travelled
 from hvdlite.adapter.compression.topk import TopK
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core import engine

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from hvdlite.adapter import drift
-from hvdlite.adapter.drift import Heard
+from hvdlite.adapter.agreement import drift
+from hvdlite.adapter.agreement.drift import Heard
 
 
 def _heard(*said: bytes) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hvdlite.adapter import drift
-from hvdlite.adapter.finite import Notes, Told, sentence
+from hvdlite.adapter.agreement import drift
+from hvdlite.adapter.agreement.finite import Notes, Told, sentence
 
 EVERYWHERE = "Parameter 'w' is not finite on all ranks since step "
 

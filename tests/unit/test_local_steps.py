@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdlite.adapter import drift, local_steps, warm_up
+from hvdlite.adapter import local_steps, warm_up
+from hvdlite.adapter.agreement import drift
 from hvdlite.adapter.local_steps import Count, Heard, Plan, planned
 from hvdlite.adapter.outer import OuterSGD, settled
 from hvdlite.adapter.outer import step as outer_step

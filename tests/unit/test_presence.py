@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdlite.adapter import presence
+from hvdlite.adapter.agreement import presence
 
 
 def _heard(*words: list[int]) -> list[int]:

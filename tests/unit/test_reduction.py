@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("hvdlite._core")
 
 from hvdlite.adapter import step  # noqa: E402
-from hvdlite.adapter.backend import Backend, Group
+from hvdlite.adapter.at_once.primitives import Backend, Group
+from hvdlite.adapter.at_once.reduction import reduced  # noqa: E402
 from hvdlite.adapter.compression import Compressor  # noqa: E402
-from hvdlite.adapter.reduction import reduced  # noqa: E402
 from hvdlite.base.ops import Sum  # noqa: E402
 
 

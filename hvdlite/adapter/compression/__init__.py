@@ -9,9 +9,9 @@ all of them, and `choices` is what programs see.
 
 from hvdlite.adapter.compression.casts import Cast, Compressor, Nothing, as_class
 from hvdlite.adapter.compression.choices import choices
-from hvdlite.adapter.compression.journeys import travelled
+from hvdlite.adapter.compression.compressor import HasCompression, Settled, compressed
 from hvdlite.adapter.compression.methods import Method
-from hvdlite.adapter.compression.settled import HasCompression, Settled, compressed
+from hvdlite.adapter.compression.rounds import travelled
 
 __all__ = [
     "Cast", "Compressor", "HasCompression", "Method", "Nothing", "Settled", "as_class", "choices",

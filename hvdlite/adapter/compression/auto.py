@@ -13,9 +13,9 @@ from hvdlite.adapter.compression import probing
 from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.casts import Cast
 from hvdlite.adapter.compression.choosing import Measured, Trial, best, choice, evidence, pays, rule
+from hvdlite.adapter.compression.codecs import int8
 from hvdlite.adapter.compression.methods import DENSE, Method, Part, State
 from hvdlite.adapter.compression.narrow import Narrow
-from hvdlite.adapter.compression.quantised import int8
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.job import basics
 

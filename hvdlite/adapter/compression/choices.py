@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hvdlite.adapter.compression import quantised
+from hvdlite.adapter.compression import codecs
 from hvdlite.adapter.compression.algebra import Algebra
 from hvdlite.adapter.compression.auto import Auto
 from hvdlite.adapter.compression.casts import Cast, Compressor
@@ -20,12 +20,12 @@ METHODS: dict[str, Callable[..., Any]] = {
     "topk": TopK,
     "dgc": DGC,
     "powersgd": PowerSGD,
-    "int8": quantised.int8,
-    "fp8": quantised.fp8,
-    "sign": quantised.sign,
-    "ternary": quantised.ternary,
-    "qsgd": quantised.qsgd,
-    "threshold": quantised.threshold,
+    "int8": codecs.int8,
+    "fp8": codecs.fp8,
+    "sign": codecs.sign,
+    "ternary": codecs.ternary,
+    "qsgd": codecs.qsgd,
+    "threshold": codecs.threshold,
     "auto": Auto,
 }
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from hvdlite.adapter.compression.algebra import Array
 from hvdlite.adapter.compression.choosing import Curve, Measured
-from hvdlite.adapter.compression.journeys import begin_round
 from hvdlite.adapter.compression.methods import DENSE, Method, Part, State, rounds
 from hvdlite.adapter.compression.on_numpy import ALGEBRA
+from hvdlite.adapter.compression.rounds import begin_round
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max
 from hvdlite.core.arrays.ops import OPS

@@ -1,4 +1,4 @@
-"""The primitives of adapter/backend.py, for compressors with a memory and for Keras' gradients."""
+"""JAX's primitives for adapter/at_once: compressors with a memory, and Keras' gradients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hvdlite.adapter.backend import Backend, Group
+from hvdlite.adapter.at_once.primitives import Backend, Group
 from hvdlite.adapter.compression.methods import Encoded
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE
@@ -19,7 +19,7 @@ from hvdlite.jax.ops import run
 
 
 class JaxBackend(Backend):
-    """See hvdlite.adapter.backend. A round of all gradients is one call for each kind."""
+    """A round of all gradients is one call for each kind."""
 
     def allreduce(self, groups: Sequence[Group], options: Options) -> Group:
         # All groups in one: XLA promises no order between calls, so that two ranks might wait in

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hvdlite.adapter.compressing import Carrier
+from hvdlite.adapter.at_once.compressing import Carrier
 from hvdlite.adapter.compression import Method
-from hvdlite.adapter.compression.journeys import factor_of, together
 from hvdlite.adapter.compression.landing import landed
 from hvdlite.adapter.compression.methods import State, rounds
+from hvdlite.adapter.compression.rounds import factor_of, together
 from hvdlite.adapter.step import Options
 from hvdlite.jax.compression.algebra import ALGEBRA
 from hvdlite.jax.compression.backend import BACKEND

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hvdlite.adapter import drift, local_steps, names
+from hvdlite.adapter import local_steps, names
+from hvdlite.adapter.agreement import drift
 from hvdlite.adapter.local_steps import Count, Plan
 from hvdlite.adapter.outer import Outer, OuterSGD, settled
 from hvdlite.adapter.outer import step as outer_step

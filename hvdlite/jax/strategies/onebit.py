@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from hvdlite.adapter import names
 from hvdlite.adapter.compression import Settled
-from hvdlite.adapter.compression.quantised import sign
+from hvdlite.adapter.compression.codecs import sign
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from hvdlite.adapter import backend
+from hvdlite.adapter.at_once import primitives
 from hvdlite.adapter.compression.algebra import Algebra
 from hvdlite.keras.flavour import backend_name
 
 
-class Backend(backend.Backend):
+class Backend(primitives.Backend):
     #: for compressors with a memory
     algebra: Algebra
     #: whether the optimizer must have their memory, because a step is a function of its variables

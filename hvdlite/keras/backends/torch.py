@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hvdlite.adapter.backend import Group
+from hvdlite.adapter.at_once.primitives import Group
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE
 from hvdlite.core.engine import run_all

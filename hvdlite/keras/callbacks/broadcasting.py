@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvdlite.adapter.divergence import check_steps
+from hvdlite.adapter.agreement.divergence import check_steps
 from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.keras.callbacks.drift import DriftGuardCallback
 from hvdlite.keras.host import build, is_variable, model_variables, variables_of

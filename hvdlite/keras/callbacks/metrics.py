@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvdlite.adapter.divergence import mean_metrics
+from hvdlite.adapter.agreement.divergence import mean_metrics
 from hvdlite.job.basics import size
 from hvdlite.keras.callbacks.quiet import QuietCallback
 from hvdlite.keras.wrapping import come_together

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hvdlite.adapter.reduction import reduced
+from hvdlite.adapter.at_once.reduction import reduced
 from hvdlite.adapter.step import Options
 from hvdlite.keras import backends
 from hvdlite.keras.strategies.conditions import chosen

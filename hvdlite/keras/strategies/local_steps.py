@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.adapter import drift, local_steps, names
+from hvdlite.adapter import local_steps, names
+from hvdlite.adapter.agreement import drift
+from hvdlite.adapter.at_once.reduction import reduced
 from hvdlite.adapter.local_steps import Count, Plan
 from hvdlite.adapter.outer import Outer, OuterSGD, settled
 from hvdlite.adapter.outer import step as outer_step
-from hvdlite.adapter.reduction import reduced
 from hvdlite.adapter.step import Options
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set

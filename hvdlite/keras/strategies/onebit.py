@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hvdlite.adapter import compressing, names
+from hvdlite.adapter import names
+from hvdlite.adapter.at_once import compressing
+from hvdlite.adapter.at_once.reduction import reduced
 from hvdlite.adapter.compression import Settled
-from hvdlite.adapter.compression.quantised import sign
-from hvdlite.adapter.reduction import reduced
+from hvdlite.adapter.compression.codecs import sign
 from hvdlite.adapter.step import Options
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set

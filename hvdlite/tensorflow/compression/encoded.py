@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter import xla as calls
-from hvdlite.adapter.compression.journeys import start_encoded
 from hvdlite.adapter.compression.methods import Encoded
 from hvdlite.adapter.compression.on_numpy import ALGEBRA as NUMPY
+from hvdlite.adapter.compression.rounds import start_encoded
 from hvdlite.core.engine import codecs, run_all
 from hvdlite.core.operations import Call
 from hvdlite.tensorflow import xla

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter import divergence
+from hvdlite.adapter.agreement import divergence
 from hvdlite.core.arrays.ops import OPS
 from hvdlite.core.process_sets import global_process_set
 from hvdlite.elastic.handlers import StateHandler

@@ -1,4 +1,4 @@
-"""torch's arithmetic on many gradients at a time: see hvdlite.adapter.gradients.Batched."""
+"""torch's arithmetic on many gradients at a time: see hvdlite.adapter.hooks.primitives.Batched."""
 
 from __future__ import annotations
 

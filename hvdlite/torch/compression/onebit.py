@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import names, presence
-from hvdlite.adapter.compression.journeys import Journey, arrive
-from hvdlite.adapter.compression.quantised import Quantised, sign
-from hvdlite.adapter.drift_guard import DriftGuard, Replica
-from hvdlite.adapter.roll_call import RollCall
+from hvdlite.adapter import names
+from hvdlite.adapter.agreement import presence
+from hvdlite.adapter.agreement.drift_guard import DriftGuard, Replica
+from hvdlite.adapter.agreement.presence_exchange import RollCall
+from hvdlite.adapter.compression.codecs import Quantised, sign
+from hvdlite.adapter.compression.rounds import Journey, arrive
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Average
@@ -103,8 +104,7 @@ class OneBitAdam(scaling.ReadByScalers, torch.optim.Optimizer):
         return scaling.agreed(groups, f"{self._scope}overflow", self._process_set)
 
     def _moved(self) -> Moved:
-        """The parameters of which some rank has a gradient. Where this one lacks it, it is
-        zeros."""
+        """The parameters of which some rank has a gradient. A rank that lacks it has zeros."""
         if self._era != basics.incarnation():
             self._begin_roll_call()
         members = [

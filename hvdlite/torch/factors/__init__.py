@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hvdlite.adapter import factors
 from hvdlite.adapter.factors import Mode
-from hvdlite.adapter.reducer import GradientReducer
+from hvdlite.adapter.hooks.reducer import GradientReducer
 from hvdlite.adapter.step import Options
 from hvdlite.base.ops import Adasum
 from hvdlite.torch.factors.reducer import FactoringReducer

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from hvdlite.adapter import factors
-from hvdlite.adapter.compression.journeys import factor_of
+from hvdlite.adapter.compression.rounds import factor_of
 from hvdlite.adapter.factors import Weight
-from hvdlite.adapter.gradients import Gradients
-from hvdlite.adapter.reducer import Flight, GradientReducer
+from hvdlite.adapter.hooks.primitives import Gradients
+from hvdlite.adapter.hooks.reducer import Flight, GradientReducer
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLGATHER
 from hvdlite.core import engine

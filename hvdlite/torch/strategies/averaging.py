@@ -2,8 +2,7 @@
 
 Before an average of the whole model the ranks tell one another which parameters they have moved,
 and whether they are in sync(): so ranks may freeze a layer between two averages, and reach sync()
-in different steps. Fragments have no such message, which would wait for the slowest rank; there all
-ranks do the same in the same step.
+in different steps. Fragments have no such message: there all ranks do the same in the same step.
 
 Counts, anchors, velocities and what has moved since its last average are in the optimizer's
 parameter groups: there state_dict(), broadcast_optimizer_state() and elastic states find them.
@@ -18,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from hvdlite.adapter import drift, local_steps, names
-from hvdlite.adapter.drift_guard import DriftGuard, Replica
+from hvdlite.adapter import local_steps, names
+from hvdlite.adapter.agreement import drift
+from hvdlite.adapter.agreement.drift_guard import DriftGuard, Replica
 from hvdlite.adapter.local_steps import Count, Plan
 from hvdlite.adapter.outer import Outer
 from hvdlite.adapter.outer import step as outer_step

@@ -23,7 +23,7 @@ from checks.torch_training import (
     run_steps,
     same,
 )
-from hvdlite.adapter import drift
+from hvdlite.adapter.agreement import drift
 
 
 def plain(parameters: Any) -> torch.optim.Optimizer:

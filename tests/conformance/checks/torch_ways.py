@@ -9,7 +9,7 @@ import hvdlite.torch as hvd
 from checks import ALWAYS, check
 from checks.here import Here
 from checks.torch_training import distributed, run_steps
-from hvdlite.adapter.reducer import GradientReducer
+from hvdlite.adapter.hooks.reducer import GradientReducer
 
 
 @check(tags=[ALWAYS])

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from hvdlite.adapter import names
-from hvdlite.adapter.drift_guard import DriftGuard
-from hvdlite.adapter.gradients import Gradients
-from hvdlite.adapter.reducer import GradientReducer
+from hvdlite.adapter.agreement.drift_guard import DriftGuard
+from hvdlite.adapter.hooks.primitives import Gradients
+from hvdlite.adapter.hooks.reducer import GradientReducer
 from hvdlite.adapter.step import Options, check_passes
 
 Pairs = list[tuple[str, Any]]  # names and parameters

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.adapter import drift, presence
-from hvdlite.adapter.drift_guard import DriftGuard
+from hvdlite.adapter.agreement import drift, presence
+from hvdlite.adapter.agreement.drift_guard import DriftGuard
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max

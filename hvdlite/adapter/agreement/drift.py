@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from hvdlite.adapter.presence import in_words
+from hvdlite.adapter.agreement.presence import in_words
 
 # What a rank says: where it is in its rounds, a digest, the complements of both, and whether it
 # asks about numbers that are not finite (finite.py).

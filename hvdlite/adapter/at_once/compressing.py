@@ -10,19 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.adapter.backend import Backend, Group
+from hvdlite.adapter.at_once.primitives import Backend, Group
 from hvdlite.adapter.compression import selecting
-from hvdlite.adapter.compression.journeys import factor_of, together
 from hvdlite.adapter.compression.landing import landed
 from hvdlite.adapter.compression.methods import Encoded, Gather, Largest, Round, Sum, rounds
+from hvdlite.adapter.compression.rounds import factor_of, together
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.ops import Sum as SUM
 
 
 def travel(options: Options, backend: Backend, results: list[Any], variables: Sequence[Any],
            numbers: Sequence[int], beside: Group) -> Group:  # fmt: skip
-    """As hvdlite.adapter.reduction does it without such a compression. Sparse gradients stay as
-    they are."""
+    """Reduces these of `results` by the compressor's rounds. Sparse ones are not compressed."""
     method = options.compression.method
     assert method is not None
     algebra, ranks = method.algebra, options.process_set.size() or 1

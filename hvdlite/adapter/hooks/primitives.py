@@ -1,5 +1,4 @@
-"""What adapter/reducer.py must know of a framework whose parameters keep their gradients: a handful
-of primitives."""
+"""The primitives that reducer.py needs of a framework whose parameters keep their gradients."""
 
 from __future__ import annotations
 
@@ -7,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from hvdlite.adapter.agreement.drift_guard import Reader
 from hvdlite.adapter.compression.algebra import Array
 from hvdlite.adapter.compression.methods import Momentum
-from hvdlite.adapter.drift_guard import Reader
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.framework import Tensor
 from hvdlite.core.process_sets import ProcessSet

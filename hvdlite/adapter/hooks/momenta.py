@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from hvdlite.adapter.compression.algebra import Array
 from hvdlite.adapter.compression.methods import Method, Momentum
-from hvdlite.adapter.flight import Flight
-from hvdlite.adapter.gradients import Gradients
+from hvdlite.adapter.hooks.pending_gradient import Flight
+from hvdlite.adapter.hooks.primitives import Gradients
 from hvdlite.core.framework import Tensor
 from hvdlite.core.process_sets import ProcessSet
 

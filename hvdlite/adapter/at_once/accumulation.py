@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hvdlite.adapter.backend import Backend
+from hvdlite.adapter.at_once.primitives import Backend
 
 _SPARSE = (
     "a gradient is sparse (tf.IndexedSlices), and with backward_passes_per_step > 1 gradients add "

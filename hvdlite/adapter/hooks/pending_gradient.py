@@ -1,4 +1,4 @@
-"""What hvdlite.adapter.reducer knows of a gradient on its way."""
+"""What hvdlite.adapter.hooks.reducer knows of a gradient on its way."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hvdlite.adapter.compression.journeys import Journey
 from hvdlite.adapter.compression.methods import Momentum
+from hvdlite.adapter.compression.rounds import Journey
 
 
 class Flight:

@@ -1,5 +1,4 @@
-"""What adapter/reduction.py must know of a framework whose gradients travel together: a handful of
-primitives."""
+"""The primitives that reduction.py needs of a framework that reduces all gradients together."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ from typing import Any
 
 from hvdlite.adapter.compression import selecting
 from hvdlite.adapter.compression.algebra import Algebra
-from hvdlite.adapter.compression.journeys import start_encoded
 from hvdlite.adapter.compression.methods import Encoded, Largest
+from hvdlite.adapter.compression.rounds import start_encoded
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Sum as SUM

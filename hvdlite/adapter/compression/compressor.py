@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from hvdlite.adapter.compression.casts import Cast, Compressor, Nothing
-from hvdlite.adapter.compression.journeys import Journey
 from hvdlite.adapter.compression.methods import DENSE, Method
+from hvdlite.adapter.compression.rounds import Journey
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.engine import run_now, synchronize
 from hvdlite.core.framework import Tensor

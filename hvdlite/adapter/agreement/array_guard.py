@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hvdlite.adapter import names
-from hvdlite.adapter.drift_guard import LOOKED_AT, SAMPLE, DriftGuard, Look, Taken
+from hvdlite.adapter.agreement.drift_guard import LOOKED_AT, SAMPLE, DriftGuard, Look, Taken
 from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job import basics
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 class ArrayReader:
-    """See hvdlite.adapter.drift_guard.Reader. `contents`: what a parameter holds now."""
+    """See hvdlite.adapter.agreement.drift_guard.Reader. `contents`: what a parameter holds now."""
 
     def __init__(self, contents: Callable[[Any], Any]) -> None:
         self._contents = contents

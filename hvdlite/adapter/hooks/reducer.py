@@ -14,16 +14,17 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from hvdlite.adapter import divergence, presence, sharers
-from hvdlite.adapter.aggregation import Aggregation, Unit
-from hvdlite.adapter.compression.journeys import Journey, arrive
+from hvdlite.adapter.agreement import divergence, presence
+from hvdlite.adapter.agreement.drift_guard import DriftGuard
+from hvdlite.adapter.agreement.presence_exchange import RollCall
 from hvdlite.adapter.compression.methods import DENSE, DenseMomentum
-from hvdlite.adapter.drift_guard import DriftGuard
-from hvdlite.adapter.flight import Flight as Flight
-from hvdlite.adapter.flight import arrival
-from hvdlite.adapter.gradients import Gradients
-from hvdlite.adapter.momenta import Momenta
-from hvdlite.adapter.roll_call import RollCall
+from hvdlite.adapter.compression.rounds import Journey, arrive
+from hvdlite.adapter.hooks import sharers
+from hvdlite.adapter.hooks.aggregation import Aggregation, Unit
+from hvdlite.adapter.hooks.momenta import Momenta
+from hvdlite.adapter.hooks.pending_gradient import Flight as Flight
+from hvdlite.adapter.hooks.pending_gradient import arrival
+from hvdlite.adapter.hooks.primitives import Gradients
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Sum

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from hvdlite.adapter.presence import in_words
+from hvdlite.adapter.agreement.presence import in_words
 
 
 class Told(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hvdlite.adapter import drift, finite
+from hvdlite.adapter.agreement import drift, finite
 from hvdlite.base import knobs
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max, Sum

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hvdlite.adapter import compressing
-from hvdlite.adapter.backend import Backend, Group
+from hvdlite.adapter.at_once import compressing
+from hvdlite.adapter.at_once.primitives import Backend, Group
 from hvdlite.adapter.grouping import positions
 from hvdlite.adapter.step import Options
 
