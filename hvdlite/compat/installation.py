@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hvdlite import __version__
 from hvdlite.compat import original
 from hvdlite.compat.names import DIRECTORY, HOROVOD_VERSION
 
@@ -178,3 +179,59 @@ def _delete(files: Iterable[Path]) -> None:
             and not any(path.parent.iterdir())
         ):
             path.parent.rmdir()
+
+
+def run_command(action: str, target: str | None) -> int:
+    """Runs `hvdlite compat`, says what it did, and returns the exit status."""
+    try:
+        place = directory(target) if target else this_environment()
+        print(
+            {"install": _install_and_say, "remove": _remove_and_say, "status": _status}[action](
+                place
+            )
+        )
+    except Refused as why:
+        print(f"hvdlite compat {action}: {why}.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _install_and_say(place: Place) -> str:
+    before = is_installed(place)
+    files = install(place)
+    said = "was installed already and has been renewed" if before else "is installed"
+    return "\n".join(
+        [
+            f"horovod {HOROVOD_VERSION}, hvdlite's alias, {said}:",
+            *(f"  {file}" for file in files),
+            "Programs that import horovod now get hvdlite, and horovodrun is hvdliterun. `hvdlite "
+            "compat remove` undoes this.",
+        ]
+    )
+
+
+def _remove_and_say(place: Place) -> str:
+    files = remove(place)
+    if not files:
+        real = horovod_itself(place)
+        return f"Nothing to remove in {place.packages}." + (
+            f" Horovod itself ({real}) stays." if real else ""
+        )
+    return "\n".join(["hvdlite's alias horovod is removed:", *(f"  {file}" for file in files)])
+
+
+def _status(place: Place) -> str:
+    if is_installed(place):
+        return (
+            f"In {place.packages}, horovod is hvdlite {__version__}. `hvdlite compat remove` "
+            "undoes this."
+        )
+    if real := horovod_itself(place):
+        return (
+            f"In {place.packages}, horovod is Horovod itself ({real}). `python -m hvdlite.compat` "
+            "runs a program with hvdlite instead."
+        )
+    return (
+        f"{place.packages} has no package horovod. `hvdlite compat install` installs hvdlite's for "
+        "all programs; `python -m hvdlite.compat` runs one program with it."
+    )

@@ -25,7 +25,7 @@ from hvdlite.launch.hosts import (
     parse_hostfile,
     parse_hosts,
 )
-from hvdlite.launch.monitor.outlets import Outlets
+from hvdlite.launch.monitor.exposition import Outlets
 
 if TYPE_CHECKING:
     from hvdlite.launch import job

@@ -14,7 +14,7 @@ from typing import NoReturn
 from hvdlite.base import knobs
 from hvdlite.launch import foreign_flags, machine
 from hvdlite.launch.elastic import flags as elastic_flags
-from hvdlite.launch.monitor.outlets import LOOPBACK
+from hvdlite.launch.monitor.exposition import LOOPBACK
 
 _EXAMPLES = """examples:
   hvdliterun -np 2 python train.py --epochs 3

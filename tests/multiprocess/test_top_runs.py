@@ -43,12 +43,12 @@ while go_on[0]:
 def only_ranks_of(job: Job) -> str:
     """`hvdlite top` finds the ranks of no other job."""
     return (
-        "from hvdlite.tools.commands import ranks_here, stores_here\n"
-        "found = stores_here._processes\n"
+        "from hvdlite.tools.commands import ranks_here\n"
+        "found = ranks_here._processes\n"
         "def mine(pid):\n"
         f"    try: return ranks_here.environment_of(pid).get({MARK!r}) == {job.mark!r}\n"
         "    except OSError: return False\n"
-        "stores_here._processes = lambda: filter(mine, found())\n"
+        "ranks_here._processes = lambda: filter(mine, found())\n"
     )
 
 

@@ -199,7 +199,7 @@ hvdlite/launch/attach/directory.py
 test_top.py::test_a_directory_that_others_reach_is_not_used
 
 H13: a launcher tells other users what it runs
-hvdlite/launch/attach/server.py
+hvdlite/launch/attach/attachable.py
 - if _user_of(sock) != os.geteuid():
 + if False:
 test_top_runs.py::test_strangers_and_nonsense_are_not_answered

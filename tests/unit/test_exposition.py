@@ -16,7 +16,7 @@ from machine import within
 
 from hvdlite.launch.monitor import exposition, metrics
 from hvdlite.launch.monitor.board import Board
-from hvdlite.launch.monitor.outlets import Outlets
+from hvdlite.launch.monitor.exposition import Outlets
 
 _SAMPLE = re.compile(
     r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (-?[\d.]+(?:e[+-]?\d+)?)'

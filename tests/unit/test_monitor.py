@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvdlite.job.recent import operations_per_step, share_waiting
-from hvdlite.launch.monitor import exposition, screen, table, view
+from hvdlite.launch.monitor import exposition, screen, view
 from hvdlite.launch.monitor.board import (
     SILENT_SECONDS,
     WINDOW_SECONDS,
@@ -270,7 +270,7 @@ def _rows(count: int) -> list[Row]:
 def test_the_table_fits_the_terminal(columns: int) -> None:
     rows = _rows(5)
     rows[3].note, rows[3].straggler = "others wait 30 ms for it", True
-    lines = table.render(rows, columns, most=20, colours=False)
+    lines = view.render(rows, columns, most=20, colours=False)
     assert len(lines) == 6 and max(map(len, lines)) <= columns
     assert lines[0].split()[:3] == ["rank", "host", "steps/s"]
     assert lines[4].split()[:2] == ["3", "node3"]
@@ -279,7 +279,7 @@ def test_the_table_fits_the_terminal(columns: int) -> None:
 def test_of_too_many_ranks_those_with_a_note_are_shown() -> None:
     rows = _rows(100)
     rows[70].note, rows[70].silent = "silent for 9 s", True
-    lines = table.render(rows, 200, most=3)
+    lines = view.render(rows, 200, most=3)
     assert [line.split()[0] for line in lines[1:3]] == ["0", "1"]
     assert "node70" in lines[3] and "\x1b[1;31m" in lines[3]
     assert lines[4:] == ["... and 97 more ranks"]

@@ -1,23 +1,28 @@
 """What a launcher answers to `hvdlite top`.
 
-While something is attached, the ranks report (`wanted`). Else they sleep, and so does this.
+While something is attached, the ranks report (`Wanted`). Otherwise they sleep, and so does this.
+The sockets are behind one descriptor, because the launcher's loop must never wait.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
+import json
 import os
+import select
 import shlex
 import socket
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.attach import directory
-from hvdlite.launch.attach.server import Client, Server
-from hvdlite.launch.attach.wanted import Wanted
-from hvdlite.launch.monitor.board import Board, report_key
+from hvdlite.launch.monitor.board import WANTED, Board, Wish, report_key
 from hvdlite.launch.watch import JobObserver, Situation
 from hvdlite.rendezvous.server import StoreServer
 
@@ -25,6 +30,176 @@ _SECONDS = 1.0
 _SHARE_OF_A_CORE = 0.01
 # Nothing tells whether a rank has not come to init() yet or has called shutdown() already.
 _ABSENT = "not between init() and shutdown()"
+
+
+_MOST_CLIENTS = 16
+_REQUEST_BYTES = 4096
+# A reader that is this far behind has stopped reading.
+_BACKLOG_BYTES = 4 << 20
+
+
+class Client:
+    """A connection. `watches`: it wants the ranks again and again."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.watches = False
+        self.request = b""
+        self.out = b""
+
+
+class Server:
+    """The listening socket and its connections. `ask(client, what)` answers a request by send()."""
+
+    def __init__(self, ask: Callable[[Client, str], None]) -> None:
+        self._ask = ask
+        self._listener: socket.socket | None = None
+        self._path: Path | None = None
+        self._clients: dict[int, Client] = {}
+        self._poll = select.epoll()
+
+    def listen(self, listener: socket.socket, path: Path) -> None:
+        """Takes connections of this user from here on."""
+        self._listener, self._path = listener, path
+        self._poll.register(listener.fileno(), select.EPOLLIN)
+
+    def admit(self, sock: socket.socket) -> None:
+        """Takes a connection whose other side is known."""
+        if len(self._clients) >= _MOST_CLIENTS:
+            sock.close()
+            return
+        sock.setblocking(False)
+        self._clients[sock.fileno()] = Client(sock)
+        self._poll.register(sock.fileno(), select.EPOLLIN)
+
+    def fileno(self) -> int:
+        return self._poll.fileno()
+
+    @property
+    def watchers(self) -> list[Client]:
+        return [client for client in self._clients.values() if client.watches]
+
+    def serve(self) -> None:
+        """Does what can be done at once."""
+        for descriptor, events in self._poll.poll(0):
+            if self._listener is not None and descriptor == self._listener.fileno():
+                self._accept(self._listener)
+            elif events & ~select.EPOLLOUT:
+                self._read(self._clients[descriptor])
+            else:
+                self._flush(self._clients[descriptor])
+
+    def send(self, client: Client, answer: Any) -> None:
+        client.out += json.dumps(answer).encode() + b"\n"
+        self._flush(client)
+
+    def close(self) -> None:
+        """What the clients were sent arrives, as far as the kernel has room for it."""
+        if self._path is not None:
+            directory.remove(self._path)
+        for client in list(self._clients.values()):
+            self._drop(client)
+        if self._listener is not None:
+            self._listener.close()
+        self._poll.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError:  # no descriptor is left, and the listener would stay readable
+            self._poll.unregister(listener.fileno())
+            return
+        if _user_of(sock) != os.geteuid():
+            sock.close()
+            return
+        self.admit(sock)
+
+    def _read(self, client: Client) -> None:
+        try:
+            data = client.sock.recv(_REQUEST_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        *lines, client.request = (client.request + data).split(b"\n")
+        if not data or len(client.request) > _REQUEST_BYTES:
+            self._drop(client)
+            return
+        for line in lines:
+            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+                self._ask(client, str(json.loads(line)["ask"]))
+
+    def _flush(self, client: Client) -> None:
+        if client.sock.fileno() < 0:  # dropped meanwhile
+            return
+        try:
+            client.out = client.out[client.sock.send(client.out) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop(client)
+            return
+        if len(client.out) > _BACKLOG_BYTES:
+            self._drop(client)
+            return
+        events = select.EPOLLIN | (select.EPOLLOUT if client.out else 0)
+        self._poll.modify(client.sock.fileno(), events)
+
+    def _drop(self, client: Client) -> None:
+        del self._clients[client.sock.fileno()]
+        self._poll.unregister(client.sock.fileno())
+        client.sock.close()
+
+
+def _user_of(sock: socket.socket) -> int:
+    """The user of the process at the other end."""
+    size = struct.calcsize("3i")
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return int(struct.unpack("3i", credentials)[1])
+
+
+# By then all ranks have looked, unless they are busy.
+_DUMP_SECONDS = 3.0
+
+
+class Wanted:
+    """What the launcher wants of the ranks, in the key WANTED of the job's store: reports while
+    `hvdlite top` is attached, and a bundle when it asks for one. A rank that sleeps waits for the
+    key, and one that reports anyway looks at it. `seconds`: the time between two reports."""
+
+    def __init__(self, store: StoreServer, seconds: float) -> None:
+        self._store, self._seconds = store, seconds
+        self._reports = False
+        self._dump, self._until = 0, 0.0
+        self._dumps = itertools.count(time.time_ns())  # of no launcher before
+
+    def reports(self, wanted: bool) -> None:
+        self._reports = wanted
+        self._put()
+
+    def dump(self) -> None:
+        """Asks all ranks once."""
+        self._dump, self._until = next(self._dumps), time.monotonic() + _DUMP_SECONDS
+        self._put()
+
+    def tick(self) -> float | None:
+        """Returns the seconds until the next call, if one is needed."""
+        if not self._dump:
+            return None
+        left = self._until - time.monotonic()
+        if left > 0:
+            return left
+        self._dump = 0  # a rank that comes later is not asked
+        self._put()
+        return None
+
+    def _put(self) -> None:
+        if self._reports or self._dump:
+            self._store.put(WANTED, Wish(self._reports, self._seconds, self._dump).encode())
+        else:
+            self._store.delete(WANTED)
 
 
 class Attachable(JobObserver):

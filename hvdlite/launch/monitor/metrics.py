@@ -17,7 +17,7 @@ from typing import Any
 
 from hvdlite.launch.monitor import exposition
 from hvdlite.launch.monitor.board import Board
-from hvdlite.launch.monitor.outlets import Outlets
+from hvdlite.launch.monitor.exposition import Outlets
 from hvdlite.rendezvous.addresses import join_address
 
 _SECONDS_OF_A_REQUEST = 5.0

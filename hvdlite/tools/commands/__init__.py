@@ -1,1 +1,9 @@
-"""The command `hvdlite`. hvdlite.launch has the command that starts jobs."""
+"""The command `hvdlite`.
+
+cli          START HERE: its arguments
+top          `hvdlite top`: shows a running job
+top_view     what it shows
+explain      `hvdlite explain`: says what a bundle shows
+leave        `hvdlite leave`: ranks of an elastic job on this host leave it
+ranks_here   finds this user's ranks and jobs in /proc
+"""

@@ -20,15 +20,28 @@ from hvdlite.tools.simulate import options as simulate_options
 
 
 def _compat(arguments: argparse.Namespace) -> int:
-    from hvdlite.tools.commands import compat
+    from hvdlite.compat import installation
 
-    return compat.run(arguments.action, arguments.target)
+    return installation.run_command(arguments.action, arguments.target)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from hvdlite.tools.commands import doctor
+    from hvdlite.tools.doctor import report
+    from hvdlite.tools.doctor.examination import examine, fix
+    from hvdlite.tools.doctor.findings import Kind
 
-    return doctor.run(arguments.path, arguments.json, arguments.fix)
+    for file, changed in fix(arguments.path) if arguments.fix else ():
+        print(f"{file}:{changed.line}: fixed: {changed.before} -> {changed.after}", file=sys.stderr)
+    findings, unreadable = examine(arguments.path)
+    if arguments.json:
+        print(report.as_json(findings, unreadable))
+    elif findings or not unreadable:
+        print(report.text(findings))
+    for sentence in unreadable:
+        print(f"hvdlite doctor: {sentence}", file=sys.stderr)
+    if unreadable:
+        return 2
+    return int(any(finding.kind is Kind.CHANGE for finding in findings))
 
 
 def _explain(arguments: argparse.Namespace) -> int:

@@ -1,13 +1,15 @@
-"""The ranks of elastic jobs that run on this host as this user, found in /proc."""
+"""The ranks of elastic jobs, and the stores of all jobs, that this host has of this user: found in
+/proc."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdlite.launch import secret
+from hvdlite.rendezvous.addresses import Address, parse_address
 
 
 @dataclass(frozen=True)
@@ -106,3 +108,30 @@ def _parent(pid: int) -> int:
             return int(file.read().rpartition(b")")[2].split()[1])
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def stores_here() -> Sequence[tuple[Address, bytes]]:
+    """Returns the stores of jobs that have ranks here: addresses and secrets, each address once. A
+    job may have several addresses."""
+    found: dict[Address, bytes] = {}
+    for pid in _processes():
+        try:
+            environ = environment_of(pid)
+            addresses = [
+                parse_address(text, "HVDLITE_RENDEZVOUS")
+                for text in environ.get("HVDLITE_RENDEZVOUS", "").split(",")
+                if text
+            ]
+            if any(address not in found for address in addresses):
+                found |= dict.fromkeys(addresses, secret_of(pid))
+        except (OSError, ValueError):  # it has ended, or has no secret
+            continue
+    return list(found.items())
+
+
+def _processes() -> Iterator[int]:
+    """Those of this user."""
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if name.isdecimal() and os.stat(f"/proc/{name}").st_uid == os.getuid():
+                yield int(name)

@@ -20,7 +20,7 @@ from typing import Any
 from hvdlite.launch.attach.client import Connection, Found, Message, jobs_at, jobs_here
 from hvdlite.launch.monitor.screen import Screen
 from hvdlite.tools.commands import top_view
-from hvdlite.tools.commands.stores_here import stores_here
+from hvdlite.tools.commands.ranks_here import stores_here
 from hvdlite.tools.commands.top_view import Choice
 
 # With --once: ranks that have not reported by then are shown without numbers.

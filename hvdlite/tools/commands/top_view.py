@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hvdlite.launch.monitor import table
+from hvdlite.launch.monitor import view
 from hvdlite.launch.monitor.board import Row
 
 _MOST_TAKEN = 3
 _COLUMNS = (
-    table.RANK, table.HOST, table.STEP_TIME, table.WAITING, table.LATE, table.DATA, table.CPU,
-    table.MEMORY, table.NOTE, table.LAST,
+    view.RANK, view.HOST, view.STEP_TIME, view.WAITING, view.LATE, view.DATA, view.CPU,
+    view.MEMORY, view.NOTE, view.LAST,
 )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def ranks(
     """Returns the table, with at most so many ranks."""
     order = ORDERS[choice.order]
     sign = -1 if choice.reverse else 1
-    return table.render(
+    return view.render(
         rows_of(frame), width, most, colours, _COLUMNS, lambda row: sign * order(row)
     )
 
