@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hvdlite.adapter.agreement.array_guard import StepGuard
+from hvdlite.adapter.agreement.drift_guard import StepGuard
 from hvdlite.jax import trace
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hvdlite.adapter.at_once import accumulation
+from hvdlite.adapter.at_once import reduction
 from hvdlite.adapter.step import Options
 from hvdlite.keras.backends import Backend
 from hvdlite.keras.flavour import KERAS
 
 
-class Accumulation(accumulation.Accumulation):
+class Accumulation(reduction.Accumulation):
     def __init__(
         self, optimizer: Any, variables: Sequence[Any], options: Options, backend: Backend
     ) -> None:

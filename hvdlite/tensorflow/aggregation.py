@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter.at_once.accumulation import Accumulation
+from hvdlite.adapter.at_once.reduction import Accumulation
 from hvdlite.adapter.step import check_passes
 from hvdlite.tensorflow.gradients import BACKEND
 from hvdlite.tensorflow.ops import do_not_convert

@@ -10,8 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter.at_once import reduction
-from hvdlite.adapter.grouping import Members
-from hvdlite.adapter.step import Local, Options
+from hvdlite.adapter.step import Local, Members, Options
 from hvdlite.tensorflow.gradients import BACKEND, scope_of
 from hvdlite.tensorflow.ops import do_not_convert
 

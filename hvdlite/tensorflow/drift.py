@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter.agreement.array_guard import StepGuard
+from hvdlite.adapter.agreement.drift_guard import StepGuard
 
 
 class DriftGuard(StepGuard):

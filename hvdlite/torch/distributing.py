@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import elastic, memory, names
-from hvdlite.adapter.grouping import Members, positions
+from hvdlite.adapter import elastic, names, pool
 from hvdlite.adapter.hooks.shared import Shared
-from hvdlite.adapter.step import Options, settle
+from hvdlite.adapter.step import Members, Options, positions, settle
 from hvdlite.base.ops import Adasum, Average, Sum
 from hvdlite.job.basics import is_initialized, size
 from hvdlite.torch import factors, optimizer_state
@@ -90,7 +89,7 @@ def distribute(optimizer: torch.optim.Optimizer,
     if not adasum and several and options.process_set.included():
         shared.start(scope, GRADIENTS, factors.reducer_for(options))
     wrapped._hvd_adopt()
-    memory.keep(
+    pool.keep_memory(
         parameter.device.type for group in wrapped.param_groups for parameter in group["params"]
     )
     if adasum:

@@ -25,7 +25,7 @@ test_tensorflow.py::shm-3::tensorflow_tensors.slices_are_gathered
 test_tensorflow.py::shm-3::tensorflow_training.a_tape_trains_like_one_process_on_all_the_data
 
 F6: average_aggregated_gradients has no effect
-hvdlite/adapter/at_once/accumulation.py
+hvdlite/adapter/at_once/reduction.py
 - return total / self.passes if self.average and total is not None else total
 + return total
 test_tensorflow.py::shm-3::tensorflow_training.aggregation_reduces_every_second_pass

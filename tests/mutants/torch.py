@@ -70,7 +70,7 @@ hvdlite/torch/gradients.py
 test_torch.py::shm-2::torch_life.one_that_is_made_anew_for_the_same_model_takes_over
 
 R7: gradients that go the long way are reduced in step() only: nothing overlaps
-hvdlite/adapter/hooks/pending_gradient.py
+hvdlite/adapter/hooks/reducer.py
 -             living.arrived(number)
 -
 -     return hook
@@ -252,7 +252,7 @@ hvdlite/adapter/agreement/divergence.py
 test_adapter.py::test_a_difference_has_a_sentence
 
 F3: with a remainder the last gradients are in no group
-hvdlite/adapter/grouping.py
+hvdlite/adapter/step.py
 - ends = [each * (i + 1) + min(i + 1, odd) for i in range(count)]
 + ends = [each * (i + 1) for i in range(count)]
 test_adapter.py::test_gradients_are_grouped_by_a_number_or_by_lists

@@ -15,10 +15,13 @@ from hvdlite.adapter import names  # noqa: E402
 from hvdlite.adapter.agreement import divergence  # noqa: E402
 from hvdlite.adapter.compression import Compressor, Settled  # noqa: E402
 from hvdlite.adapter.containers import mapped  # noqa: E402
-from hvdlite.adapter.grouping import positions  # noqa: E402
 from hvdlite.adapter.hooks.aggregation import Aggregation  # noqa: E402
 from hvdlite.adapter.hooks.shared import Shared  # noqa: E402
-from hvdlite.adapter.step import layers_of, settle  # noqa: E402
+from hvdlite.adapter.step import (  # noqa: E402
+    layers_of,
+    positions,  # noqa: E402
+    settle,
+)
 from hvdlite.base.ops import Average  # noqa: E402
 from hvdlite.job import membership  # noqa: E402
 

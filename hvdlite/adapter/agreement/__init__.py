@@ -1,10 +1,11 @@
-"""The ranks compare what they have: gradients, parameters, objects.
+"""The ranks compare what they have: gradients, parameters, metrics.
 
-presence_exchange  START HERE: in each step, which gradients the ranks have
-presence           DECIDES what follows from it
-divergence         parameters, names and metrics before they are used
-drift_guard        parameters while the ranks train
-array_guard        the same for arrays, and for loops of the program's own
-drift              DECIDES what the guard compares, and when
-finite             DECIDES where NaN and Inf began
+What decides knows numbers and no tensors.
+
+    presence_exchange  START HERE: which gradients the ranks have, in each step
+    presence           DECIDES what follows from it
+    divergence         parameters before the first step, names, metrics
+    drift_guard        parameters while the ranks train
+    drift              DECIDES what the guard compares, and when
+    finite             DECIDES where NaN and Inf began
 """

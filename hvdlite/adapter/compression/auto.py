@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from hvdlite.adapter import elastic
 from hvdlite.adapter.announcing import announce
 from hvdlite.adapter.compression import probing
@@ -14,8 +16,7 @@ from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.casts import Cast
 from hvdlite.adapter.compression.choosing import Measured, Trial, best, choice, evidence, pays, rule
 from hvdlite.adapter.compression.codecs import int8
-from hvdlite.adapter.compression.methods import DENSE, Method, Part, State
-from hvdlite.adapter.compression.narrow import Narrow
+from hvdlite.adapter.compression.methods import DENSE, Method, Part, Rounds, State, Sum
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.job import basics
 
@@ -228,3 +229,40 @@ def _checked(candidate: Any) -> Method:
             "choose it. Give it momentum=0, or take topk"
         )
     return candidate
+
+
+# ---- a cast (hvd.Compression.fp16, bf16) as a candidate
+
+
+class Narrow(Method):
+    """Without memory."""
+
+    def __init__(self, algebra: Callable[[], Algebra], cast: Cast) -> None:
+        super().__init__(algebra)
+        self._cast = cast
+
+    def compressing(self, shape: Sequence[int]) -> Part:
+        return _Narrow(self._cast.compress, self._cast.decompress)
+
+    def probe(self, shape: Sequence[int]) -> Part:
+        """numpy has no bfloat16; float16 is as long."""
+        return _Narrow(lambda array: (array.astype(np.float16), array.dtype), np.ndarray.astype)
+
+    def __repr__(self) -> str:
+        return str(self._cast)
+
+
+class _Narrow:
+    def __init__(
+        self, narrow: Callable[[Array], tuple[Array, object]], widen: Callable[..., Array]
+    ) -> None:
+        self._narrow = narrow
+        self._widen = widen
+
+    def begin(self, algebra: Algebra, flat: Array) -> State:
+        return {}
+
+    def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
+        narrow, context = self._narrow(flat)
+        total = yield Sum(narrow)
+        return self._widen(total, context), state

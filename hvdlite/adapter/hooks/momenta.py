@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from hvdlite.adapter.compression.algebra import Array
 from hvdlite.adapter.compression.methods import Method, Momentum
-from hvdlite.adapter.hooks.pending_gradient import Flight
 from hvdlite.adapter.hooks.primitives import Gradients
 from hvdlite.core.framework import Tensor
 from hvdlite.core.process_sets import ProcessSet
+
+if TYPE_CHECKING:
+    from hvdlite.adapter.hooks.reducer import Flight
 
 
 class Momenta:

@@ -9,6 +9,7 @@ are submitted as they are, in place, by a native hook. What that refuses goes th
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -17,13 +18,10 @@ from typing import Any
 from hvdlite.adapter.agreement import divergence, presence
 from hvdlite.adapter.agreement.drift_guard import DriftGuard
 from hvdlite.adapter.agreement.presence_exchange import RollCall
-from hvdlite.adapter.compression.methods import DENSE, DenseMomentum
+from hvdlite.adapter.compression.methods import DENSE, DenseMomentum, Momentum
 from hvdlite.adapter.compression.rounds import Journey, arrive
-from hvdlite.adapter.hooks import sharers
 from hvdlite.adapter.hooks.aggregation import Aggregation, Unit
 from hvdlite.adapter.hooks.momenta import Momenta
-from hvdlite.adapter.hooks.pending_gradient import Flight as Flight
-from hvdlite.adapter.hooks.pending_gradient import arrival
 from hvdlite.adapter.hooks.primitives import Gradients
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
@@ -51,7 +49,7 @@ class GradientReducer:
         self._momenta = Momenta(self._method, gradients, settings.process_set)
         self._checked = divergence.mode() == "off"
         # the reducers made before and after this one
-        self._earlier, self._later = sharers.Sharers(), sharers.Sharers()
+        self._earlier, self._later = Sharers(), Sharers()
         self.guard = DriftGuard(
             settings.scope, settings.process_set, self.flights, gradients.reader
         )
@@ -144,7 +142,7 @@ class GradientReducer:
         """Why gradients may be under way although the program has done nothing wrong with this
         optimizer."""
         shared = self._earlier.named()
-        return sharers.MADE_BEFORE.format(shared) if shared else ""
+        return _MADE_BEFORE.format(shared) if shared else ""
 
     # ---- on the way out
 
@@ -363,7 +361,7 @@ class GradientReducer:
     def _check_sharers(self) -> None:
         shared = self._later.named()
         if shared and self.settings.op == Sum:  # an average of averages is the average
-            raise RuntimeError(sharers.MADE_LATER.format(shared))
+            raise RuntimeError(_MADE_LATER.format(shared))
 
     def _check_parameters(self) -> None:
         if self._checked:
@@ -395,3 +393,65 @@ class GradientReducer:
         self._sparse.clear()
         self._momenta.forget()
         self._aggregation.reset()
+
+
+_MADE_BEFORE = (
+    " This optimizer shares {} with an earlier hvd.DistributedOptimizer. Every backward pass "
+    "reduces gradients of shared parameters for the optimizer that was made last, which is this "
+    "one. Put all parameters into one optimizer with several param groups, or make this one when "
+    "the other is no longer used."
+)
+_MADE_LATER = (
+    "The gradient of {} would be added up twice: another hvd.DistributedOptimizer, made later, "
+    "shares the parameter and "
+    "reduces it. With op=Sum, put all parameters into one optimizer, with several param groups."
+)
+
+
+class Sharers:
+    """The parameters that a reducer has in common with others, as long as these exist."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[str, weakref.ref[Any]]] = []
+
+    def note(self, label: str, other: Any) -> None:
+        self._found.append((label, weakref.ref(other)))
+
+    def named(self) -> str:
+        """The first of these parameters, and how many more; empty if there are none."""
+        labels = [label for label, other in self._found if other() is not None]
+        if not labels:
+            return ""
+        return f"'{labels[0]}'" + (f" (and {len(labels) - 1} more)" if len(labels) > 1 else "")
+
+
+class Flight:
+    """A gradient, or a group of them, and its operation under way."""
+
+    __slots__ = (
+        "directly", "error", "finish", "journey", "label", "momentum", "name", "parameter", "place",
+    )  # fmt: skip
+
+    def __init__(self, parameter: Any, scope: str, label: str, place: int = -1) -> None:
+        self.parameter = parameter
+        self.place = place  # among all parameters of the optimizer
+        self.label = label  # for people
+        self.name = scope + label
+        self.directly = False  # as it is, in place: until that has been refused
+        self.momentum: Momentum | None = None  # that it gets on this rank; then it goes as it is
+        self.finish: Callable[[], None] | None = None  # of the long way
+        self.journey: Journey | None = None  # of a gradient that travels in several rounds
+        self.error: Exception | None = None
+
+
+def arrival(reducer: Any, number: int) -> Callable[[Any], None]:
+    """Tells the reducer that a gradient of this number has arrived."""
+    # Weak: parameters would keep the optimizer alive for ever.
+    reference = weakref.ref(reducer)
+
+    def hook(parameter: Any) -> None:
+        living = reference()
+        if living is not None:
+            living.arrived(number)
+
+    return hook

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hvdlite.adapter.at_once.compressing import Carrier
+from hvdlite.adapter.at_once.reduction import Carrier
 from hvdlite.adapter.compression import Method
 from hvdlite.adapter.compression.landing import landed
 from hvdlite.adapter.compression.methods import State, rounds

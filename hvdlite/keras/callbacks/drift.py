@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from hvdlite.adapter.agreement.array_guard import ArrayReader
-from hvdlite.adapter.agreement.drift_guard import DriftGuard, Replica, Taken
+from hvdlite.adapter.agreement.drift_guard import ArrayReader, DriftGuard, Replica, Taken
 from hvdlite.adapter.step import Options
 from hvdlite.keras.callbacks.quiet import QuietCallback
 from hvdlite.keras.host import to_numpy

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.adapter import names
-from hvdlite.adapter.at_once import compressing
-from hvdlite.adapter.at_once.reduction import reduced
+from hvdlite.adapter.at_once.reduction import begin_memory, reduced
 from hvdlite.adapter.compression import Settled
 from hvdlite.adapter.compression.codecs import sign
 from hvdlite.adapter.step import Options
@@ -70,7 +69,7 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
             variables, ["momentum", "velocity"]
         )
         if chosen_backend().keeps_memory_in_optimizer and self._hvd.takes_part():
-            self._hvd_memory = compressing.begin(self._hvd_signs, variables)
+            self._hvd_memory = begin_memory(self._hvd_signs, variables)
             for cell in self._hvd_memory:
                 self._track_variable(cell)
 
