@@ -12,7 +12,7 @@ import ray
 
 from hvdlite.ray import elastic_job, nodes
 from hvdlite.ray.bundles import need_of
-from hvdlite.ray.callbacks import Callback
+from hvdlite.ray.ray_logger import Callback
 from hvdlite.ray.settings import ElasticSettings
 
 __all__ = ["ElasticRayExecutor", "RayHostDiscovery", "TestDiscovery"]

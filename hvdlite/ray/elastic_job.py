@@ -1,18 +1,22 @@
-"""An elastic job on Ray: the driver of hvdlite.launch.elastic, with actors for processes."""
+"""An elastic job on Ray: the driver of hvdlite.launch.elastic, with an actor for each member."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
 from ray.util.queue import Queue
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from hvdlite.launch import delivery, job
+from hvdlite.base.mailbox import Mailbox
+from hvdlite.job import basics
+from hvdlite.launch import delivery, environment, job, task
 from hvdlite.launch.console import of_a_module
 from hvdlite.launch.elastic.contacts import Contacts
 from hvdlite.launch.elastic.crew import Policy
@@ -26,16 +30,17 @@ from hvdlite.launch.elastic.surroundings import ElasticVerdict, Surroundings
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.last_words import in_one_line
 from hvdlite.launch.observers import Observers
+from hvdlite.launch.spawn.events import AllGone, Ended, Event, Pipes, Unanswered
 from hvdlite.launch.spawn.parties import Party
 from hvdlite.launch.watch import JobObserver
-from hvdlite.ray import meeting, nodes
+from hvdlite.ray import coordinator, identity, nodes, ray_logger
 from hvdlite.ray.bundles import Need
-from hvdlite.ray.callbacks import Callback, pass_on
-from hvdlite.ray.member import Member, MemberActor
+from hvdlite.ray.ray_logger import Callback, pass_on
 from hvdlite.ray.settings import ElasticSettings
 
 _COMMAND = ["the actor"]  # in sentences about a member that does not start
 _GLANCE_SECONDS = 0.2  # at the values for callbacks
+_END_SECONDS = 10.0  # for Ray to tell of the end of a member
 
 
 def run(
@@ -64,7 +69,7 @@ def run(
         observer = job.watchable(observer, _COMMAND, variables, verdict, console, options)
         this = job.Job([], _COMMAND, {}, options, [], console, verdict, observer)
         with this.opened(PREFIX, everywhere=True) as opened:
-            shared = meeting.variables(opened.store.address[1], True, settings.timeout_s)
+            shared = coordinator.variables(opened.store.address[1], True, settings.timeout_s)
             shared |= {**variables, "HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"}
             around = Surroundings(
                 console,
@@ -86,7 +91,9 @@ class _Actors:
     """Starts members. `shared`: variables of all of them. `key`: the job's secret."""
 
     def __init__(self, need: Need, shared: Mapping[str, str], key: bytes, queue: Any) -> None:
-        self._kind = ray.remote(num_cpus=need.cpus, num_gpus=need.gpus, max_restarts=0)(Member)
+        self._kind = ray.remote(
+            num_cpus=need.cpus, num_gpus=need.gpus, max_restarts=0
+        )(ElasticWorker)  # fmt: skip
         self._shared, self._key, self._queue = shared, key, queue
 
     def start(self, member: int, own: Mapping[str, str]) -> Party:
@@ -96,7 +103,7 @@ class _Actors:
         where = NodeAffinitySchedulingStrategy(node, soft=False)
         actor = self._kind.options(scheduling_strategy=where).remote(member)
         ended = actor.run.remote({**self._shared, **own}, self._key, self._queue)
-        return MemberActor(member, actor, ended)
+        return ActorParty(member, actor, ended)
 
 
 class _Nodes(Lookout):
@@ -153,3 +160,97 @@ def _queue(callbacks: Sequence[Callback]) -> Iterator[Any]:
         yield queue
     finally:
         queue.shutdown(force=True)
+
+
+class ElasticWorker:
+    """The actor of a member."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __repr__(self) -> str:
+        """Ray prints it before each line of this actor's output."""
+        return f"member {self._number}"
+
+    def run(self, variables: Mapping[str, str], key: bytes, queue: Any) -> tuple[int, str]:
+        """Calls the job's function. Returns the exit status that a process would have, and the line
+        that names its exception."""
+        identity.join(variables, key)
+        ray_logger.configure(queue)
+        try:
+            status, line = task.run(environment.discover(os.environ))
+        except SystemExit as end:
+            known = end.code is None or isinstance(end.code, int)
+            status, line = (int(end.code or 0), "") if known else (1, str(end.code))
+        if basics.is_initialized():
+            basics.shutdown()
+        return status, line
+
+
+class ActorParty:
+    """The Party of one member (hvdlite/launch/spawn/parties.py). A thread waits for its end.
+
+    Ray shows the output of actors. Its error stream here has the last line alone, for the verdict.
+    """
+
+    def __init__(self, number: int, actor: Any, ended: Any) -> None:
+        """`ended`: the reference to what run() returns."""
+        self._number, self._actor, self._ended = number, actor, ended
+        self._news: Mailbox[Event] = Mailbox()
+        out, out_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.close(out_end)
+        errors, self._errors_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.pipes: dict[int, Pipes] = {number: Pipes(out, errors)}
+        self._thread = threading.Thread(target=self._wait, name="hvd-member", daemon=True)
+        self._thread.start()
+
+    def fileno(self) -> int:
+        return self._news.fileno()
+
+    def events(self) -> list[Event]:
+        return self._news.take()
+
+    def terminate(self) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        ray.kill(self._actor)
+
+    def forward(self, number: int) -> None:
+        """Ray passes no signals on."""
+
+    def wake(self) -> None:
+        """Ray tells of the end by itself."""
+
+    def is_stopped(self, table: Iterable[object]) -> bool:
+        return False
+
+    def ending_seconds(self, politely: bool) -> float:
+        return _END_SECONDS
+
+    def abandon(self) -> list[Event]:
+        """Ray has not told of the end in time."""
+        killed = Ended(self._number, signal=signal.SIGKILL)
+        return [Unanswered(killed=True), killed, AllGone()]
+
+    def close(self) -> None:
+        self.kill()
+        self._thread.join(_END_SECONDS)
+        for pipes in self.pipes.values():
+            os.close(pipes.stdout)
+            os.close(pipes.stderr)
+        self.pipes.clear()
+        self._news.close()
+
+    def _wait(self) -> None:
+        try:
+            status, line = ray.get(self._ended)
+            ended = Ended(self._number, code=status)
+        except Exception as error:
+            ended, line = Ended(self._number, signal=signal.SIGKILL), in_one_line(error)
+        with contextlib.suppress(OSError):
+            os.write(self._errors_end, f"{line}\n".encode() if line else b"")
+        os.close(self._errors_end)
+        ray.kill(self._actor)
+        self._news.put(ended)
+        self._news.put(AllGone())

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hvdlite.ray.callbacks import Callback
 from hvdlite.ray.elastic import ElasticRayExecutor, RayHostDiscovery, TestDiscovery
+from hvdlite.ray.ray_logger import Callback
 from hvdlite.ray.settings import ElasticSettings, MiniSettings
 
 __all__ = ["ElasticAdapter", "ElasticParams", "RayHostDiscovery", "TestDiscovery"]

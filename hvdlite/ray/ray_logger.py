@@ -6,7 +6,10 @@ executor.run(train, callbacks=[lambda values: ...])   gets lists of such diction
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
+
+Callback = Callable[[list[Any]], Any]
 
 _queue: Any = None
 
@@ -21,3 +24,12 @@ def log(info_dict: dict[str, Any]) -> None:
     """Sends a value to the callbacks, if the run has any."""
     if _queue is not None:
         _queue.put(info_dict)
+
+
+def pass_on(queue: Any, callbacks: Sequence[Callback]) -> None:
+    """Gives each callback what is in the queue (ray.util.queue.Queue)."""
+    waiting = queue.qsize()
+    if waiting:
+        values = queue.get_nowait_batch(waiting)
+        for callback in callbacks:
+            callback(values)

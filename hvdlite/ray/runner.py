@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hvdlite.ray.bundles import need_of
-from hvdlite.ray.callbacks import Callback
 from hvdlite.ray.coordinator import Coordinator as Coordinator
 from hvdlite.ray.elastic_v2 import ElasticAdapter, ElasticParams
+from hvdlite.ray.ray_logger import Callback
 from hvdlite.ray.settings import MiniSettings
 from hvdlite.ray.static import StaticAdapter as StaticAdapter
 

@@ -5,25 +5,27 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from ray.util.queue import Queue
 
+from hvdlite.exceptions import PeerLostError, ShutDownError
 from hvdlite.launch.last_words import in_one_line
-from hvdlite.ray import bundles, seats, strategy
-from hvdlite.ray.blame import Kind
+from hvdlite.ray import bundles, rank_order, strategy
 from hvdlite.ray.bundles import Need
-from hvdlite.ray.callbacks import Callback, pass_on
+from hvdlite.ray.cause import SETTLE_SECONDS, CauseFinder, FailureKind
 from hvdlite.ray.coordinator import Coordinator
-from hvdlite.ray.gathering import Gathered, gather, kind_of
-from hvdlite.ray.seats import Found
+from hvdlite.ray.rank_order import ActorIdentity
+from hvdlite.ray.ray_logger import Callback, pass_on
 from hvdlite.ray.settings import MiniSettings
 from hvdlite.ray.strategy import Placement
 from hvdlite.ray.worker import BaseHorovodWorker
 
 _LEAVE_SECONDS = 3.0
+_GLANCE_SECONDS = 0.1  # at the values for callbacks
 _NOT_STARTED = "call start() first"
 
 
@@ -57,7 +59,7 @@ class StaticAdapter:
         self._need = need
         self._use_current = use_current_placement_group
         self._placement: Placement | None = None
-        self._found: list[Found] = []
+        self._found: list[ActorIdentity] = []
         self._remote: list[Any] = []  # of run_remote(), which this class has not looked at
         self._ended = _NOT_STARTED  # why there are no actors
 
@@ -75,7 +77,7 @@ class StaticAdapter:
         try:
             self._create(deadline)
             self._all("update_env_vars", extra_env_vars or {}, deadline=deadline)
-            self._meet()
+            self._join_job()
             self._gather("start_executable", executable_cls, executable_args, executable_kwargs)
         except BaseException:
             self._end("start() has failed; call it again")
@@ -129,22 +131,22 @@ class StaticAdapter:
             kind.options(scheduling_strategy=self._placement.strategy(n)).remote(n, size)
             for n in range(size)
         ]
-        found: list[Found] = self._all("find", deadline=deadline)
-        order = seats.order(found)
+        found: list[ActorIdentity] = self._all("find", deadline=deadline)
+        order = rank_order.order(found)
         self.workers = [self.workers[n] for n in order]
         self._found = [found[n] for n in order]
         self.coordinator = Coordinator(self.settings)
         for rank, each in enumerate(self._found):
             self.coordinator.found(rank, each)
 
-    def _meet(self) -> None:
+    def _join_job(self) -> None:
         """Makes a job of the actors: the next `hvd.init()` joins it."""
         shared = self.coordinator.open()
         own = self.coordinator.finalize_registration()
-        meeting = self.coordinator.meeting
-        assert meeting is not None
+        store = self.coordinator.store
+        assert store is not None
         told = [
-            worker.take_place.remote(rank, {**own[rank], **shared}, meeting.key)
+            worker.join_job.remote(rank, {**own[rank], **shared}, store.key)
             for rank, worker in enumerate(self.workers)
         ]
         self._wait(told, self.settings.placement_group_timeout_s)
@@ -169,7 +171,7 @@ class StaticAdapter:
         others have ended, too."""
         refs = [getattr(worker, method).remote(*args) for worker in self.workers[:ranks]]
         try:
-            found = gather(refs, self._blame, glance)
+            found = collect(refs, self._blame, glance)
         except BaseException:  # Ctrl-C, or a callback
             self._end("the run before was interrupted; call start() again")
             raise
@@ -181,19 +183,19 @@ class StaticAdapter:
 
     def _blame(self, rank: int, error: Exception) -> None:
         """Ranks that wait in `hvd.init()` hear of it by the store, others by the core."""
-        meeting = self.coordinator.meeting
-        if meeting is not None:
-            why = "its actor has died" if kind_of(error) is Kind.DEATH else _cause(error)
-            meeting.call_off(f"rank {rank} failed: {why}")
+        store = self.coordinator.store
+        if store is not None:
+            why = "its actor has died" if kind_of(error) is FailureKind.DEATH else _cause(error)
+            store.call_off(f"rank {rank} failed: {why}")
 
     def _named(self, rank: int, error: Exception) -> Exception:
-        if kind_of(error) is not Kind.DEATH:
+        if kind_of(error) is not FailureKind.DEATH:
             return error
         died = RankDied(f"rank {rank} on {self._found[rank].name} died: {error}")
         died.__cause__ = error
         return died
 
-    def _recover(self, found: Gathered) -> None:
+    def _recover(self, found: Collected) -> None:
         """After a failure: the actors make a new job, unless one of them is lost."""
         lost = sorted({*found.gone(), *found.running})
         if lost:
@@ -205,7 +207,7 @@ class StaticAdapter:
     def _renew(self) -> None:
         try:
             self._leave()
-            self._meet()
+            self._join_job()
         except (RayError, TimeoutError) as error:
             why = in_one_line(error)
             self._end(f"the ranks have not left their last job ({why}); call start() again")
@@ -256,3 +258,79 @@ def _has_failed(refs: Sequence[Any]) -> bool:
         except RayError:
             return True
     return False
+
+
+# What the ranks return or raise. `cause` decides how long it is waited for.
+
+
+@dataclass
+class Collected:
+    """By rank. `running`: ranks that have not ended in time. `cause`: the rank to blame."""
+
+    results: dict[int, Any] = field(default_factory=dict)
+    errors: dict[int, Exception] = field(default_factory=dict)
+    running: list[int] = field(default_factory=list)
+    cause: int | None = None
+
+    def gone(self) -> list[int]:
+        """Returns the ranks whose actors are dead."""
+        return [rank for rank, error in self.errors.items() if kind_of(error) is FailureKind.DEATH]
+
+
+def collect(
+    refs: Sequence[Any],
+    blame: Callable[[int, Exception], None],
+    glance: Callable[[], None] | None = None,
+) -> Collected:
+    """Returns when all ranks have ended, or had time to after a failure.
+
+    `blame` is called once, when the cause of a failure is known. `glance` is called often.
+    """
+    running = {ref: rank for rank, ref in enumerate(refs)}
+    failures, found = CauseFinder(), Collected()
+    while running:
+        left = failures.left(running.values(), time.monotonic())
+        if left == 0.0:
+            break
+        _take(running, _pause(left, glance is not None, found.cause), failures, found)
+        if found.cause is None:
+            found.cause = failures.cause(time.monotonic())
+            if found.cause is not None:
+                blame(found.cause, found.errors[found.cause])
+        if glance is not None:
+            glance()
+    found.running = sorted(running.values())
+    if found.cause is None and found.errors:
+        found.cause = failures.first()
+    return found
+
+
+def kind_of(error: Exception) -> FailureKind:
+    if not isinstance(error, RayTaskError):
+        return FailureKind.DEATH
+    if isinstance(error.cause, (PeerLostError, ShutDownError)):
+        return FailureKind.CONSEQUENCE
+    # An actor whose constructor has raised is dead.
+    return FailureKind.DEATH if isinstance(error.cause, RayActorError) else FailureKind.OWN
+
+
+def _take(
+    running: dict[Any, int], pause: float | None, failures: CauseFinder, found: Collected
+) -> None:
+    done, _ = ray.wait(list(running), num_returns=1, timeout=pause)
+    for ref in done:
+        rank = running.pop(ref)
+        try:
+            found.results[rank] = ray.get(ref)
+        except Exception as error:
+            found.errors[rank] = error
+            failures.note(rank, kind_of(error), time.monotonic())
+
+
+def _pause(left: float | None, glances: bool, cause: int | None) -> float | None:
+    reasons = [
+        left,
+        _GLANCE_SECONDS if glances else None,
+        SETTLE_SECONDS if left is not None and cause is None else None,
+    ]
+    return min((seconds for seconds in reasons if seconds is not None), default=None)

@@ -22,9 +22,9 @@ except ImportError as error:
 
 from hvdlite.exceptions import PeerLostError, ShutDownError
 from hvdlite.job import basics, failing
-from hvdlite.ray import place
+from hvdlite.ray import identity
 from hvdlite.ray.coordinator import Coordinator
-from hvdlite.ray.seats import Found
+from hvdlite.ray.rank_order import ActorIdentity
 from hvdlite.ray.settings import MiniSettings
 
 __all__ = ["DataParallelTrainer", "HvdliteConfig", "cause"]
@@ -83,18 +83,18 @@ class _HvdliteBackend(Backend):  # type: ignore[misc]
         for rank, found in enumerate(worker_group.execute(_find)):
             coordinator.found(rank, found)
         shared = coordinator.open()
-        meeting = coordinator.meeting
-        assert meeting is not None
+        store = coordinator.store
+        assert store is not None
         ray.get(
             [
-                worker_group.execute_single_async(rank, _join, {**own, **shared}, meeting.key)
+                worker_group.execute_single_async(rank, _join, {**own, **shared}, store.key)
                 for rank, own in coordinator.finalize_registration().items()
             ]
         )
 
     def on_shutdown(self, worker_group: Any, backend_config: HvdliteConfig) -> None:
         try:
-            worker_group.execute(place.leave)
+            worker_group.execute(identity.leave)
         finally:
             self._close()
 
@@ -104,13 +104,13 @@ class _HvdliteBackend(Backend):  # type: ignore[misc]
         self._coordinator = None
 
 
-def _find() -> Found:
+def _find() -> ActorIdentity:
     """Ray Train itself makes the GPUs of a node visible to its workers."""
-    return replace(place.find(), gpus=())
+    return replace(identity.own(), gpus=())
 
 
 def _join(environment: Mapping[str, str], key: bytes) -> None:
-    place.take(environment, key)
+    identity.join(environment, key)
     basics.init()
 
 

@@ -12,8 +12,8 @@ import ray
 from ray._private import ray_constants
 
 from hvdlite.job import failing
-from hvdlite.ray import place, ray_logger
-from hvdlite.ray.seats import Found
+from hvdlite.ray import identity, ray_logger
+from hvdlite.ray.rank_order import ActorIdentity
 
 
 class BaseHorovodWorker:
@@ -36,7 +36,7 @@ class BaseHorovodWorker:
 
     def get_gpu_ids(self) -> list[str]:
         """Returns the GPUs that Ray has given to this actor."""
-        return list(place.gpus())
+        return list(identity.gpus())
 
     def update_env_vars(self, env_vars: Mapping[str, Any]) -> None:
         os.environ.update({name: str(value) for name, value in env_vars.items()})
@@ -69,18 +69,18 @@ class BaseHorovodWorker:
 
     # What RayExecutor calls besides.
 
-    def find(self) -> Found:
-        return place.find()
+    def find(self) -> ActorIdentity:
+        return identity.own()
 
-    def take_place(self, rank: int, environment: Mapping[str, str], key: bytes) -> None:
+    def join_job(self, rank: int, environment: Mapping[str, str], key: bytes) -> None:
         if rank != self._rank:
             self._rank = rank
             _name_output(self)
-        place.take(environment, key)
+        identity.join(environment, key)
 
     def leave(self) -> None:
         ray_logger.configure(None)
-        place.leave()
+        identity.leave()
 
 
 def _name_output(actor: BaseHorovodWorker) -> None:

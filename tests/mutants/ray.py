@@ -6,13 +6,13 @@ from mutants.mutant import faults
 
 MUTANTS = faults("""
 RY1: local ranks do not follow the order of GPUs
-hvdlite/ray/seats.py
+hvdlite/ray/rank_order.py
 - return hosts.index(each.host), [_order_of_gpu(gpu) for gpu in each.gpus], number
 + return hosts.index(each.host), [], number
 test_ray_decisions.py::test_ranks_of_a_host_are_neighbours_in_the_order_of_their_gpus
 
 RY2: the first failure is blamed, though its cause may still come
-hvdlite/ray/blame.py
+hvdlite/ray/cause.py
 - if not self._all or (self._only_consequences() and now < self._began() + SETTLE_SECONDS):
 + if not self._all:
 test_ray_decisions.py::test_a_consequence_is_blamed_when_its_cause_does_not_come

@@ -6,17 +6,18 @@ from importlib import metadata
 
 import pytest
 
+from hvdlite import ray
 from hvdlite.launch.hosts import Host
-from hvdlite.ray import bundles, nodes, requirement, seats
-from hvdlite.ray.blame import GRACE_SECONDS, SETTLE_SECONDS, Failures, Kind
+from hvdlite.ray import bundles, nodes, rank_order
 from hvdlite.ray.bundles import Need
+from hvdlite.ray.cause import GRACE_SECONDS, SETTLE_SECONDS, CauseFinder, FailureKind
 from hvdlite.ray.coordinator import Coordinator
-from hvdlite.ray.seats import Found
+from hvdlite.ray.rank_order import ActorIdentity
 from hvdlite.ray.settings import MiniSettings
 
 
-def found(host: str, *gpus: str, node: str = "") -> Found:
-    return Found(node or host, host, f"{host}.local", gpus)
+def found(host: str, *gpus: str, node: str = "") -> ActorIdentity:
+    return ActorIdentity(node or host, host, f"{host}.local", gpus)
 
 
 @pytest.mark.parametrize(
@@ -31,20 +32,20 @@ def found(host: str, *gpus: str, node: str = "") -> Found:
     ],
 )
 def test_ranks_of_a_host_are_neighbours_in_the_order_of_their_gpus(
-    actors: list[Found], order: list[int]
+    actors: list[ActorIdentity], order: list[int]
 ) -> None:
-    assert seats.order(actors) == order
+    assert rank_order.order(actors) == order
 
 
 def test_a_rank_is_told_its_numbers_and_sees_the_gpus_of_its_host() -> None:
-    told = seats.environments([found("a", "0"), found("a", "2"), found("b", "7")])
+    told = rank_order.environments([found("a", "0"), found("a", "2"), found("b", "7")])
     names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
     for prefix in ("HVDLITE", "HOROVOD"):
         numbers = [[int(each[f"{prefix}_{name}"]) for name in names] for each in told]
         assert numbers == [[0, 3, 0, 2, 0, 2], [1, 3, 1, 2, 0, 1], [2, 3, 0, 1, 1, 2]]
     assert [each["CUDA_VISIBLE_DEVICES"] for each in told] == ["0,2", "0,2", "7"]
     assert [each["HOROVOD_HOSTNAME"] for each in told] == ["a.local", "a.local", "b.local"]
-    assert "CUDA_VISIBLE_DEVICES" not in seats.environments([found("a")])[0]
+    assert "CUDA_VISIBLE_DEVICES" not in rank_order.environments([found("a")])[0]
 
 
 def test_the_coordinator_counts_the_ranks_of_each_node() -> None:
@@ -130,16 +131,16 @@ def test_nodes_of_one_machine_are_hosts_with_names_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("heard", "blamed"),
     [
-        ([(1, Kind.OWN)], 1),
-        ([(0, Kind.CONSEQUENCE), (1, Kind.OWN), (2, Kind.OWN)], 1),
-        ([(0, Kind.CONSEQUENCE), (2, Kind.DEATH), (1, Kind.CONSEQUENCE)], 2),
-        ([(0, Kind.DEATH), (1, Kind.OWN)], 1),
+        ([(1, FailureKind.OWN)], 1),
+        ([(0, FailureKind.CONSEQUENCE), (1, FailureKind.OWN), (2, FailureKind.OWN)], 1),
+        ([(0, FailureKind.CONSEQUENCE), (2, FailureKind.DEATH), (1, FailureKind.CONSEQUENCE)], 2),
+        ([(0, FailureKind.DEATH), (1, FailureKind.OWN)], 1),
     ],
 )
 def test_the_cause_is_blamed_and_not_its_consequence(
-    heard: list[tuple[int, Kind]], blamed: int
+    heard: list[tuple[int, FailureKind]], blamed: int
 ) -> None:
-    failures = Failures()
+    failures = CauseFinder()
     assert failures.cause(0.0) is None
     for now, (rank, kind) in enumerate(heard):
         failures.note(rank, kind, now / 10)
@@ -147,17 +148,17 @@ def test_the_cause_is_blamed_and_not_its_consequence(
 
 
 def test_a_consequence_is_blamed_when_its_cause_does_not_come() -> None:
-    failures = Failures()
-    failures.note(3, Kind.CONSEQUENCE, 10.0)
-    failures.note(2, Kind.CONSEQUENCE, 10.5)
+    failures = CauseFinder()
+    failures.note(3, FailureKind.CONSEQUENCE, 10.0)
+    failures.note(2, FailureKind.CONSEQUENCE, 10.5)
     assert failures.cause(10.0 + SETTLE_SECONDS - 0.01) is None
     assert failures.cause(10.0 + SETTLE_SECONDS) == 3
 
 
 def test_the_others_have_a_while_after_the_first_failure() -> None:
-    failures = Failures()
+    failures = CauseFinder()
     assert failures.left([0, 1], 100.0) is None
-    failures.note(1, Kind.OWN, 10.0)
+    failures.note(1, FailureKind.OWN, 10.0)
     assert failures.left([0], 11.0) == GRACE_SECONDS - 1
     assert failures.left([0], 99.0) == 0.0
 
@@ -170,10 +171,10 @@ def test_an_old_ray_is_refused_in_one_sentence(
 ) -> None:
     monkeypatch.setattr(metadata, "version", lambda name: version)
     if fits:
-        requirement.check()
+        ray.require_ray()
     else:
         with pytest.raises(ImportError, match=r'2\.8\.1 is installed: pip install "\.\[ray\]"'):
-            requirement.check()
+            ray.require_ray()
 
 
 def test_a_missing_ray_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Which rank each actor has, and what it is told. Pure."""
+"""Which rank each actor has, and its environment. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hvdlite.rendezvous.roll import places
 
 
 @dataclass(frozen=True)
-class Found:
-    """What an actor says of itself. `host`: equal for actors that may share memory."""
+class ActorIdentity:
+    """What an actor reports about itself. `host`: equal for actors that may share memory."""
 
     node: str  # Ray's id
     host: str
@@ -19,7 +19,7 @@ class Found:
     gpus: tuple[str, ...] = ()  # that Ray has given to it
 
 
-def order(found: Sequence[Found]) -> list[int]:
+def order(found: Sequence[ActorIdentity]) -> list[int]:
     """Returns the actors in the order of their ranks.
 
     Those of one host are neighbours, in the order of their GPUs, so the n-th of them uses the n-th
@@ -34,7 +34,7 @@ def order(found: Sequence[Found]) -> list[int]:
     return sorted(range(len(found)), key=key)
 
 
-def environments(ranks: Sequence[Found]) -> list[dict[str, str]]:
+def environments(ranks: Sequence[ActorIdentity]) -> list[dict[str, str]]:
     """Returns what each rank finds in its environment, without the place to meet.
 
     The ranks of a host see the GPUs of all of them, as `hvd.local_rank()` and copies from GPU to

@@ -1,4 +1,4 @@
-"""What a process of Ray says of itself, and how it becomes a rank."""
+"""What a process of Ray reports about itself, and how it becomes a rank."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import ray
 
 from hvdlite.job import basics
 from hvdlite.launch import machine, secret
-from hvdlite.ray.seats import Found
+from hvdlite.ray.rank_order import ActorIdentity
 from hvdlite.rendezvous import addresses
 
 _WHERE, _TIMEOUT = "HVDLITE_RENDEZVOUS", "HVDLITE_START_TIMEOUT"
@@ -19,9 +19,9 @@ _LEAVE_SECONDS = 1.0
 _descriptor: int | None = None
 
 
-def find() -> Found:
+def own() -> ActorIdentity:
     """Returns where this process is, and the GPUs that Ray has given to it."""
-    return Found(
+    return ActorIdentity(
         str(ray.get_runtime_context().get_node_id()),
         machine.host_identity(os.environ),
         f"{socket.gethostname()} ({ray.util.get_node_ip_address()})",
@@ -34,7 +34,7 @@ def gpus() -> tuple[str, ...]:
     return tuple(str(gpu) for gpu in found)
 
 
-def take(environment: Mapping[str, str], key: bytes) -> None:
+def join(environment: Mapping[str, str], key: bytes) -> None:
     """From now on, `hvd.init()` joins the job whose secret is `key`, as the rank that these
     variables name. Raises ConnectionError if the store is not reached from here."""
     global _descriptor

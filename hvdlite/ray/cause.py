@@ -14,7 +14,7 @@ SETTLE_SECONDS = 1.5
 GRACE_SECONDS = 3.0
 
 
-class Kind(enum.IntEnum):
+class FailureKind(enum.IntEnum):
     """In the order of blame."""
 
     OWN = 0  # the function has raised on this rank
@@ -23,20 +23,20 @@ class Kind(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class RankFailure:
     rank: int
-    kind: Kind
+    kind: FailureKind
     at: float
 
 
-class Failures:
-    """Of the ranks of one run."""
+class CauseFinder:
+    """Finds it among the failures of one run."""
 
     def __init__(self) -> None:
-        self._all: list[Failure] = []
+        self._all: list[RankFailure] = []
 
-    def note(self, rank: int, kind: Kind, now: float) -> None:
-        self._all.append(Failure(rank, kind, now))
+    def note(self, rank: int, kind: FailureKind, now: float) -> None:
+        self._all.append(RankFailure(rank, kind, now))
 
     def cause(self, now: float) -> int | None:
         """Returns the rank to blame; None: there is no failure, or its cause may still come."""
@@ -45,11 +45,11 @@ class Failures:
         return self.first()
 
     def first(self) -> int:
-        """Returns the rank to blame, if no more ranks are heard of."""
+        """Returns the rank to blame, if no more failures come."""
         return min(self._all, key=lambda each: (each.kind, each.at)).rank
 
     def _only_consequences(self) -> bool:
-        return all(each.kind is Kind.CONSEQUENCE for each in self._all)
+        return all(each.kind is FailureKind.CONSEQUENCE for each in self._all)
 
     def left(self, running: Collection[int], now: float) -> float | None:
         """Returns for how many seconds the ranks that still run are waited for; None: for ever."""
