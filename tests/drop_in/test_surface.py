@@ -25,7 +25,7 @@ wrong, compared = [], 0
 for module, of_horovod in advice.HOROVOD.items():
     if not module.startswith(tuple(sys.argv[1:])):
         continue
-    if isinstance(surface.look_up(module), surface.Missing):
+    if isinstance(surface.look_up(module), surface.MissingName):
         try:
             import_module(module)
         except ImportError:
@@ -34,7 +34,7 @@ for module, of_horovod in advice.HOROVOD.items():
     real = import_module(module)
     for name in of_horovod | set(surface.public_names(module)):
         read = surface.look_up(f"{module}.{name}")
-        if read == surface.Missing(module, name):
+        if read == surface.MissingName(module, name):
             there = getattr(real, name, None)
             if there is not None and getattr(there, "__all__", None) != []:
                 wrong.append(f"{module}.{name} is there")

@@ -489,10 +489,10 @@ def test_the_tables_do_not_contradict_the_sources() -> None:
             TIMELINE_MARK_CYCLES TORUS_ALLREDUCE""".split():
         assert f"HOROVOD_{name}" in {*read, *advice.NO_EFFECT, *advice.LAUNCHERS}, name
     for name in advice.DIFFERS:
-        assert isinstance(surface.look_up(f"horovod.torch.{name}"), surface.Found)
+        assert isinstance(surface.look_up(f"horovod.torch.{name}"), surface.KnownName)
     for module in advice.HOROVOD:
         found = surface.look_up(module)
-        if isinstance(found, surface.Missing):
+        if isinstance(found, surface.MissingName):
             assert module.endswith("elastic"), module  # the table may name what is to come
 
 

@@ -26,17 +26,16 @@ def _compat(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from hvdlite.tools.doctor import report
     from hvdlite.tools.doctor.examination import examine, fix
-    from hvdlite.tools.doctor.findings import Kind
+    from hvdlite.tools.doctor.findings import Kind, to_json, to_text
 
     for file, changed in fix(arguments.path) if arguments.fix else ():
         print(f"{file}:{changed.line}: fixed: {changed.before} -> {changed.after}", file=sys.stderr)
     findings, unreadable = examine(arguments.path)
     if arguments.json:
-        print(report.as_json(findings, unreadable))
+        print(to_json(findings, unreadable))
     elif findings or not unreadable:
-        print(report.text(findings))
+        print(to_text(findings))
     for sentence in unreadable:
         print(f"hvdlite doctor: {sentence}", file=sys.stderr)
     if unreadable:

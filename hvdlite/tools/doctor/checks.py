@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterator
 
 from hvdlite.compat import names
-from hvdlite.tools.doctor import advice, legacy_keras, libraries, surface, variables
+from hvdlite.tools.doctor import advice, libraries, surface, variables
 from hvdlite.tools.doctor.findings import Finding, Kind
 from hvdlite.tools.doctor.reading import Call, Program, Use
 
@@ -39,9 +39,9 @@ def _uses(program: Program) -> Iterator[Finding]:
     optional: tuple[str, ...] = ()  # names that the program can do without
     for use in program.uses:
         found = surface.look_up(use.path)
-        if isinstance(found, surface.Missing) and use.path.startswith(optional) and optional:
+        if isinstance(found, surface.MissingName) and use.path.startswith(optional) and optional:
             continue
-        if isinstance(found, surface.Missing):
+        if isinstance(found, surface.MissingName):
             if use.guarded and use.is_import:
                 optional += (use.path,)
             yield _missing(program, use, found)
@@ -66,10 +66,10 @@ def _in_words_of(program: Program, path: str) -> str:
 def _has(path: str) -> bool:
     """Whether Horovod or hvdlite has the name."""
     found = surface.look_up(path)
-    return isinstance(found, surface.Found) or _is_horovods(found)
+    return isinstance(found, surface.KnownName) or _is_horovods(found)
 
 
-def _is_horovods(missing: surface.Missing) -> bool:
+def _is_horovods(missing: surface.MissingName) -> bool:
     """Whether Horovod has the name that hvdlite does not have."""
     return (
         missing.name in advice.HOROVOD.get(missing.module, ())
@@ -77,7 +77,7 @@ def _is_horovods(missing: surface.Missing) -> bool:
     )
 
 
-def _missing(program: Program, use: Use, missing: surface.Missing) -> Finding:
+def _missing(program: Program, use: Use, missing: surface.MissingName) -> Finding:
     file, path = program.file, _in_words_of(program, use.path)
     instead = names.instead(f"{missing.module}.{missing.name}")
     if _is_horovods(missing):
@@ -99,7 +99,7 @@ def _call(program: Program, call: Call) -> Iterator[Finding]:
     given = [keyword.arg for keyword in call.node.keywords if keyword.arg is not None]
     for name in given:
         if (
-            isinstance(found, surface.Found)
+            isinstance(found, surface.KnownName)
             and found.parameters is not None
             and name not in found.parameters
         ):
@@ -108,7 +108,7 @@ def _call(program: Program, call: Call) -> Iterator[Finding]:
                 f"{', '.join(found.parameters) or 'none'}"
             )
             yield Finding(Kind.CHANGE, file, call.line, f"{path}({name}=)", sentence)
-        elif name in advice.ARGUMENTS and isinstance(found, surface.Found):
+        elif name in advice.ARGUMENTS and isinstance(found, surface.KnownName):
             yield Finding(Kind.DIFFERS, file, call.line, f"{path}({name}=)", advice.ARGUMENTS[name])
 
 
@@ -116,7 +116,7 @@ def _compiles(program: Program, uses_tf_keras: bool) -> Iterator[Finding]:
     """Yields what Horovod's examples passed to a model's compile()."""
     if uses_tf_keras:
         kind = Kind.WORKS
-        sentence = f"tf_keras accepts it, and {legacy_keras.VARIABLE} chooses tf_keras"
+        sentence = f"tf_keras accepts it, and {variables.LEGACY_KERAS} chooses tf_keras"
     else:
         kind = Kind.CHANGE
         sentence = "Keras 3 has no such argument: leave it out"

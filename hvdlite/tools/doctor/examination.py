@@ -1,24 +1,26 @@
-"""Files in, findings out."""
+"""Files in, findings out: Python, notebooks, shell scripts, batch jobs, Dockerfiles and YAML."""
 
 from __future__ import annotations
 
+import ast
+import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hvdlite.tools.doctor import (
     checks,
-    legacy_keras,
-    notebooks,
+    libraries,
     reading,
     rewriting,
-    scripts,
     surface,
     training,
+    variables,
 )
-from hvdlite.tools.doctor.findings import Finding
+from hvdlite.tools.doctor.findings import Finding, Kind
 
 # Files that are not the user's program.
 _NOT_INSIDE = {"site-packages", "dist-packages", "node_modules", "__pycache__"}
@@ -39,7 +41,7 @@ class _Examination:
         self._programs: list[reading.Program] = []
         self._of_scripts: list[Finding] = []
         self._uses_tf_keras = False
-        self._places: dict[str, list[notebooks.Place]] = {}  # of a notebook's lines
+        self._places: dict[str, list[CellLine]] = {}  # of a notebook's lines
 
     def read(self, file: str, was_named: bool) -> None:
         """Reads a file. A file that the user has not named and that says nothing about Horovod need
@@ -65,17 +67,17 @@ class _Examination:
         return [self._placed(finding) for finding in found] + self._of_scripts
 
     def _take(self, file: str, raw: bytes) -> None:
-        if scripts.is_script(Path(file)):
+        if _is_script(Path(file)):
             script = raw.decode(errors="replace")
-            self._of_scripts += scripts.findings(file, script)
-            self._uses_tf_keras |= legacy_keras.chosen_by_script(script)
+            self._of_scripts += _findings_of_script(file, script)
+            self._uses_tf_keras |= variables.chosen_by_script(script)
             return
         text: str | bytes = raw
         if file.endswith(".ipynb"):
-            text, self._places[file] = notebooks.python_of(raw)
+            text, self._places[file] = python_of(raw)
         program = reading.read(file, text, surface.public_names)
         self._programs.append(program)
-        self._uses_tf_keras |= legacy_keras.chosen_by_program(program)
+        self._uses_tf_keras |= variables.chosen_by_program(program)
 
     def _why_not(self, file: str, error: BaseException) -> str:
         if isinstance(error, SyntaxError):
@@ -106,7 +108,7 @@ class _Examination:
 def _names_horovod(file: str, raw: bytes) -> bool:
     if file.endswith(".ipynb"):
         with suppress(ValueError):  # of its code: in pictures, any letters follow one another
-            raw = notebooks.python_of(raw)[0].encode()
+            raw = python_of(raw)[0].encode()
     return b"horovod" in raw.lower() or b"hvd" in raw
 
 
@@ -141,5 +143,103 @@ def _inside(path: str) -> Iterator[str]:
         for name in sorted(names):
             file = Path(folder, name)
             # Reading a pipe would wait.
-            if (file.suffix in (".py", ".ipynb") or scripts.is_script(file)) and file.is_file():
+            if (file.suffix in (".py", ".ipynb") or _is_script(file)) and file.is_file():
                 yield str(file)
+
+
+# Shell scripts, batch jobs, Dockerfiles and YAML: commands and variables of Horovod, line by line.
+
+_SUFFIXES = {".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".pbs", ".lsf", ".yaml", ".yml", ".env"}
+_NAMES = re.compile(r"(Dockerfile|Containerfile|Makefile)(\..*)?$")
+
+_VARIABLE = re.compile(rf"\b(?:HOROVOD_[A-Z0-9_]+|{variables.LEGACY_KERAS})\b")
+_INSTALLS = re.compile(r"\b(?:pip3?|uv|conda|mamba)\b.*\binstall\b.*\bhorovod\b")
+_LIGHTNING = re.compile(r"""\b(?:strategy|accelerator)\b["']?\s*[:=]?\s*["']?horovod\b""")
+_LAUNCHES = re.compile(r"(?<![\w./-])horovodrun\b")
+
+
+def _is_script(path: Path) -> bool:
+    return path.suffix in _SUFFIXES or _NAMES.match(path.name) is not None
+
+
+def _findings_of_script(file: str, text: str) -> Iterator[Finding]:
+    """Yields findings. Skips comments."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("#"):
+            continue
+        if _INSTALLS.search(line):
+            sentence = "install hvdlite, and `hvdlite compat install` where programs import horovod"
+            yield Finding(Kind.CHANGE, file, number, "horovod", sentence)
+        if _LIGHTNING.search(line):
+            name = "strategy: horovod"
+            yield Finding(Kind.CHANGE, file, number, name, libraries.LIGHTNING)
+        if _LAUNCHES.search(line):
+            sentence = (
+                "is hvdliterun, with the same flags; `hvdlite compat install` gives it this name"
+            )
+            yield Finding(Kind.DIFFERS, file, number, "horovodrun", sentence)
+        for name in dict.fromkeys(_VARIABLE.findall(line)):
+            yield from variables.about(file, number, name)
+
+
+# Notebooks: their cells as one Python program, with the place of each line.
+
+# Lines of IPython: %pip install, !ls, name?, and the result of a command: files = !ls
+_IPYTHON = re.compile(r"\s*([%!?]|\w+(\.\w+)*\?\??\s*$|\w+\s*=\s*[%!])")
+# Those of a line that goes on in the next one, which name? does not.
+_GOES_ON = re.compile(r"\s*([%!]|\w+\s*=\s*[%!]).*\\\s*$")
+# Cells of other languages. Python follows after %%time and similar lines.
+_PYTHON_FOLLOWS = {"%%time", "%%timeit", "%%capture", "%%prun", "%%python", "%%python3"}
+
+
+@dataclass(frozen=True)
+class CellLine:
+    """A cell and a line in it, both counted from 1."""
+
+    cell: int
+    line: int
+
+
+def python_of(raw: bytes) -> tuple[str, list[CellLine]]:
+    """Returns the program, and the place of each of its lines. Raises ValueError if it is no
+    notebook."""
+    notebook = json.loads(raw)
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    if not isinstance(cells, list):
+        raise ValueError("it has no cells")
+    lines: list[str] = []
+    places: list[CellLine] = []
+    for number, cell in enumerate(cells, 1):
+        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+            continue
+        source = cell.get("source", "")
+        text = source if isinstance(source, str) else "".join(source)
+        inside = _without_ipython(text.splitlines())
+        lines += inside
+        places += [CellLine(number, line) for line in range(1, len(inside) + 1)]
+    return "\n".join(lines), places
+
+
+def _without_ipython(lines: Sequence[str]) -> list[str]:
+    """Leaves a cell that is Python as it is: `% x` may begin a line of an expression."""
+    try:
+        ast.parse("\n".join(lines))
+        return [*lines]
+    except SyntaxError:
+        pass
+    first = next((line.split() for line in lines if line.strip()), [""])[0]
+    if first.startswith("%%") and first not in _PYTHON_FOLLOWS:
+        return [""] * len(lines)
+    kept = []
+    goes_on = False
+    for line in lines:
+        if goes_on:
+            goes_on = line.rstrip().endswith("\\")
+            kept.append("")
+        elif _IPYTHON.match(line):
+            goes_on = _GOES_ON.match(line) is not None
+            # A statement may be needed there: `if x:` and then `!ls`.
+            kept.append(re.sub(r"\S.*", "pass", line))
+        else:
+            kept.append(line)
+    return kept

@@ -76,7 +76,7 @@ def _of_import_from(node: ast.ImportFrom) -> Iterator[Edit]:
     if node.level or not module.startswith("horovod"):
         return
     found = [surface.look_up(f"{module}.{alias.name}") for alias in node.names if alias.name != "*"]
-    if any(isinstance(each, surface.Missing) for each in found):
+    if any(isinstance(each, surface.MissingName) for each in found):
         return
     if module == "horovod":
         targets = {_new_name(f"horovod.{alias.name}") for alias in node.names}
@@ -124,4 +124,6 @@ def _new_name(module: str) -> str | None:
     if module.partition(".")[0] != "horovod":
         return None
     found = surface.look_up(module)
-    return names.target(module) if isinstance(found, surface.Found) and found.is_module else None
+    return (
+        names.target(module) if isinstance(found, surface.KnownName) and found.is_module else None
+    )

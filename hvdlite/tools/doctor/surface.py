@@ -16,7 +16,7 @@ _PACKAGE = Path(DIRECTORY).parents[1]
 
 
 @dataclass(frozen=True)
-class Found:
+class KnownName:
     """A name that exists. `path`: the name without the attributes behind it. `parameters`: those of
     the function, class or method that the whole name means, if they are known and complete."""
 
@@ -26,7 +26,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingName:
     """`module`, one of horovod's names, exists and has no `name`."""
 
     module: str
@@ -43,7 +43,7 @@ class _Module:
     listed: set[str] | None = None  # listed in __all__
 
 
-def look_up(path: str) -> Found | Missing:
+def look_up(path: str) -> KnownName | MissingName:
     """Resolves a name such as horovod.torch.allreduce. Takes each attribute of a function, class or
     value to exist, and knows parameters of a class' own methods only."""
     parts = path.split(".")
@@ -53,13 +53,13 @@ def look_up(path: str) -> Found | Missing:
         file = _file_of_horovods(inside)
         if file is not None:
             if _is_empty(file):
-                return Missing(reached, part)
+                return MissingName(reached, part)
             reached = inside
             continue
         home = _file_of_horovods(reached)
         assert home is not None, reached
-        return _binding(home, part, inside, parts[index:]) or Missing(reached, part)
-    return Found(path, is_module=True)
+        return _binding(home, part, inside, parts[index:]) or MissingName(reached, part)
+    return KnownName(path, is_module=True)
 
 
 def public_names(module: str) -> list[str]:
@@ -93,21 +93,21 @@ def _source(root: Path, name: str) -> Path | None:
     return None
 
 
-def _binding(file: Path, name: str, path: str, behind: Sequence[str]) -> Found | None:
+def _binding(file: Path, name: str, path: str, behind: Sequence[str]) -> KnownName | None:
     """`behind`: the attributes that follow the name."""
     if name in _OF_EVERY_MODULE:
-        return Found(path)
+        return KnownName(path)
     module = _read(file)
     definition = module.definitions.get(name)
     if definition is not None:
-        return Found(path, parameters=_parameters_behind(definition, behind))
+        return KnownName(path, parameters=_parameters_behind(definition, behind))
     if name in module.imports:
         origin, original = module.imports[name]
         source = _source(_PACKAGE.parent, origin)
         if source is None:
-            return Found(path)  # another package than hvdlite
+            return KnownName(path)  # another package than hvdlite
         if _source(_PACKAGE.parent, f"{origin}.{original}") is not None:
-            return Found(path, is_module=True)
+            return KnownName(path, is_module=True)
         return _binding(source, original, path, behind)
     return None
 
