@@ -113,7 +113,7 @@ PUBLISHED = (
 PUBLISHED_CLUSTER = Cluster(ranks=512, ranks_per_host=4, bandwidth=25e9 / 8)
 # Horovod's fusion buffer of that time. TensorFlow enqueues its operations ahead of the GPU, so the
 # buffer fills before the gradients in it are ready.
-PUBLISHED_OPTIONS = predict.Options(carrier="ring", threshold=64 << 20, window=10.0, jitter=0.02)
+PUBLISHED_OPTIONS = predict.RunOptions(carrier="ring", threshold=64 << 20, window=10.0, jitter=0.02)
 
 
 def published_efficiency(published: Published, **changed: Any) -> float:

@@ -10,7 +10,7 @@ import pytest
 from test_simulate_timeline import steps
 
 from hvdlite.tools.commands import cli as commands
-from hvdlite.tools.simulate import calibrate, cli
+from hvdlite.tools.simulate import cli
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -103,9 +103,9 @@ def test_wrong_options_are_an_error_with_status_2(arguments: str) -> None:
 def test_a_calibration_is_explained_by_the_model() -> None:
     # 3 messages of 20 us; 16 MiB at 1 GB/s, of which 2 (n-1)/n pass.
     size = 16.0 * (1 << 20)
-    text = calibrate.options(60e-6, 60e-6 + 1.5 * size / 1e9, size, ranks=4)
+    text = cli.network_options(60e-6, 60e-6 + 1.5 * size / 1e9, size, ranks=4)
     assert text.startswith("--latency 20.0us --bandwidth 8Gbit --goodput 1\n")
-    assert "start two" in calibrate.options(1e-6, 1e-3, size, ranks=1)
+    assert "start two" in cli.network_options(1e-6, 1e-3, size, ranks=1)
 
 
 def test_the_predictions_import_no_framework() -> None:

@@ -9,11 +9,11 @@ from statistics import mean
 import pytest
 
 from hvdlite.base import knobs
-from hvdlite.tools.simulate import fusion, jitter, models, schedule, step
+from hvdlite.tools.simulate import fusion, models, schedule
 from hvdlite.tools.simulate.choice import Carried
 from hvdlite.tools.simulate.cluster import Cluster
-from hvdlite.tools.simulate.layers import Layer
-from hvdlite.tools.simulate.predict import Options, predict
+from hvdlite.tools.simulate.models import Layer
+from hvdlite.tools.simulate.predict import RunOptions, expected_maximum, predict, run_step, stretch
 from hvdlite.tools.simulate.schedule import Gradient, Schedule
 
 TWO_LAYERS = [
@@ -101,14 +101,14 @@ def test_batches_run_beside_the_computation_and_one_after_another(
 ) -> None:
     batches = fusion.plan(gradients(*rows), window=0.0)
     free = Cluster(ranks=2, latency=0.0, message_overhead=0.0)
-    found = step.run(computes, batches, free, slowly)
+    found = run_step(computes, batches, free, slowly)
     assert found.seconds == pytest.approx(seconds, abs=1e-4)  # negotiation takes microseconds
     assert found.communication == sum(size for size, _ in rows)
 
 
 def test_the_largest_batch_names_what_carried_it() -> None:
     batches = fusion.plan(gradients((2, 0.0), (5, 1.0), (3, 2.0)), window=0.0)
-    assert step.run(1.0, batches, Cluster(ranks=2), slowly).how == "5 bytes"
+    assert run_step(1.0, batches, Cluster(ranks=2), slowly).how == "5 bytes"
 
 
 @pytest.mark.parametrize(
@@ -116,19 +116,19 @@ def test_the_largest_batch_names_what_carried_it() -> None:
     [(1, 0.0), (2, 0.5642), (8, 1.4236), (64, 2.3437), (500, 3.0367), (1000, 3.2414)],
 )
 def test_the_expected_maximum_of_normal_draws(ranks: int, expected: float) -> None:
-    assert jitter.expected_maximum(ranks) == pytest.approx(expected, abs=2e-3)
+    assert expected_maximum(ranks) == pytest.approx(expected, abs=2e-3)
 
 
 def test_the_expected_maximum_is_that_of_seeded_draws() -> None:
     draw = random.Random(7)
     maxima = [max(draw.gauss(0, 1) for _ in range(16)) for _ in range(4000)]
-    assert jitter.expected_maximum(16) == pytest.approx(mean(maxima), abs=0.05)
+    assert expected_maximum(16) == pytest.approx(mean(maxima), abs=0.05)
 
 
 def test_jitter_stretches_the_slowest_ranks_step() -> None:
-    assert jitter.stretch(1, 0.1) == 1.0
-    assert jitter.stretch(512, 0.0) == 1.0
-    assert jitter.stretch(512, 0.02) == pytest.approx(1.061, abs=1e-3)
+    assert stretch(1, 0.1) == 1.0
+    assert stretch(512, 0.0) == 1.0
+    assert stretch(512, 0.02) == pytest.approx(1.061, abs=1e-3)
 
 
 def resnet() -> Schedule:
@@ -136,14 +136,14 @@ def resnet() -> Schedule:
 
 
 def test_one_rank_has_nothing_to_wait_for() -> None:
-    found = predict(resnet(), Cluster(ranks=1), options=Options(jitter=0.1))
+    found = predict(resnet(), Cluster(ranks=1), options=RunOptions(jitter=0.1))
     assert found.step == 0.25 and found.efficiency == 1.0 and found.batches == 0
 
 
 def test_efficiency_falls_with_ranks_and_rises_with_bandwidth_and_compression() -> None:
     def efficiency(ranks: int, gigabits: float, compression: str = "none") -> float:
         cluster = Cluster(ranks=ranks, ranks_per_host=4, bandwidth=gigabits * 1e9 / 8)
-        return predict(resnet(), cluster, compression, Options(jitter=0.02)).efficiency
+        return predict(resnet(), cluster, compression, RunOptions(jitter=0.02)).efficiency
 
     assert efficiency(8, 1) > efficiency(64, 1) > efficiency(512, 1)
     assert efficiency(64, 1) < efficiency(64, 2.5) < efficiency(64, 10)
@@ -153,14 +153,14 @@ def test_efficiency_falls_with_ranks_and_rises_with_bandwidth_and_compression() 
 def test_without_overlap_the_network_comes_on_top() -> None:
     cluster = Cluster(ranks=8, bandwidth=10e9 / 8)
     beside = predict(resnet(), cluster)
-    after = predict(resnet(), cluster, options=Options(overlap=False))
+    after = predict(resnet(), cluster, options=RunOptions(overlap=False))
     assert after.waits > beside.waits
     assert after.step == pytest.approx(0.25 + after.communication, rel=0.02)
 
 
 def test_a_prediction_adds_up() -> None:
-    found = predict(resnet(), Cluster(ranks=64, bandwidth=1e9 / 8), options=Options(jitter=0.02))
-    assert found.computes == pytest.approx(0.25 * jitter.stretch(64, 0.02))
+    found = predict(resnet(), Cluster(ranks=64, bandwidth=1e9 / 8), options=RunOptions(jitter=0.02))
+    assert found.computes == pytest.approx(0.25 * stretch(64, 0.02))
     assert found.waits == pytest.approx(found.step - found.computes)
     assert found.speedup == pytest.approx(64 * 0.25 / found.step)
 

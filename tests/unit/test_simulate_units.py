@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdlite.tools.simulate import models, units
-from hvdlite.tools.simulate.layers import parameters
+from hvdlite.tools.simulate.models import parameters
 
 
 @pytest.mark.parametrize(

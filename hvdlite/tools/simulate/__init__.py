@@ -2,17 +2,18 @@
 
     hvdlite simulate --model resnet50 --step 0.25s --ranks 8 64 --bandwidth 10Gbit
 
-No file here measures anything but `calibrate`, and nothing here imports a framework.
+    predict      START HERE: the answer to one question
+    cli          the command: asks, prints a table or JSON; --calibrate measures a network
+    options      its options
+    units        texts such as 10Gbit and 25us
+    models       the table of models: their layers, tensors and arithmetic
+    schedule     gradients: bytes, and when each is ready
+    timeline     the schedule that a recorded timeline shows
+    cluster      what connects the ranks
+    algorithms   the time of an allreduce by each algorithm
+    choice       which algorithm runs, as csrc/comm/choose.h decides
+    fusion       which gradients travel together, as csrc/engine/fuse/plan.cc decides
 
-    units       texts such as 10Gbit and 25us
-    models      the table of models: their layers, tensors and arithmetic
-    schedule    gradients: bytes, and when each is ready       timeline reads a recorded one
-    cluster     what connects the ranks
-    algorithms  the time of an allreduce by each algorithm     choice: which one runs
-    fusion      which gradients travel together
-    step        one step: gradients, batches and the network against the clock
-    jitter      how late the slowest of many ranks is
-    predict     all of it for one question                     report, cli
-
+Nothing here imports a framework, and nothing but --calibrate measures.
 docs/guides/planning.md explains the questions and the answers.
 """

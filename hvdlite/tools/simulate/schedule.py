@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hvdlite.tools.simulate.layers import Layer
+from hvdlite.tools.simulate.models import Layer
 
 # The backward pass computes two products for each one of the forward pass.
 BACKWARD_SHARE = 2 / 3
