@@ -21,7 +21,7 @@ def parameters(layers: Sequence[Layer]) -> int:
     return sum(count for layer in layers for _, count in layer.tensors)
 
 
-# Convolutional networks: torchvision's parameters, with 224 x 224 images, or 299 x 299 for Inception.
+# Convolutional networks: torchvision's parameters, with 224 x 224 images (Inception: 299 x 299).
 
 Pair = tuple[int, int]
 
