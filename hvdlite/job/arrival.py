@@ -169,7 +169,7 @@ def _mpi(
         return None
     from hvdlite.job.bootstrap import Place, mpi_facts
 
-    met = None if place is None or isinstance(me.meeting, OverMpi) else Place(*place)
+    met = None if place is None or isinstance(me.rendezvous_method, OverMpi) else Place(*place)
     seconds = float(values["start_timeout_seconds"])
     return mpi_facts.gather(me, _wish(communicator, values), met, _core.mpi_names(), seconds)
 

@@ -35,7 +35,7 @@ def renew(member: Member) -> None:
     )  # fmt: skip
     torch["TORCHELASTIC_RESTART_COUNT"] = str(member.generation - 1)
     # hvd.init() refuses variables that contradict each other.
-    os.environ.update(torch | plan.numbers(**vars(place)) | plan.torch_meeting(host, port))
+    os.environ.update(torch | plan.numbers(**vars(place)) | plan.torch_rendezvous(host, port))
 
 
 def announce(host: str, port: int) -> None:
@@ -51,7 +51,7 @@ def announce(host: str, port: int) -> None:
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORCHELASTIC_USE_AGENT_STORE": "True",
     }
-    os.environ.update(place | agent | plan.torch_meeting(host, port))
+    os.environ.update(place | agent | plan.torch_rendezvous(host, port))
 
 
 def has_met() -> None:

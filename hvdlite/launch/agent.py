@@ -94,10 +94,10 @@ def _run(order: Order) -> int:
     text = order.environment.get(secret.TEXT_VARIABLE)
     descriptor = None if text else secret.store(key)
     proof = {} if descriptor is None else {secret.DESCRIPTOR_VARIABLE: str(descriptor)}
-    shared = {**os.environ, **order.environment, **plan.meeting_environment(address), **proof}
+    shared = {**os.environ, **order.environment, **plan.rendezvous_environment(address), **proof}
     shared |= machine.threads(shared, machine.here(shared).cores, expected)
     if order.torch_port:
-        shared |= plan.torch_meeting(order.torch_host or address[0], order.torch_port)
+        shared |= plan.torch_rendezvous(order.torch_host or address[0], order.torch_port)
     processors = dict(zip(order.ranks, shares, strict=False))
     start = partial(
         local.start,

@@ -293,6 +293,6 @@ def _meeting(port: int, here: bool, interfaces: Sequence[str]) -> dict[str, str]
     reach, so ranks try them all."""
     names = ["127.0.0.1"] if here else addresses.of_this_machine(interfaces) or ["127.0.0.1"]
     return {
-        **plan.meeting_environment((names[0], port)),
+        **plan.rendezvous_environment((names[0], port)),
         "HVDLITE_RENDEZVOUS": ",".join(join_address(name, port) for name in names),
     }

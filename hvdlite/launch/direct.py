@@ -48,7 +48,7 @@ def supervise(this: job.Job) -> None:
         own = {
             slot.rank: plan.rank_environment(slot, several_hosts=len(hosts) > 1) for slot in slots
         }
-        torch = torch_meeting(shared, hosts[0], this.far) if options.torch_env else ("", 0)
+        torch = torch_rendezvous(shared, hosts[0], this.far) if options.torch_env else ("", 0)
         if options.torch_env:
             run = plan.torch_environment(slots, f"hvdlite-{port}")
             own = {rank: {**environment, **run[rank]} for rank, environment in own.items()}
@@ -76,11 +76,11 @@ def supervise(this: job.Job) -> None:
                 for remote in groups.values()
                 if isinstance(remote, ssh.Remote)
             ]
-            shared |= plan.torch_meeting(torch[0] or next(iter(seen), "127.0.0.1"), torch[1])
+            shared |= plan.torch_rendezvous(torch[0] or next(iter(seen), "127.0.0.1"), torch[1])
         if near:
             groups[next(host for host in hosts if host not in this.far)] = _start_here(
                 this,
-                {**shared, **threads, **plan.meeting_environment(("127.0.0.1", port))},
+                {**shared, **threads, **plan.rendezvous_environment(("127.0.0.1", port))},
                 near,
                 opened.key,
                 stack,
@@ -118,7 +118,7 @@ def order(
     )
 
 
-def torch_meeting(
+def torch_rendezvous(
     environment: Mapping[str, str], first: str, far: Sequence[str]
 ) -> tuple[str, int]:
     """Returns the host, empty for this machine, and the port where torch's rank 0 will listen. The

@@ -100,7 +100,7 @@ def travelling(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not _STAYS.fullmatch(name)}
 
 
-def meeting_environment(address: Address) -> dict[str, str]:
+def rendezvous_environment(address: Address) -> dict[str, str]:
     """Returns where the ranks meet, as seen from their host."""
     return {
         "HVDLITE_RENDEZVOUS": join_address(*address),
@@ -146,7 +146,7 @@ def torch_place(
     }
 
 
-def torch_meeting(host: str, port: int) -> dict[str, str]:
+def torch_rendezvous(host: str, port: int) -> dict[str, str]:
     """Returns where torch's ranks meet."""
     return {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
 

@@ -83,7 +83,7 @@ def carry_out(order: Order) -> Iterator[outcome.Row]:
         address, client = addresses.reach(offered, key, _REACH_SECONDS)
         stack.callback(client.close)
         here = sum(hello.host == own.host for hello in hellos)
-        shared = _environment(order, own, here) | plan.meeting_environment(address)
+        shared = _environment(order, own, here) | plan.rendezvous_environment(address)
         hearing = stack.enter_context(contextlib.closing(_Over(address, key)))
         report = _run(order, slot, own.name, shared, key, partition, client, hearing)
         hearing.close()

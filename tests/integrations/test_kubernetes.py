@@ -116,7 +116,7 @@ def test_the_pods_of_the_indexed_job_are_the_ranks_of_one_job() -> None:
     for rank in range(4):
         found = environment.discover(given | {"RANK": str(rank)})
         assert (found.rank, found.size, found.secret) == (rank, 4, bytes.fromhex("ab" * 32))
-        assert isinstance(found.meeting, (AtPorts, AtStore, OverTorchStore))
+        assert isinstance(found.rendezvous_method, (AtPorts, AtStore, OverTorchStore))
 
 
 def test_the_launcher_of_the_jobset_follows_the_pods_there_are(tmp_path: Path) -> None:

@@ -93,14 +93,14 @@ def test_ports_and_keys_follow_from_the_job_alone() -> None:
 def test_who_is_alone_opens_nothing() -> None:
     assert bootstrap.meet(Identity(), "", 1.0, NO_WISH) is None
     # Not even where a launcher has a store.
-    alone = Identity(meeting=AtStore((("127.0.0.1", 1),)), secret=SECRET)
+    alone = Identity(rendezvous_method=AtStore((("127.0.0.1", 1),)), secret=SECRET)
     assert bootstrap.meet(alone, "", 1.0, NO_WISH) is None
 
 
 def test_one_of_several_ways_leads_to_the_store() -> None:
     with StoreServer(SECRET) as store, socket.create_server(("127.0.0.1", 0)) as silent:
         ways = (("127.0.0.1", 9), ("127.0.0.1", silent.getsockname()[1]), store.address)
-        me = Identity(1, 2, meeting=AtStore(ways), secret=SECRET)
+        me = Identity(1, 2, rendezvous_method=AtStore(ways), secret=SECRET)
         place = bootstrap.meet(me, "", 10.0, NO_WISH)
         assert place is not None and place.address == store.address
 
@@ -110,7 +110,7 @@ def test_all_that_was_tried_is_told() -> None:
         1,
         2,
         launcher="srun",
-        meeting=AtStore((("127.0.0.1", 9), ("nowhere.invalid", 1))),
+        rendezvous_method=AtStore((("127.0.0.1", 9), ("nowhere.invalid", 1))),
         secret=SECRET,
     )
     with pytest.raises(HorovodInternalError, match="rank 1 of 2, started by srun") as error:
@@ -124,7 +124,9 @@ def test_all_that_was_tried_is_told() -> None:
 def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
-    me = Identity(0, 2, meeting=AtStore((("127.0.0.1", port),), may_open=True), secret=SECRET)
+    me = Identity(
+        0, 2, rendezvous_method=AtStore((("127.0.0.1", port),), may_open=True), secret=SECRET
+    )
     place = bootstrap.meet(me, "", 5.0, NO_WISH)
     assert place is not None and bootstrap.meet(me, "", 5.0, NO_WISH) == place
     with StoreClient(place.address, SECRET) as client:
@@ -137,7 +139,7 @@ def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
     # And with another secret it is another job's.
     meeting._known.clear()
     stranger = Identity(
-        0, 2, meeting=AtStore((("127.0.0.1", port),), may_open=True), secret=bytes(32)
+        0, 2, rendezvous_method=AtStore((("127.0.0.1", port),), may_open=True), secret=bytes(32)
     )
     with pytest.raises(HorovodInternalError, match="another job may be listening there"):
         bootstrap.meet(stranger, "", 5.0, NO_WISH)
@@ -145,7 +147,9 @@ def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
 
 def test_a_store_is_opened_on_ones_own_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "_LOOK_SECONDS", 0.2)
-    me = Identity(0, 2, meeting=AtStore((("192.0.2.1", 4000),), may_open=True), secret=SECRET)
+    me = Identity(
+        0, 2, rendezvous_method=AtStore((("192.0.2.1", 4000),), may_open=True), secret=SECRET
+    )
     with pytest.raises(HorovodInternalError, match="its host does not have that address: give an"):
         bootstrap.meet(me, "", 5.0, NO_WISH)
 
@@ -153,7 +157,7 @@ def test_a_store_is_opened_on_ones_own_machine_only(monkeypatch: pytest.MonkeyPa
 def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "n2")
     monkeypatch.setattr(addresses, "is_of_this_machine", lambda name: False)
-    me = Identity(0, 2, launcher="srun", meeting=AtPorts(("192.0.2.1",), "job"))
+    me = Identity(0, 2, launcher="srun", rendezvous_method=AtPorts(("192.0.2.1",), "job"))
     with pytest.raises(HorovodInternalError, match="rank 0 runs on n2, .* 192.0.2.1, which srun"):
         bootstrap.meet(me, "", 1.0, NO_WISH)
 
@@ -166,7 +170,9 @@ def test_a_rank_that_nobody_answers_says_whether_it_was_given_a_secret(
 ) -> None:
     """Where ranks have nothing to tell one another by, one without the others' secret finds no
     store of theirs."""
-    me = Identity(1, 2, launcher="srun", meeting=AtPorts(("127.0.0.1",), "job"), secret=secret)
+    me = Identity(
+        1, 2, launcher="srun", rendezvous_method=AtPorts(("127.0.0.1",), "job"), secret=secret
+    )
     with pytest.raises(HorovodInternalError, match=f"This rank {text}.* need the same secret"):
         bootstrap.meet(me, "", 0.2, NO_WISH)
 
@@ -183,11 +189,13 @@ def test_a_public_address_needs_a_secret_or_the_users_word(
         match=f"{launcher} cannot give the ranks a secret, and 127.0.0.1 is a public address.*"
         "HVDLITE_SECRET_FILE.*HVDLITE_ALLOW_OPEN_JOB=1",
     ):
-        bootstrap.meet(Identity(rank, 2, launcher=launcher, meeting=closed), "", 0.2, NO_WISH)
+        bootstrap.meet(
+            Identity(rank, 2, launcher=launcher, rendezvous_method=closed), "", 0.2, NO_WISH
+        )
     opened = AtPorts(closed.hosts, closed.job, may_be_open=True)
     for may in (
-        Identity(rank, 2, launcher=launcher, meeting=opened),
-        Identity(rank, 2, launcher=launcher, meeting=closed, secret=SECRET),
+        Identity(rank, 2, launcher=launcher, rendezvous_method=opened),
+        Identity(rank, 2, launcher=launcher, rendezvous_method=closed, secret=SECRET),
     ):
         if rank == 0:
             assert bootstrap.meet(may, "", 0.2, NO_WISH) is not None
@@ -203,7 +211,7 @@ def test_of_several_ways_to_rank_0_the_public_ones_are_left_out(
     monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.2")
     way = AtPorts(("127.0.0.1", "127.0.0.2"), f"two ways {os.getpid()}")
     with pytest.raises(HorovodInternalError, match="no answer within") as error:
-        bootstrap.meet(Identity(1, 2, launcher="srun", meeting=way), "", 0.2, NO_WISH)
+        bootstrap.meet(Identity(1, 2, launcher="srun", rendezvous_method=way), "", 0.2, NO_WISH)
     assert "127.0.0.2" not in str(error.value)
 
 
@@ -212,7 +220,7 @@ def test_a_rank_that_comes_from_a_public_address_is_refused(
 ) -> None:
     """Rank 0 listens on all interfaces, also where MASTER_ADDR is private."""
     way = AtPorts(("127.0.0.1",), f"comes {os.getpid()}")
-    place = bootstrap.meet(Identity(0, 2, launcher="srun", meeting=way), "", 1.0, NO_WISH)
+    place = bootstrap.meet(Identity(0, 2, launcher="srun", rendezvous_method=way), "", 1.0, NO_WISH)
     assert place is not None
     with StoreClient(place.address, place.secret, within(5)):
         pass

@@ -17,11 +17,11 @@ from hvdlite.launch.environment import Asked, Identity, discover, parse_address,
 from hvdlite.launch.environment.identity import (
     AtPorts,
     AtStore,
-    Meeting,
     OnThisHost,
     OverHttp,
     OverMpi,
     OverTorchStore,
+    RendezvousMethod,
 )
 
 SECRET = bytes(range(32))
@@ -44,7 +44,7 @@ ALONE = {
 
 
 def test_nothing_set_is_a_single_process() -> None:
-    assert discover({"PATH": "/bin"}) == Identity(rank=0, size=1, meeting=None)
+    assert discover({"PATH": "/bin"}) == Identity(rank=0, size=1, rendezvous_method=None)
 
 
 def test_our_variables_say_it_all() -> None:
@@ -294,13 +294,13 @@ FOREIGN = {
 }
 
 
-@cases("environ, launcher, meeting", FOREIGN)
+@cases("environ, launcher, method", FOREIGN)
 def test_each_launcher_is_understood(
-    environ: dict[str, str], launcher: str, meeting: type[Meeting]
+    environ: dict[str, str], launcher: str, method: type[RendezvousMethod]
 ) -> None:
     me = discover(environ)
     assert (me.rank, me.size, me.local_rank, me.local_size, me.launcher) == (1, 4, 1, 2, launcher)
-    assert isinstance(me.meeting, meeting)
+    assert isinstance(me.rendezvous_method, method)
     assert me.secret is None and me.rendezvous is None
     assert discover(environ | {"HVDLITE_SECRET": SECRET.hex()}).secret == SECRET
 
@@ -309,15 +309,15 @@ def test_slurms_own_pmi_needs_no_mpi() -> None:
     assert discover(SRUN_PMI2) == discover(SRUN)
     # But Hydra's processes, which inherit the step's variables, may agree with them by chance, and
     # their neighbours not.
-    assert isinstance(discover(SRUN | MPICH).meeting, OverMpi)
+    assert isinstance(discover(SRUN | MPICH).rendezvous_method, OverMpi)
     assert isinstance(
-        discover(SRUN_PMI2 | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}).meeting, OverMpi
+        discover(SRUN_PMI2 | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}).rendezvous_method, OverMpi
     )
 
 
-@cases("environ, launcher, meeting", FOREIGN)
+@cases("environ, launcher, method", FOREIGN)
 def test_who_wants_to_be_alone_may(
-    environ: dict[str, str], launcher: str, meeting: type[Meeting]
+    environ: dict[str, str], launcher: str, method: type[RendezvousMethod]
 ) -> None:
     """Trap 8: a program that only inherits the variables."""
     assert discover(environ | {"HVDLITE_ALLOW_SINGLETON": "1"}) == Identity()
@@ -325,9 +325,9 @@ def test_who_wants_to_be_alone_may(
     assert discover(environ | {"HVDLITE_ALLOW_SINGLETON": "0"}).size == 4
 
 
-@cases("environ, launcher, meeting", FOREIGN)
+@cases("environ, launcher, method", FOREIGN)
 def test_ranks_of_another_launcher_do_not_train_alone(
-    environ: dict[str, str], launcher: str, meeting: type[Meeting]
+    environ: dict[str, str], launcher: str, method: type[RendezvousMethod]
 ) -> None:
     with pytest.raises(RuntimeError, match="started 4 processes .*_SIZE=1.*_ALLOW_SINGLETON=1"):
         discover(environ | ALONE)
@@ -335,9 +335,9 @@ def test_ranks_of_another_launcher_do_not_train_alone(
         discover(environ, Asked(0, 1))
 
 
-@cases("environ, launcher, meeting", FOREIGN)
+@cases("environ, launcher, method", FOREIGN)
 def test_hvdliterun_and_arguments_count_more(
-    environ: dict[str, str], launcher: str, meeting: type[Meeting]
+    environ: dict[str, str], launcher: str, method: type[RendezvousMethod]
 ) -> None:
     if launcher != "horovodrun":  # that one speaks of the same processes
         assert discover(environ | OURS).rank == 5
@@ -346,57 +346,57 @@ def test_hvdliterun_and_arguments_count_more(
         2,
         3,
         launcher="the arguments of init()",
-        meeting=AtStore((("h", 1), ("::1", 2)), may_open=True),
+        rendezvous_method=AtStore((("h", 1), ("::1", 2)), may_open=True),
         secret=SECRET,
     )
 
 
-@cases("environ, launcher, meeting", FOREIGN)
+@cases("environ, launcher, method", FOREIGN)
 def test_a_launcher_may_leave_the_numbers_to_another_one(
-    environ: dict[str, str], launcher: str, meeting: type[Meeting]
+    environ: dict[str, str], launcher: str, method: type[RendezvousMethod]
 ) -> None:
     """hvdliterun has opened the store, and mpirun or srun has started the ranks."""
     given = {"HVDLITE_RENDEZVOUS": "10.0.0.9:4000", "HVDLITE_SECRET": SECRET.hex()}
     me = discover(environ | given)
     assert (me.rank, me.size, me.launcher, me.secret) == (1, 4, launcher, SECRET)
-    assert me.meeting == AtStore((("10.0.0.9", 4000),))
+    assert me.rendezvous_method == AtStore((("10.0.0.9", 4000),))
     with pytest.raises(ValueError, match="neither HVDLITE_SECRET_FD nor HVDLITE_SECRET"):
         discover(environ | given | {"HVDLITE_SECRET": ""})
 
 
 def test_where_srun_ranks_meet() -> None:
-    meeting = discover(SRUN).meeting
-    assert isinstance(meeting, AtPorts) and meeting.hosts == ("n07",)
+    method = discover(SRUN).rendezvous_method
+    assert isinstance(method, AtPorts) and method.hosts == ("n07",)
     others = [{"SLURM_JOB_ID": "78"}, {"SLURM_STEP_ID": "1"}, {"SLURM_RESTART_COUNT": "1"}]
-    assert len({discover(SRUN | other).meeting for other in ({}, *others)}) == 4
+    assert len({discover(SRUN | other).rendezvous_method for other in ({}, *others)}) == 4
     same = SRUN | {"SLURM_PROCID": "2", "SLURM_NODEID": "1", "SLURM_LOCALID": "0"}
-    assert discover(same).meeting == meeting
+    assert discover(same).rendezvous_method == method
 
 
 def test_where_torchruns_ranks_meet() -> None:
-    meeting = discover(TORCHRUN).meeting
-    assert isinstance(meeting, OverTorchStore) and meeting.address == ("node1", 29500)
-    assert discover(TORCHRUN | {"RANK": "2", "LOCAL_RANK": "0"}).meeting == meeting
+    method = discover(TORCHRUN).rendezvous_method
+    assert isinstance(method, OverTorchStore) and method.address == ("node1", 29500)
+    assert discover(TORCHRUN | {"RANK": "2", "LOCAL_RANK": "0"}).rendezvous_method == method
     # A restarted attempt must not meet the one before it, nor another job on the same port.
     for other in ({"TORCHELASTIC_RESTART_COUNT": "1"}, {"TORCHELASTIC_RUN_ID": "abd"}):
-        assert discover(TORCHRUN | other).meeting != meeting
-    alone = discover(TORCHRUN | {"TORCHELASTIC_USE_AGENT_STORE": "False"}).meeting
+        assert discover(TORCHRUN | other).rendezvous_method != method
+    alone = discover(TORCHRUN | {"TORCHELASTIC_USE_AGENT_STORE": "False"}).rendezvous_method
     assert isinstance(alone, AtPorts) and alone.hosts == ("node1",)
-    v6 = discover(TORCHRUN | {"MASTER_ADDR": "fd00::1"}).meeting
+    v6 = discover(TORCHRUN | {"MASTER_ADDR": "fd00::1"}).rendezvous_method
     assert isinstance(v6, OverTorchStore) and v6.address == ("fd00::1", 29500)
 
 
 @pytest.mark.parametrize("environ", [RAY_TRAIN, SRUN], ids=["MASTER_ADDR", "srun"])
 def test_a_user_may_open_a_job_to_strangers(environ: dict[str, str]) -> None:
     closed, opened = (
-        discover(environ | more).meeting for more in ({}, {"HVDLITE_ALLOW_OPEN_JOB": "1"})
+        discover(environ | more).rendezvous_method for more in ({}, {"HVDLITE_ALLOW_OPEN_JOB": "1"})
     )
     assert isinstance(closed, AtPorts) and not closed.may_be_open
     assert isinstance(opened, AtPorts) and opened.may_be_open
 
 
 def test_where_horovodruns_ranks_meet() -> None:
-    assert discover(HOROVODRUN).meeting == OverHttp(("10.0.0.1", 4000))
+    assert discover(HOROVODRUN).rendezvous_method == OverHttp(("10.0.0.1", 4000))
 
 
 @cases(
@@ -416,7 +416,7 @@ def test_ranks_of_one_host_meet_where_it_shows_whose_processes_they_are(
     environ: dict[str, str],
 ) -> None:
     me = discover(environ)
-    assert isinstance(me.meeting, OnThisHost) and me.on_one_host and me.secret is None
+    assert isinstance(me.rendezvous_method, OnThisHost) and me.on_one_host and me.secret is None
     assert discover(environ | {"HVDLITE_SECRET": SECRET.hex()}).secret == SECRET
     # What the ranks have in common leads there, and what tells jobs apart keeps them apart.
     other = {
@@ -424,12 +424,15 @@ def test_ranks_of_one_host_meet_where_it_shows_whose_processes_they_are(
         for name in environ
         if name.endswith(("RANK", "PROCID", "LOCALID")) and name != "NODE_RANK"
     }
-    assert discover(environ | other).rank == 0 and discover(environ | other).meeting == me.meeting
+    assert (
+        discover(environ | other).rank == 0
+        and discover(environ | other).rendezvous_method == me.rendezvous_method
+    )
     for name in (
         "TORCHELASTIC_RESTART_COUNT MASTER_PORT SLURM_STEP_ID HOROVOD_GLOO_RENDEZVOUS_PORT"
     ).split():
         if name in environ:
-            assert discover(environ | {name: "77"}).meeting != me.meeting
+            assert discover(environ | {name: "77"}).rendezvous_method != me.rendezvous_method
 
 
 @cases(
@@ -476,7 +479,7 @@ def test_ranks_know_when_they_share_one_host() -> None:
 )
 def test_what_is_really_alone_is_alone(environ: Mapping[str, str]) -> None:
     me = discover(environ)
-    assert (me.rank, me.size, me.meeting) == (0, 1, None)
+    assert (me.rank, me.size, me.rendezvous_method) == (0, 1, None)
 
 
 def test_trap_4_srun_of_fewer_tasks_than_the_allocation_has() -> None:
@@ -612,8 +615,8 @@ def test_wrong_arguments_are_explained(asked: Asked, error: type[Exception], tex
 
 def test_arguments_may_be_completed_by_the_environment() -> None:
     given = {"HVDLITE_RENDEZVOUS": "h:1", "HVDLITE_SECRET": SECRET.hex()}
-    assert discover(given, Asked(1, 2)).meeting == AtStore((("h", 1),))
-    assert discover(MPICH, Asked(rendezvous="h:1", secret=SECRET)).meeting == AtStore(
+    assert discover(given, Asked(1, 2)).rendezvous_method == AtStore((("h", 1),))
+    assert discover(MPICH, Asked(rendezvous="h:1", secret=SECRET)).rendezvous_method == AtStore(
         (("h", 1),), may_open=True
     )
     assert discover({}, Asked(0, 1)) == Identity(launcher="the arguments of init()")

@@ -69,7 +69,7 @@ def test_every_rank_reads_back_its_own_place(places: str) -> None:
     slots = plan.assign(parse_hosts(places))
     shared = (
         plan.job_environment({}, {})
-        | plan.meeting_environment(("127.0.0.1", 99))
+        | plan.rendezvous_environment(("127.0.0.1", 99))
         | {"HVDLITE_SECRET": "ab" * 32}
     )
     for slot in slots:
@@ -83,7 +83,7 @@ def test_every_rank_reads_back_its_own_place(places: str) -> None:
 def test_programs_that_read_horovods_variables_find_them() -> None:
     shared = plan.job_environment(
         {"A": "1", "PYTHONUNBUFFERED": ""}, {"B": "2"}
-    ) | plan.meeting_environment(("::1", 99))
+    ) | plan.rendezvous_environment(("::1", 99))
     assert shared["HVDLITE_RENDEZVOUS"] == "[::1]:99"
     assert shared["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "::1"
     assert shared["HOROVOD_GLOO_RENDEZVOUS_PORT"] == "99"
@@ -144,7 +144,7 @@ def test_torchruns_variables_say_what_ours_say() -> None:
     ]
     for slot in slots:
         ours = plan.rank_environment(slot, several_hosts=True)
-        both = ours | told[slot.rank] | plan.torch_meeting("a", 20000)
+        both = ours | told[slot.rank] | plan.torch_rendezvous("a", 20000)
         here = {"HVDLITE_RENDEZVOUS": "127.0.0.1:1", "HVDLITE_SECRET": "ab" * 32}
         assert discover(both | here).rank == discover(ours | here).rank == slot.rank
 

@@ -55,11 +55,11 @@ def test_who_is_alone_has_nothing_to_ask() -> None:
 
 
 SPREAD = Identity(
-    1, 4, local_rank=1, local_size=2, launcher="mpirun", by_mpi=True, meeting=OverMpi()
+    1, 4, local_rank=1, local_size=2, launcher="mpirun", by_mpi=True, rendezvous_method=OverMpi()
 )
-UNKNOWN = Identity(1, 4, launcher="mpirun", by_mpi=True, meeting=OverMpi())
+UNKNOWN = Identity(1, 4, launcher="mpirun", by_mpi=True, rendezvous_method=OverMpi())
 TOGETHER = Identity(
-    1, 4, local_rank=1, local_size=4, launcher="mpirun", by_mpi=True, meeting=OverMpi()
+    1, 4, local_rank=1, local_size=4, launcher="mpirun", by_mpi=True, rendezvous_method=OverMpi()
 )
 NOT_BY_MPI = Identity(1, 4, local_rank=1, local_size=2, launcher="srun")
 

@@ -25,7 +25,7 @@ def of_communicator(comm: Any, started: Identity) -> Identity:
         )
     numbers = MPI.Group.Translate_ranks(comm.Get_group(), None, MPI.COMM_WORLD.Get_group())
     here = started.on_one_host and MPI.UNDEFINED not in numbers
-    return _place(started, comm.Get_rank(), comm.Get_size(), here, meeting=OverMpi())
+    return _place(started, comm.Get_rank(), comm.Get_size(), here, rendezvous_method=OverMpi())
 
 
 def of_ranks(ranks: Any, started: Identity) -> Identity:

@@ -13,10 +13,10 @@ from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import (
     AtPorts,
     AtStore,
-    Meeting,
     OnThisHost,
     OverHttp,
     OverTorchStore,
+    RendezvousMethod,
 )
 from hvdlite.rendezvous import HandshakeError, StoreClient, addresses
 
@@ -27,7 +27,7 @@ _LOOK_SECONDS = 5.0
 _LONGEST_SECONDS = 1e6
 
 # After shutdown(), init() returns to the place where the ranks have met before.
-_known: dict[tuple[Meeting, str], Place] = {}
+_known: dict[tuple[RendezvousMethod, str], Place] = {}
 
 
 def meet(me: Identity, interfaces: str, seconds: float, wish: Wish) -> Place | None:
@@ -37,14 +37,14 @@ def meet(me: Identity, interfaces: str, seconds: float, wish: Wish) -> Place | N
     Raises HorovodInternalError or TimeoutError if the ranks could not meet, and ValueError or
     RuntimeError if they never can. Ctrl-C ends every wait.
     """
-    if me.size == 1 or me.meeting is None:
+    if me.size == 1 or me.rendezvous_method is None:
         return None
-    key = (me.meeting, me.apart)
+    key = (me.rendezvous_method, me.apart)
     place = _known.get(key) if wish.communicator is None else by_mpi.recall(wish.communicator)
     if place is None:
         names = [name.strip() for name in interfaces.split(",") if name.strip()]
         try:
-            place = _meet(me, me.meeting, names, min(seconds, _LONGEST_SECONDS), wish)
+            place = _meet(me, me.rendezvous_method, names, min(seconds, _LONGEST_SECONDS), wish)
         except OSError as error:
             kind = TimeoutError if isinstance(error, TimeoutError) else HorovodInternalError
             raise kind(
@@ -59,7 +59,7 @@ def meet(me: Identity, interfaces: str, seconds: float, wish: Wish) -> Place | N
 
 
 def _meet(
-    me: Identity, meeting: Meeting, interfaces: list[str], seconds: float, wish: Wish
+    me: Identity, meeting: RendezvousMethod, interfaces: list[str], seconds: float, wish: Wish
 ) -> Place:
     deadline = time.monotonic() + seconds
     if isinstance(meeting, AtStore):

@@ -206,7 +206,7 @@ def _compare(me: Identity, mpi: Any, communicator: Any) -> None:
 
 def _remedy(me: Identity, library: str) -> str:
     without = "start the program with hvdliterun"
-    if not isinstance(me.meeting, OverMpi):
+    if not isinstance(me.rendezvous_method, OverMpi):
         without = "leave MPI out (HVDLITE_CPU_OPERATIONS=net)"
     if not (me.whole or me).by_mpi:
         return (

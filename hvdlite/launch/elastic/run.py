@@ -41,13 +41,13 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
         shared |= {"HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"}
         torch = ("", 0)
         if this.options.torch_env:
-            torch = direct.torch_meeting(shared, names[0], this.far)
+            torch = direct.torch_rendezvous(shared, names[0], this.far)
         by = replace(this.options.ssh, in_slurm=wish.in_slurm)
         # Without this host's number of threads: agents decide for their hosts.
         contacts = Contacts(_reach(this, direct.order(this, opened, shared, torch), by))
-        shared |= plan.meeting_environment(("127.0.0.1", opened.store.address[1]))
+        shared |= plan.rendezvous_environment(("127.0.0.1", opened.store.address[1]))
         if this.options.torch_env:
-            shared |= plan.torch_meeting(torch[0] or "127.0.0.1", torch[1])
+            shared |= plan.torch_rendezvous(torch[0] or "127.0.0.1", torch[1])
         shared |= direct.share_cores(this, shared, _ranks_here(wish, this.far))
         around = Surroundings(
             this.console,

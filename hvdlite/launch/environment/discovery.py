@@ -1,13 +1,34 @@
-"""The order of the sources, and what must not contradict."""
+"""The order of the launchers, what must not contradict, and how the ranks of each launcher meet."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Mapping
 
+from hvdlite.launch import nodelist
 from hvdlite.launch import secret as job_secret
-from hvdlite.launch.environment import meetings
-from hvdlite.launch.environment.identity import Asked, Identity, Numbers
-from hvdlite.launch.environment.sources import HVDLITE, SOURCES, Source
+from hvdlite.launch.environment.identity import (
+    Asked,
+    AtPorts,
+    AtStore,
+    Identity,
+    Numbers,
+    OnThisHost,
+    OverHttp,
+    OverMpi,
+    OverTorchStore,
+    RendezvousMethod,
+)
+from hvdlite.launch.environment.sources import (
+    HOROVOD,
+    HVDLITE,
+    PMIX,
+    SLURM,
+    SOURCES,
+    TORCHRUN,
+    Source,
+)
+from hvdlite.rendezvous.addresses import join_address, parse_address, parse_addresses
 
 ALLOW_SINGLETON = "HVDLITE_ALLOW_SINGLETON"
 
@@ -40,23 +61,23 @@ def discover(
         source = believed.pop(0)
         numbers, launcher = source.read(environ), source.named(environ)
     if numbers is None:
-        meetings.refuse_without_numbers(environ, asked)
+        refuse_without_numbers(environ, asked)
         return Identity()
     for other in believed:
         _refuse_to_contradict(environ, numbers, source, other)
-    if numbers.size == 1 and not meetings.is_given(environ, asked):
+    if numbers.size == 1 and not is_rendezvous_given(environ, asked):
         return Identity(**vars(numbers), launcher=launcher)
     by_mpi = source is not None and source.has_mpi(environ)
-    meeting = meetings.choose(environ, asked, source, numbers)
-    secret = meetings.secret_of(environ, asked, meeting, read_secret)
+    method = choose_rendezvous(environ, asked, source, numbers)
+    secret = secret_of(environ, asked, method, read_secret)
     return Identity(
-        **vars(numbers), launcher=launcher, by_mpi=by_mpi, meeting=meeting, secret=secret
+        **vars(numbers), launcher=launcher, by_mpi=by_mpi, rendezvous_method=method, secret=secret
     )
 
 
 def allows_singleton(environ: Mapping[str, str]) -> bool:
     """Whether the user says that this process is alone, whatever it has inherited."""
-    return meetings.is_allowed(environ, ALLOW_SINGLETON)
+    return is_allowed(environ, ALLOW_SINGLETON)
 
 
 def _asked_for(asked: Asked) -> Numbers | None:
@@ -103,3 +124,178 @@ def _refuse_to_contradict(
             "or its variables are left from elsewhere. Unset the variables of the launcher that "
             "did not start this process."
         )
+
+
+def asks_about_mpi(
+    me: Identity, cpu_operations: str, pretends: bool, world: tuple[int, int] | None
+) -> bool:
+    """Whether this rank loads MPI, and initialises it if the program has not.
+
+    `pretends`: ranks of one host act as ranks of several hosts. `world`: rank and size by the
+    program's own MPI, if the program has initialised it. Unless the user asks for MPI, it is
+    initialised only under an MPI's launcher: elsewhere Open MPI may end the process, or believe
+    that it is alone. It is also initialised only if it might be used: ranks of one host share
+    memory, and start sooner without it.
+    """
+    if me.size == 1 or cpu_operations not in ("auto", "mpi"):
+        return False
+    if cpu_operations == "mpi":
+        return True
+    if me.on_one_host and not pretends:
+        return False
+    return me.by_mpi or world == (me.rank, me.size)
+
+
+def meets_over_mpi(me: Identity, cpu_operations: str) -> bool:
+    """Whether MPI is part of this job although its tensors may not need it: mpirun has started it,
+    the ranks have met through its MPI, and the user has not chosen otherwise. All ranks of a job
+    agree."""
+    return (
+        me.size > 1
+        and isinstance(me.rendezvous_method, OverMpi)
+        and cpu_operations in ("auto", "mpi")
+    )
+
+
+ALLOW_OPEN_JOB = "HVDLITE_ALLOW_OPEN_JOB"
+_RENDEZVOUS = "HVDLITE_RENDEZVOUS"
+_HTTP = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
+
+
+def refuse_without_numbers(environ: Mapping[str, str], asked: Asked) -> None:
+    """Raises an error if there is a place to meet and no number for this rank: a launcher between
+    ours and the rank has lost the numbers."""
+    if is_rendezvous_given(environ, asked):
+        given = _RENDEZVOUS if environ.get(_RENDEZVOUS) else "init(rendezvous=...)"
+        raise ValueError(
+            f"{given} is set, but neither {' and '.join(HVDLITE.global_)} nor another launcher's "
+            "variables are: which rank is this process, and of how many? Start it with hvdliterun, "
+            "or call init(rank=..., size=...)."
+        )
+
+
+def is_allowed(environ: Mapping[str, str], name: str) -> bool:
+    """Whether the user has set this variable to yes."""
+    return environ.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def is_rendezvous_given(environ: Mapping[str, str], asked: Asked) -> bool:
+    """Whether a place to meet is named."""
+    return bool(environ.get(_RENDEZVOUS)) or asked.rendezvous is not None
+
+
+def choose_rendezvous(
+    environ: Mapping[str, str], asked: Asked, source: Source | None, numbers: Numbers
+) -> RendezvousMethod:
+    """Returns the way to meet for several ranks that `source` has numbered. If `source` is None,
+    the arguments of init() number them."""
+    if asked.rendezvous is not None:
+        return AtStore(parse_addresses(asked.rendezvous, "rendezvous"), may_open=True)
+    if environ.get(_RENDEZVOUS):
+        return AtStore(parse_addresses(environ[_RENDEZVOUS], _RENDEZVOUS))
+    if source is None:
+        raise ValueError(
+            f"init(size={asked.size}) needs a place to meet: pass rendezvous='host:port', an "
+            f"address of rank 0's host that the others reach, or set {_RENDEZVOUS}."
+        )
+    if source is HVDLITE:
+        size = environ[source.global_[1]]
+        raise ValueError(
+            f"HVDLITE_SIZE={size}, but {_RENDEZVOUS}=host:port is not set: ranks could not meet."
+        )
+    here = numbers.local_size == numbers.size
+    if source is HOROVOD:
+        return _with_horovodrun(environ, here)
+    if source is TORCHRUN:
+        return _with_torchrun(environ, here)
+    if source is SLURM or (source is PMIX and SLURM.is_here(environ)):
+        return _in_slurm(environ, here)
+    return OverMpi()
+
+
+def secret_of(
+    environ: Mapping[str, str],
+    asked: Asked,
+    method: RendezvousMethod,
+    read_secret: Callable[[Mapping[str, str]], bytes | None],
+) -> bytes | None:
+    """Returns the secret that the user or the launcher has given to all ranks; None: one is created
+    when they meet."""
+    if asked.secret is not None:
+        if isinstance(asked.secret, str):
+            return job_secret.parse(asked.secret)
+        if len(asked.secret) != job_secret.SIZE:
+            raise ValueError(
+                f"init(secret=...) has to have {job_secret.SIZE} bytes, or {2 * job_secret.SIZE} "
+                "hex digits."
+            )
+        return bytes(asked.secret)
+    secret = read_secret(environ)
+    if secret is None and isinstance(method, AtStore):
+        if method.may_open:
+            raise ValueError(
+                "init(rendezvous=...) needs a secret: pass secret=secrets.token_hex(32), the same "
+                f"to all ranks, or set {job_secret.TEXT_VARIABLE}."
+            )
+        raise ValueError(
+            f"{_RENDEZVOUS} is set, but neither {job_secret.DESCRIPTOR_VARIABLE} nor "
+            f"{job_secret.TEXT_VARIABLE}: the other ranks refuse a process without the job's "
+            "secret."
+        )
+    return secret
+
+
+def _with_horovodrun(environ: Mapping[str, str], here: bool) -> RendezvousMethod:
+    missing = [name for name in _HTTP if not environ.get(name)]
+    if missing:
+        raise ValueError(
+            f"HOROVOD_SIZE={environ['HOROVOD_SIZE']}, but {' and '.join(missing)} not set: ranks "
+            "could not meet. horovodrun sets them; or start the program with hvdliterun."
+        )
+    if here:
+        return OnThisHost(_facts(environ, *_HTTP))
+    host, port = (environ[name] for name in _HTTP)
+    return OverHttp(parse_address(join_address(host, port), "HOROVOD_GLOO_RENDEZVOUS_ADDR:PORT"))
+
+
+def _with_torchrun(environ: Mapping[str, str], here: bool) -> RendezvousMethod:
+    host = environ["MASTER_ADDR"]
+    address = parse_address(join_address(host, environ["MASTER_PORT"]), "MASTER_ADDR:MASTER_PORT")
+    # A restarted attempt must not meet the one before it.
+    attempt = _facts(environ, "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+    job = f"{attempt} {_facts(environ, 'MASTER_ADDR', 'MASTER_PORT', 'WORLD_SIZE')}"
+    if here or _is_loopback(host):
+        return OnThisHost(job)
+    if environ.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() == "true":
+        return OverTorchStore(address, attempt)
+    return AtPorts((host,), job, is_allowed(environ, ALLOW_OPEN_JOB))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _in_slurm(environ: Mapping[str, str], here: bool) -> RendezvousMethod:
+    nodes = environ.get("SLURM_STEP_NODELIST")
+    if not nodes:
+        raise ValueError(
+            "SLURM_STEP_NODELIST is not set, although SLURM_STEP_NUM_TASKS is: on which host is "
+            "rank 0? srun sets it."
+        )
+    job = _facts(
+        environ, "SLURM_CLUSTER_NAME", "SLURM_JOB_UID", "SLURM_JOB_ID", "SLURM_STEP_ID",
+        "SLURM_RESTART_COUNT", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST",
+    )  # fmt: skip
+    if here:
+        return OnThisHost(job)
+    # A name may not resolve everywhere. srun often runs on the first node as well; if it does not,
+    # no process answers there.
+    hosts = (nodelist.expand(nodes)[0], environ.get("SLURM_LAUNCH_NODE_IPADDR", ""))
+    return AtPorts(tuple(filter(None, hosts)), job, is_allowed(environ, ALLOW_OPEN_JOB))
+
+
+def _facts(environ: Mapping[str, str], *names: str) -> str:
+    return " ".join(f"{name}={environ.get(name, '')}" for name in names)

@@ -54,7 +54,7 @@ class OnThisHost:
     job: str  # ditto
 
 
-Meeting = AtStore | OverMpi | OverHttp | OverTorchStore | AtPorts | OnThisHost
+RendezvousMethod = AtStore | OverMpi | OverHttp | OverTorchStore | AtPorts | OnThisHost
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Identity(Numbers):
     """This process's place in the job. The defaults are those of a process that is alone."""
 
     launcher: str = ""  # for messages: "torchrun"
-    meeting: Meeting | None = None
+    rendezvous_method: RendezvousMethod | None = None
     # None: created or derived when the ranks meet
     secret: bytes | None = field(default=None, repr=False)
     by_mpi: bool = False  # an MPI's launcher: its processes can initialise MPI
@@ -87,7 +87,7 @@ class Identity(Numbers):
     @property
     def on_one_host(self) -> bool:
         """Whether the launcher says that all ranks are on one host."""
-        return self.local_size == self.size or isinstance(self.meeting, OnThisHost)
+        return self.local_size == self.size or isinstance(self.rendezvous_method, OnThisHost)
 
     @property
     def apart(self) -> str:
@@ -105,20 +105,24 @@ class Identity(Numbers):
     @property
     def rendezvous(self) -> Address | None:
         """Returns where a launcher has opened the store."""
-        return self.meeting.addresses[0] if isinstance(self.meeting, AtStore) else None
+        return (
+            self.rendezvous_method.addresses[0]
+            if isinstance(self.rendezvous_method, AtStore)
+            else None
+        )
 
     @property
     def at_launchers_store(self) -> bool:
         """Whether the ranks meet at a store that a launcher serves as long as the job lasts."""
-        return isinstance(self.meeting, AtStore) and not self.meeting.may_open
+        return isinstance(self.rendezvous_method, AtStore) and not self.rendezvous_method.may_open
 
     @property
     def place(self) -> tuple[Address, bytes] | None:
         """Returns the store's address and the secret, if a launcher has told both and nothing has
         to be found out."""
         known = (
-            isinstance(self.meeting, AtStore)
-            and len(self.meeting.addresses) == 1
+            isinstance(self.rendezvous_method, AtStore)
+            and len(self.rendezvous_method.addresses) == 1
             and self.at_launchers_store
         )
         return (self.rendezvous, self.secret) if known and self.rendezvous and self.secret else None
