@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hvdlite import __version__
 from hvdlite.base import knobs, variables
-from hvdlite.launch import flags, foreign_flags, machine, secret
+from hvdlite.launch import flags, machine, secret
 from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.hosts import (
     Found,
@@ -71,9 +71,8 @@ def read_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     if arguments.command[:1] == ["--"]:
         arguments.command = arguments.command[1:]
     if arguments.config_file:
-        from hvdlite.launch import config_file
-
-        config_file.apply(config_file.load(arguments.config_file), arguments, arguments.config_file)
+        content = flags.load_config(arguments.config_file)
+        flags.apply_config(content, arguments, arguments.config_file)
     return arguments
 
 
@@ -94,8 +93,7 @@ def understand(
     if processes is not None and processes < 1:
         raise ValueError(f"-np {processes} is not allowed: expected at least 1 process.")
     notes = [
-        f"{each.flags[0]} has no effect: {each.why}."
-        for each in foreign_flags.given(arguments, foreign_flags.WITHOUT_EFFECT)
+        f"{each.flags[0]} has no effect: {each.why}." for each in flags.without_effect(arguments)
     ]
     found = None
     if arguments.hosts:

@@ -1,18 +1,25 @@
 """The command line of `hvdliterun`: every flag of horovodrun, with the same meaning, and a few
-more.
+more. Flags of knobs come from hvdlite/base/knobs.py.
 
-Flags of knobs come from hvdlite/base/knobs.py. `foreign_flags` has those without effect.
+`--config-file` names a file in horovodrun's YAML layout, which sets what the same flags would set.
+Flags win.
+
+    params:        {fusion_threshold_mb: 32, cycle_time_ms: 10}
+    timeline:      {filename: f.json, mark_cycles: true}
+    stall_check:   {enabled: true, warning_time_seconds: 120}
+    logging:       {level: INFO}
 """
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from hvdlite.base import knobs
-from hvdlite.launch import foreign_flags, machine
+from hvdlite.launch import machine
 from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.monitor.exposition import LOOPBACK
 
@@ -149,7 +156,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_output(parser)
     _add_modes(parser)
     _add_knobs(parser)
-    foreign_flags.add(parser)
+    _add_without_effect(parser)
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
@@ -405,3 +412,165 @@ def read_text(path: str) -> str:
             return file.read()
         except UnicodeDecodeError as error:
             raise ValueError(f"{path} is not a text in UTF-8: {error}.") from None
+
+
+@dataclass(frozen=True)
+class IgnoredFlag:
+    """A flag of horovodrun that is accepted and does nothing. A line says why."""
+
+    flags: tuple[str, ...]
+    why: str
+    arguments: int = 0
+    type: Callable[[str], object] = str
+
+    @property
+    def destination(self) -> str:
+        return "foreign_" + self.flags[0].lstrip("-").replace("-", "_")
+
+
+_AUTOTUNING = (
+    "hvdlite's autotuning compares settings pairwise, without a model of them, and does not end "
+    "(docs/guides/autotune.md)"
+)
+
+WITHOUT_EFFECT = (
+    IgnoredFlag(("--disable-cache",), "hvdliterun remembers nothing from one run to the next"),
+    IgnoredFlag(("--hierarchical-allgather", "--no-hierarchical-allgather"),
+                "an allgather always uses shared memory within a host"),
+    IgnoredFlag(("--autotune-bayes-opt-max-samples",), _AUTOTUNING, 1, int),
+    IgnoredFlag(("--autotune-gaussian-process-noise",), _AUTOTUNING, 1, float),
+    IgnoredFlag(("--num-nccl-streams",), "hvdlite orders its operations on one stream", 1, int),
+    IgnoredFlag(("--gloo-timeout-seconds",),
+                "--start-timeout and HVDLITE_HEARTBEAT_SECONDS set these times", 1, int),
+)  # fmt: skip
+
+
+def _add_without_effect(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "flags of horovodrun without effect",
+        ", ".join(foreign.flags[0] for foreign in WITHOUT_EFFECT),
+    )
+    for foreign in WITHOUT_EFFECT:
+        more: dict[str, Any] = {
+            "nargs": foreign.arguments or None,
+            "type": foreign.type,
+            "metavar": "X",
+        }
+        if not foreign.arguments:
+            more = {"action": "store_true"}
+        elif foreign.arguments == 1:
+            more["nargs"] = None
+        group.add_argument(
+            *foreign.flags, dest=foreign.destination, default=None, help=argparse.SUPPRESS, **more
+        )
+
+
+def without_effect(arguments: argparse.Namespace) -> list[IgnoredFlag]:
+    """Returns which flags without effect are on the command line."""
+    return [
+        each for each in WITHOUT_EFFECT if getattr(arguments, each.destination, None) is not None
+    ]
+
+
+# Maps each key to a knob (by the name of the flag), or to a flag that has no effect here.
+_KNOBS_OF_FILE = {
+    tuple(knob.yaml.removeprefix("not ").split(".")): knob for knob in knobs.KNOBS if knob.yaml
+}
+_WITHOUT_EFFECT_OF_FILE = {
+    ("params", "hierarchical_allgather"): "--hierarchical-allgather",
+    ("autotune", "bayes_opt_max_samples"): "--autotune-bayes-opt-max-samples",
+    ("autotune", "gaussian_process_noise"): "--autotune-gaussian-process-noise",
+    ("library_options", "num_nccl_streams"): "--num-nccl-streams",
+    ("library_options", "gloo_timeout_seconds"): "--gloo-timeout-seconds",
+}
+# Horovod's own example has this key, and Horovod does not read it.
+_IGNORED_OF_FILE = {("logging", "hide_timestamp")}
+_CONTROLLERS = ("gloo", "mpi")
+
+
+def load_config(path: str) -> dict[str, Any]:
+    """Returns the file's content. Raises ValueError if it is no YAML mapping, and OSError if it
+    cannot be read."""
+    text = read_text(path)
+    try:
+        import yaml
+    except ImportError:
+        raise ValueError("--config-file needs PyYAML: pip install pyyaml") from None
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ValueError(
+            f"{path}: expected sections as in `params: {{cycle_time_ms: 10}}`, found {content!r}."
+        )
+    return content
+
+
+def apply_config(content: Mapping[str, Any], arguments: argparse.Namespace, path: str) -> None:
+    """Sets the `arguments` that the file has and no flag has set. ValueError names the key and what
+    is allowed."""
+    known = {*_KNOBS_OF_FILE, *_WITHOUT_EFFECT_OF_FILE, *_IGNORED_OF_FILE}
+    for section, values in content.items():
+        if section == "controller":
+            if values not in _CONTROLLERS:
+                raise ValueError(
+                    f"{path}: controller: {values!r} is not allowed: expected one of "
+                    f"{', '.join(_CONTROLLERS)}."
+                )
+            arguments.mode = arguments.mode or values
+            continue
+        keys = [key for of, key in known if of == section]
+        if not keys:
+            sections = sorted({of for of, _ in known} | {"controller"})
+            raise ValueError(
+                f"{path}: there is no section {section!r}, only {', '.join(sections)}."
+            )
+        if values is None:
+            continue
+        if not isinstance(values, dict):
+            raise ValueError(
+                f"{path}: {section} has to be a mapping of {', '.join(sorted(keys))}; found "
+                f"{values!r}."
+            )
+        for key, value in values.items():
+            if key not in keys:
+                raise ValueError(
+                    f"{path}: {section} has no key {key!r}, only {', '.join(sorted(keys))}."
+                )
+            _apply_key(section, key, value, arguments, path)
+
+
+def _apply_key(
+    section: str, key: str, value: Any, arguments: argparse.Namespace, path: str
+) -> None:
+    if value is None or (section, key) in _IGNORED_OF_FILE:
+        return
+    if (section, key) in _WITHOUT_EFFECT_OF_FILE:
+        foreign = next(
+            each for each in WITHOUT_EFFECT if _WITHOUT_EFFECT_OF_FILE[section, key] in each.flags
+        )
+        if value is not False and getattr(arguments, foreign.destination) is None:
+            setattr(arguments, foreign.destination, value)
+        return
+    knob = _KNOBS_OF_FILE[section, key]
+    source = f"{path}: {section}.{key}"
+    if knob.is_switch:
+        if not isinstance(value, bool):
+            raise ValueError(f"{source}={value!r} is not allowed: expected true or false.")
+        text = "1" if value != knob.yaml.startswith("not ") else "0"
+    elif isinstance(value, (bool, list, dict)):
+        raise ValueError(f"{source}={value!r} is not allowed: expected a text or a number.")
+    else:
+        try:
+            text = knob_value(knob, source)(str(value))
+        except argparse.ArgumentTypeError as error:
+            message = str(error)
+            raise ValueError(
+                message if message.startswith(source) else f"{source}: {message}"
+            ) from None
+    destination = f"knob_{knob.field}"
+    if getattr(arguments, destination) is None:
+        setattr(arguments, destination, text)

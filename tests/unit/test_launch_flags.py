@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdlite.launch import cli, config_file, flags, foreign_flags
+from hvdlite.launch import cli, flags
 from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.machine import Machine
@@ -58,7 +58,7 @@ def test_every_flag_of_horovodrun_is_understood(flag: str) -> None:
         assert _understand(flag).command == ["python", "train.py"]
     else:
         request = _understand(f"-np 2 {flag}")
-        without = foreign_flags.given(arguments, foreign_flags.WITHOUT_EFFECT)
+        without = flags.without_effect(arguments)
         assert len(request.notes) == len(without) + (
             0 if request.elastic else len(elastic_flags.given(arguments))
         )
@@ -217,12 +217,12 @@ def test_a_file_says_what_flags_would_say(tmp_path: Path) -> None:
     )
     assert flags.chosen_knobs(read) == flags.chosen_knobs(by_flags)
     assert read.mode == by_flags.mode == "gloo"
-    named = {each.flags[0] for each in foreign_flags.given(read, foreign_flags.WITHOUT_EFFECT)}
+    named = {each.flags[0] for each in flags.without_effect(read)}
     assert {"--num-nccl-streams", "--hierarchical-allgather"} <= named
     assert {"--autotune-bayes-opt-max-samples", "--autotune-gaussian-process-noise"} <= named
     path.write_text("params: {hierarchical_allgather: false}\n")
     read = cli.read_arguments(["-np", "2", "--config-file", str(path), "true"])
-    assert foreign_flags.given(read, foreign_flags.WITHOUT_EFFECT) == []
+    assert flags.without_effect(read) == []
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_bad_file_names_the_key_and_what_is_allowed(
     path = tmp_path / "c.yaml"
     path.write_text(content)
     with pytest.raises(ValueError, match="c.yaml") as error:
-        config_file.apply(config_file.load(str(path)), _parse("-np 1"), "c.yaml")
+        flags.apply_config(flags.load_config(str(path)), _parse("-np 1"), "c.yaml")
     assert text in str(error.value)
 
 
@@ -284,9 +284,9 @@ def test_a_file_that_is_no_mapping_is_an_error(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         with pytest.raises(ValueError, match=why):
-            config_file.load(str(path))
+            flags.load_config(str(path))
     path.write_text("# nothing\n")
-    assert config_file.load(str(path)) == {}
+    assert flags.load_config(str(path)) == {}
 
 
 def test_what_a_shell_could_not_read_is_refused_with_its_flag(

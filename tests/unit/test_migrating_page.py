@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdlite.launch import foreign_flags
+from hvdlite.launch import flags
 from hvdlite.tools.commands.cli import main
 from hvdlite.tools.doctor import advice
 
@@ -34,7 +34,7 @@ def _paragraph(beginning: str) -> set[str]:
 
 def test_the_lists_are_complete() -> None:
     assert _paragraph("These have no effect") == {
-        foreign.flags[0] for foreign in foreign_flags.WITHOUT_EFFECT
+        foreign.flags[0] for foreign in flags.WITHOUT_EFFECT
     }
     without = {name for name in advice.NO_EFFECT if advice.NO_EFFECT[name] != advice.BUILD}
     assert _paragraph("Without effect are") == without

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hvdlite.base import knobs
-from hvdlite.launch import foreign_flags
+from hvdlite.launch import flags
 
 _VALUES = {
     "num_proc": "--num-proc",
@@ -45,7 +45,7 @@ class _HorovodArgs:
 
     def __init__(self) -> None:
         more = [attribute(knob.flag) for knob in knobs.KNOBS if knob.flag is not None]
-        more += [attribute(_flag(foreign)) for foreign in foreign_flags.WITHOUT_EFFECT]
+        more += [attribute(_flag(foreign)) for foreign in flags.WITHOUT_EFFECT]
         self.__dict__ |= dict.fromkeys([*_VALUES, *_SWITCHES, *_OLD, *_OTHERS, *more])
 
 
@@ -65,7 +65,7 @@ def attributes(arguments: argparse.Namespace) -> argparse.Namespace:
     arguments.max_num_proc = arguments.max_np = arguments.most
     arguments.host_discovery_script = arguments.script
     arguments.cooldown_range = arguments.blacklist_cooldown_range = arguments.cooldown
-    for foreign in foreign_flags.WITHOUT_EFFECT:
+    for foreign in flags.WITHOUT_EFFECT:
         setattr(arguments, attribute(_flag(foreign)), getattr(arguments, foreign.destination))
     if arguments.log_without_timestamp is not None:
         arguments.log_with_timestamp = not arguments.log_without_timestamp
@@ -110,7 +110,7 @@ def _flags(args: Any) -> Iterator[str]:
             yield f"{knob.flag}={value}"
         elif value or knob.flag_off:
             yield str(knob.flag if value else knob.flag_off)
-    for foreign in foreign_flags.WITHOUT_EFFECT:
+    for foreign in flags.WITHOUT_EFFECT:
         value = of(attribute(_flag(foreign)))
         if value is not None and value is not False:
             yield f"{_flag(foreign)}={value}" if foreign.arguments else _flag(foreign)
@@ -120,7 +120,7 @@ def attribute(flag: str) -> str:
     return flag.lstrip("-").replace("-", "_")
 
 
-def _flag(foreign: foreign_flags.Foreign) -> str:
+def _flag(foreign: flags.FlagWithoutEffect) -> str:
     return [each for each in foreign.flags if not each.startswith("--no-")][-1]
 
 
