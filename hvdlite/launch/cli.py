@@ -26,6 +26,7 @@ from hvdlite.launch.hosts import (
     parse_hosts,
 )
 from hvdlite.launch.monitor.exposition import Outlets
+from hvdlite.launch.spawn.other_launchers import Launcher
 
 if TYPE_CHECKING:
     from hvdlite.launch import job
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 
 # How other launchers are told to bind ranks.
 _BINDS = {
-    "mpi": '--binding-args="--bind-to core" is Open MPI\'s way',
-    "srun": '--mpi-args="--cpu-bind=cores" is srun\'s way',
-    "jsrun": '--binding-args="--bind=packed:1" is jsrun\'s way',
+    Launcher.MPI: '--binding-args="--bind-to core" is Open MPI\'s way',
+    Launcher.SRUN: '--mpi-args="--cpu-bind=cores" is srun\'s way',
+    Launcher.JSRUN: '--binding-args="--bind=packed:1" is jsrun\'s way',
 }
 
 # Flags whose value is a new file or folder, and what it may be called.
@@ -50,16 +51,16 @@ _FILES = {
 
 
 @dataclass(frozen=True)
-class Request:
+class JobRequest:
     """The request of the command line, checked."""
 
-    mode: str  # gloo (hvdliterun itself) | mpi | srun | jsrun
+    launcher: Launcher
     hosts: list[Host]
     processes: int | None  # None: one per slot
     command: list[str]
     environment: dict[str, str]  # variables that flags set
-    # sentences for people; those that begin with a flag or a variable are always printed
-    notes: list[str]
+    warnings: list[str]  # sentences for people
+    hosts_from: str = ""  # for --verbose: what named the hosts, if no flag did
     elastic: Wish | None = None
 
 
@@ -81,7 +82,7 @@ def understand(
     environ: Mapping[str, str],
     read: Reader,
     look: Callable[[Mapping[str, str]], machine.Machine] = machine.here,
-) -> Request:
+) -> JobRequest:
     """Decides how many ranks are started where, and by which launcher. `read` returns a file's
     text, and `look` what this host has. Raises ValueError with a sentence."""
     if not arguments.command or not arguments.command[0]:
@@ -92,7 +93,7 @@ def understand(
     processes: int | None = None if arguments.processes == "auto" else arguments.processes
     if processes is not None and processes < 1:
         raise ValueError(f"-np {processes} is not allowed: expected at least 1 process.")
-    notes = [
+    warnings = [
         f"{each.flags[0]} has no effect: {each.why}." for each in flags.without_effect(arguments)
     ]
     found = None
@@ -105,26 +106,29 @@ def understand(
     else:
         found = from_environment(environ, read, arguments.slots_per_host)
         hosts = found.hosts if found else []
-    named, mode = hosts, arguments.mode or _mode(found)
+    named, launcher = hosts, arguments.mode or _default_launcher(found)
     is_elastic = arguments.least is not None or arguments.script is not None
     # srun reaches the hosts of an elastic job, and its ranks are hvdliterun's.
-    reached_by, mode = mode, "gloo" if is_elastic and mode == "srun" else mode
+    reached_by = launcher
+    if is_elastic and launcher is Launcher.SRUN:
+        launcher = Launcher.HVDLITERUN
     if arguments.script is None:
-        hosts = _with_slots(arguments, hosts, processes, notes, lambda: look(environ))
-    if arguments.torch_env and mode != "gloo":
+        hosts = _with_slots(arguments, hosts, processes, warnings, lambda: look(environ))
+    by_itself = launcher is Launcher.HVDLITERUN
+    if arguments.torch_env and not by_itself:
         raise ValueError(
-            f"--torch-env is for ranks that hvdliterun itself starts (--gloo), but here {mode} "
-            "starts them."
+            f"--torch-env is for ranks that hvdliterun itself starts (--gloo), but here "
+            f"{launcher.value} starts them."
         )
-    if arguments.bind == "core" and mode != "gloo":
+    if arguments.bind == "core" and not by_itself:
         raise ValueError(
-            f"--bind core is for ranks that hvdliterun itself starts (--gloo), but here {mode} "
-            f"starts them: {_BINDS[mode]}."
+            f"--bind core is for ranks that hvdliterun itself starts (--gloo), but here "
+            f"{launcher.value} starts them: {_BINDS[launcher]}."
         )
+    hosts_from = ""
     if found is not None:
-        notes.append(
-            f"hosts from {found.source}: " + ",".join(f"{host.name}:{host.slots}" for host in hosts)
-        )
+        names = ",".join(f"{host.name}:{host.slots}" for host in hosts)
+        hosts_from = f"hosts from {found.source}: {names}"
     environment = _exports(arguments.exports, environ) | flags.chosen_knobs(arguments)
     if arguments.interfaces:
         knob = knobs.by_field("network_interfaces")
@@ -149,12 +153,14 @@ def understand(
             script = discovery_script(environ, read)
         wish = elastic.understand(arguments, named, processes, reached_by, script, environ)
     else:
-        notes += [
+        warnings += [
             f"{flag} has no effect: the job is not elastic (--min-np)."
             for flag in elastic_flags.given(arguments)
         ]
-    notes += variables.warnings({**environ, **environment})
-    return Request(mode, hosts, processes, arguments.command, environment, notes, wish)
+    warnings += variables.warnings({**environ, **environment})
+    return JobRequest(
+        launcher, hosts, processes, arguments.command, environment, warnings, hosts_from, wish
+    )
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -174,7 +180,7 @@ def _with_slots(
     arguments: argparse.Namespace,
     hosts: list[Host],
     processes: int | None,
-    notes: list[str],
+    warnings: list[str],
     look: Callable[[], machine.Machine],
 ) -> list[Host]:
     """Returns the hosts, or this one if none was found, with as many slots as the flags say."""
@@ -184,7 +190,7 @@ def _with_slots(
     if isinstance(wish, str):
         count, of_what = machine.count(wish, look())
         each = "ranks" if not hosts else "ranks on each host"
-        notes.append(f"{flag} {wish}: {count} {each}, {of_what}.")
+        warnings.append(f"{flag} {wish}: {count} {each}, {of_what}.")
         wish = count
     if wish is None:
         if not hosts and processes is None:
@@ -196,11 +202,11 @@ def _with_slots(
     return [Host(host.name, wish) for host in hosts] or [Host("localhost", wish)]
 
 
-def _mode(found: Found | None) -> str:
+def _default_launcher(found: Found | None) -> Launcher:
     """Slurm starts processes itself: its nodes need not allow ssh, and it must know the processes
     that it has to end."""
     in_slurm = found is not None and found.source.startswith("Slurm")
-    return "srun" if in_slurm and shutil.which("srun") else "gloo"
+    return Launcher.SRUN if in_slurm and shutil.which("srun") else Launcher.HVDLITERUN
 
 
 def _exports(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -255,23 +261,23 @@ def _main(argv: Sequence[str] | None, hears: Callable[[str], object]) -> int:
         print(f"hvdliterun: {_said(error)}", file=sys.stderr)
         hears(_said(error))
         return 2
-    for note in request.notes:
-        if note.startswith(("-", "HVDLITE_")) or arguments.verbose:
-            print(f"hvdliterun: {note}", file=sys.stderr)
+    notes = [request.hosts_from] if request.hosts_from and arguments.verbose else []
+    for note in [*notes, *request.warnings]:
+        print(f"hvdliterun: {note}", file=sys.stderr)
     sys.stderr.flush()
     chosen = replace(options(arguments, values), exits=argv is None, hears=hears)
     if request.elastic is not None:
         from hvdlite.launch.elastic import run as elastic
 
         return elastic.run(request.elastic, request.command, environment, chosen)
-    if request.mode != "gloo":
+    if request.launcher is not Launcher.HVDLITERUN:
         from hvdlite.launch import delegate
 
         delegated = delegate.Options(
             chosen, arguments.mpi_args or "", arguments.binding_args or "", arguments.tcp
         )
         return delegate.run(
-            request.mode, request.hosts, slots, request.command, environment, delegated
+            request.launcher, request.hosts, slots, request.command, environment, delegated
         )
     from hvdlite.launch import direct
 

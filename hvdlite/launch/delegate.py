@@ -29,6 +29,7 @@ from hvdlite.launch.spawn import delegated, launcher_output, local
 from hvdlite.launch.spawn.delegated import Delegated
 from hvdlite.launch.spawn.launcher_output import LAUNCHER
 from hvdlite.launch.spawn.other_launchers import (
+    Launcher,
     LauncherCommand,
     LauncherRequest,
     MpiFamily,
@@ -99,7 +100,7 @@ class _LaunchersStream(output.Stream):
 
 
 def run(
-    mode: str,
+    launcher: Launcher,
     hosts: Sequence[Host],
     slots: Sequence[plan.Slot],
     command: Sequence[str],
@@ -108,28 +109,28 @@ def run(
 ) -> int:
     """Runs the job to its end and returns the exit status. Main thread only.
 
-    `mode`: mpi | srun | jsrun. `slots`: the ranks as hvdliterun would place them on `hosts`; that
+    `slots`: the ranks as hvdliterun would place them on `hosts`; that
     launcher may place them differently. `knobs`: variables that flags set.
     """
     verdict = LaunchersVerdict({slot.rank: slot.host for slot in slots})
     names = [host.name for host in hosts]
     this = job.of_the_command_line(names, slots, command, knobs, options.job, verdict)
-    return this.conclude(lambda: _supervise(this, mode, hosts, options, verdict))
+    return this.conclude(lambda: _supervise(this, launcher, hosts, options, verdict))
 
 
 def _supervise(
-    this: job.Job, mode: str, hosts: Sequence[Host], options: Options, verdict: LaunchersVerdict
+    this: job.Job, by: Launcher, hosts: Sequence[Host], options: Options, verdict: LaunchersVerdict
 ) -> None:
-    if mode == "jsrun":
-        raise job.NotRun(
-            _jsrun(_request("jsrun", hosts, len(this.slots), this.command, {}, options))
-        )
+    if by is Launcher.JSRUN:
+        raise job.NotRun(_jsrun(_request(by, hosts, len(this.slots), this.command, {}, options)))
     here = not this.far
     with this.opened() as opened, ExitStack() as stack:
         environment = without_rank(plan.job_environment(os.environ, this.knobs))
-        if mode == "srun":
+        if by is Launcher.SRUN:
             environment = plan.without_mpi(environment)
-        if here and mode == "mpi":  # srun gives each rank its own cores, unless it was told not to
+        if (
+            here and by is Launcher.MPI
+        ):  # srun gives each rank its own cores, unless it was told not to
             environment |= direct.share_cores(this, environment, len(this.slots))
         environment |= _meeting(opened.store.address[1], here, options.job.interfaces)
         # A descriptor would not survive the other launcher, and cannot reach another host.
@@ -137,11 +138,11 @@ def _supervise(
             environment[secret.FILE_VARIABLE] = os.path.abspath(environment[secret.FILE_VARIABLE])
         else:
             environment[secret.TEXT_VARIABLE] = opened.key.hex()
-        asked = _request(mode, hosts, len(this.slots), this.command, environment, options)
+        asked = _request(by, hosts, len(this.slots), this.command, environment, options)
         scratch = tempfile.mkdtemp(prefix="hvdlite-")
         # The guardian removes the directory, too, if this process is killed.
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        launcher = _mpi(asked, here, scratch) if mode == "mpi" else _srun(asked, environment)
+        launcher = _mpi(asked, here, scratch) if by is Launcher.MPI else _srun(asked, environment)
         this.log(f"runs {shlex.join(launcher.launch.argv)}")
         signals = stack.enter_context(closing(this.signals()))
         process = local.start(
@@ -152,7 +153,7 @@ def _supervise(
             scratch=scratch,
             # srun answers SIGTERM with SIGKILL for all ranks. Without that, Slurm gives them its
             # KillWait, 30 s.
-            mercy_seconds=_MERCY_SECONDS if mode == "srun" else 0.0,
+            mercy_seconds=_MERCY_SECONDS if by is Launcher.SRUN else 0.0,
         )
         group = Delegated(
             launcher.name,
@@ -251,7 +252,7 @@ def ask_version(program: str) -> MpirunVersion:
 
 
 def _request(
-    mode: str,
+    launcher: Launcher,
     hosts: Sequence[Host],
     processes: int,
     command: Sequence[str],
@@ -259,7 +260,7 @@ def _request(
     options: Options,
 ) -> LauncherRequest:
     given = hosts
-    if mode == "srun":
+    if launcher is Launcher.SRUN:
         allocation = from_environment(os.environ, lambda path: "")
         # Slurm knows its own allocation, even if nodes have different numbers of tasks.
         given = () if allocation is not None and list(hosts) == allocation.hosts else hosts

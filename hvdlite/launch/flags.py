@@ -22,6 +22,7 @@ from hvdlite.base import knobs
 from hvdlite.launch import machine
 from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.monitor.exposition import LOOPBACK
+from hvdlite.launch.spawn.other_launchers import Launcher
 
 _EXAMPLES = """examples:
   hvdliterun -np 2 python train.py --epochs 3
@@ -268,17 +269,19 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 def _add_modes(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what starts the ranks")
     mode = group.add_mutually_exclusive_group()
-    for flag, about in (
+    for launcher, about in (
         (
-            "gloo",
+            Launcher.HVDLITERUN,
             "hvdliterun itself, by ssh on other hosts (the default, except in Slurm); "
             "Horovod's name",
         ),
-        ("mpi", "the first mpirun on PATH, of any MPI"),
-        ("srun", "srun (the default in a Slurm allocation if no hosts are given)"),
-        ("jsrun", "jsrun, in LSF jobs; its command line is only printed"),
+        (Launcher.MPI, "the first mpirun on PATH, of any MPI"),
+        (Launcher.SRUN, "srun (the default in a Slurm allocation if no hosts are given)"),
+        (Launcher.JSRUN, "jsrun, in LSF jobs; its command line is only printed"),
     ):
-        mode.add_argument(f"--{flag}", dest="mode", action="store_const", const=flag, help=about)
+        mode.add_argument(
+            f"--{launcher.value}", dest="mode", action="store_const", const=launcher, help=about
+        )
     group.add_argument(
         "--mpi-args",
         type=_words,
@@ -485,7 +488,7 @@ _WITHOUT_EFFECT_OF_FILE = {
 }
 # Horovod's own example has this key, and Horovod does not read it.
 _IGNORED_OF_FILE = {("logging", "hide_timestamp")}
-_CONTROLLERS = ("gloo", "mpi")
+_CONTROLLERS = {"gloo": Launcher.HVDLITERUN, "mpi": Launcher.MPI}
 
 
 def load_config(path: str) -> dict[str, Any]:
@@ -520,7 +523,7 @@ def apply_config(content: Mapping[str, Any], arguments: argparse.Namespace, path
                     f"{path}: controller: {values!r} is not allowed: expected one of "
                     f"{', '.join(_CONTROLLERS)}."
                 )
-            arguments.mode = arguments.mode or values
+            arguments.mode = arguments.mode or _CONTROLLERS[values]
             continue
         keys = [key for of, key in known if of == section]
         if not keys:

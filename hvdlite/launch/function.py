@@ -14,6 +14,7 @@ from hvdlite.base import knobs
 from hvdlite.launch import cli, delivery, direct, job, machine, output, plan
 from hvdlite.launch.console import Console, until_closed
 from hvdlite.launch.flags import build_parser, read_text
+from hvdlite.launch.spawn.other_launchers import Launcher
 from hvdlite.launch.verdict import Verdict, is_consequence
 from hvdlite.launch.watch import JobObserver
 from hvdlite.rendezvous import StoreClient
@@ -114,13 +115,12 @@ def call(payload: bytes, flags: argparse.Namespace, executable: str | None = Non
     """Calls what pickled() has returned in the ranks of a job with these flags, and returns the
     results."""
     flags.command = [executable or sys.executable, "-m", "hvdlite.launch.task"]
-    flags.mode = "gloo"
+    flags.mode = Launcher.HVDLITERUN
     if flags.hosts is None and flags.hostfile is None and flags.script is None:
         flags.hosts = f"localhost:{max(1, int(flags.processes or 1), flags.most or 0)}"
     request = cli.understand(flags, os.environ, read_text)
-    for note in request.notes:
-        if note.startswith(("--", "HVDLITE_")):
-            warnings.warn(f"hvdlite.run(): {note}", stacklevel=3)
+    for warning in request.warnings:
+        warnings.warn(f"hvdlite.run(): {warning}", stacklevel=3)
     values = knobs.resolve({**os.environ, **request.environment})
     return _call(payload, request, cli.options(flags, values))
 
@@ -191,7 +191,7 @@ def pickled(
         ) from error
 
 
-def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[Any]:
+def _call(payload: bytes, request: cli.JobRequest, options: job.Options) -> list[Any]:
     if request.elastic is not None:
         return _call_elastic(payload, request, request.elastic, options)
     slots = plan.assign(request.hosts, request.processes)
@@ -205,7 +205,7 @@ def _call(payload: bytes, request: cli.Request, options: job.Options) -> list[An
 
 
 def _call_elastic(
-    payload: bytes, request: cli.Request, wish: Wish, options: job.Options
+    payload: bytes, request: cli.JobRequest, wish: Wish, options: job.Options
 ) -> list[Any]:
     from hvdlite.launch.elastic import run as elastic
     from hvdlite.launch.elastic.function import ElasticDelivery
@@ -222,7 +222,7 @@ def _call_elastic(
 
 def _job(
     slots: Sequence[plan.Slot],
-    request: cli.Request,
+    request: cli.JobRequest,
     options: job.Options,
     far: Sequence[str],
     console: Console,

@@ -273,7 +273,7 @@ def test_horovodrun_gives_up_a_host_with_its_first_failure(
 
 def test_horovodrun_without_elastic_flags_says_nothing_of_them() -> None:
     arguments = cli.read_arguments(["--horovodrun", "-np", "2", "python", "train.py"])
-    assert cli.understand(arguments, {}, lambda path: "").notes == []
+    assert cli.understand(arguments, {}, lambda path: "").warnings == []
 
 
 def test_the_timeout_has_horovods_variable() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hvdlite.launch import cli
+from hvdlite.launch.spawn.other_launchers import Launcher
 from hvdlite.tools.commands import cli as commands
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
@@ -79,7 +80,10 @@ def test_its_command_is_one_that_hvdliterun_understands_in_the_launchers_pod() -
     request = cli.understand(
         cli.read_arguments(words), environ, {"/etc/mpi/hostfile": hostfile}.__getitem__
     )
-    assert [host.slots for host in request.hosts] == [2, 2] and request.mode == "gloo"
+    assert [host.slots for host in request.hosts] == [
+        2,
+        2,
+    ] and request.launcher is Launcher.HVDLITERUN
     assert request.command == ["python", "/app/train.py"]
 
 

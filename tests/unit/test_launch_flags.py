@@ -14,6 +14,7 @@ from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.machine import Machine
 from hvdlite.launch.spawn import local
+from hvdlite.launch.spawn.other_launchers import Launcher
 
 # COMPAT's table: every flag of horovodrun with a value it takes.
 HOROVODRUN = (
@@ -44,7 +45,7 @@ def _parse(line: str, *more: str) -> argparse.Namespace:
     return cli.read_arguments([*line.split(), *more, "python", "train.py"])
 
 
-def _understand(line: str = "", environ: dict[str, str] | None = None) -> cli.Request:
+def _understand(line: str = "", environ: dict[str, str] | None = None) -> cli.JobRequest:
     return cli.understand(
         _parse(line), environ or {}, {"f": "a slots=2\nb\n"}.__getitem__, lambda _: MACHINE
     )
@@ -59,10 +60,10 @@ def test_every_flag_of_horovodrun_is_understood(flag: str) -> None:
     else:
         request = _understand(f"-np 2 {flag}")
         without = flags.without_effect(arguments)
-        assert len(request.notes) == len(without) + (
+        assert len(request.warnings) == len(without) + (
             0 if request.elastic else len(elastic_flags.given(arguments))
         )
-        assert all("has no effect: " in note for note in request.notes)
+        assert all("has no effect: " in note for note in request.warnings)
 
 
 @pytest.mark.parametrize("flags", ["", "--host-discovery-script mine"])
@@ -77,7 +78,7 @@ def test_the_mpi_operators_script_names_the_hosts_of_an_elastic_job(flags: str) 
 
 def test_what_does_nothing_says_why() -> None:
     noise = "--autotune-gaussian-process-noise 0.5"
-    notes = _understand(f"-np 1 --autotune {noise} --reset-limit 3").notes
+    notes = _understand(f"-np 1 --autotune {noise} --reset-limit 3").warnings
     assert len(notes) == 2 and notes[0].startswith(
         "--autotune-gaussian-process-noise has no effect: hvdlite's autotuning compares"
     )
@@ -86,7 +87,7 @@ def test_what_does_nothing_says_why() -> None:
 def test_a_variable_that_means_nothing_is_told_before_a_rank_starts() -> None:
     environ = {"HVDLITE_FUSION_TRESHOLD": "1", "HVDLITE_SECRET": "x"}
     request = _understand("-np 1 -x HVDLITE_CYCLE_TIMES=1", environ)
-    assert [note.split(" is set")[0] for note in request.notes] == [
+    assert [note.split(" is set")[0] for note in request.warnings] == [
         "HVDLITE_CYCLE_TIMES",
         "HVDLITE_FUSION_TRESHOLD",
     ]
@@ -144,7 +145,7 @@ def test_hosts_come_from_the_flag_or_the_file_or_the_batch_system() -> None:
     lsf = {"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "a 2 b 2"}
     request = _understand(environ=lsf)
     assert [h.name for h in request.hosts] == ["a", "b"] and request.processes is None
-    assert request.notes == ["hosts from LSF (LSB_MCPU_HOSTS): a:2,b:2"]
+    assert request.hosts_from == "hosts from LSF (LSB_MCPU_HOSTS): a:2,b:2"
     assert [h.name for h in _understand("-np 1 -H z:1", environ=lsf).hosts] == ["z"]
 
 
@@ -216,7 +217,7 @@ def test_a_file_says_what_flags_would_say(tmp_path: Path) -> None:
         "--autotune-warmup-samples 5 --autotune-steps-per-sample 20 true".split()
     )
     assert flags.chosen_knobs(read) == flags.chosen_knobs(by_flags)
-    assert read.mode == by_flags.mode == "gloo"
+    assert read.mode == by_flags.mode == Launcher.HVDLITERUN
     named = {each.flags[0] for each in flags.without_effect(read)}
     assert {"--num-nccl-streams", "--hierarchical-allgather"} <= named
     assert {"--autotune-bayes-opt-max-samples", "--autotune-gaussian-process-noise"} <= named
@@ -272,7 +273,7 @@ def test_how_many_ranks_can_be_left_to_the_machine(
     request = _understand(words)
     assert ",".join(f"{host.name}:{host.slots}" for host in request.hosts) == hosts
     assert request.processes == processes
-    assert [text for text in request.notes if text.startswith("-")] == ([note] if note else [])
+    assert request.warnings == ([note] if note else [])
 
 
 def test_a_file_that_is_no_mapping_is_an_error(tmp_path: Path) -> None:

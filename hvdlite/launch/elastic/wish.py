@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hvdlite.launch.elastic import flags
 from hvdlite.launch.elastic.crew import Policy
 from hvdlite.launch.hosts import Host
+from hvdlite.launch.spawn.other_launchers import Launcher
 
 TIMEOUT = "HOROVOD_ELASTIC_TIMEOUT"
 
@@ -29,15 +30,16 @@ def understand(
     arguments: argparse.Namespace,
     hosts: Sequence[Host],
     processes: int | None,
-    mode: str,
+    launcher: Launcher,
     script: str | None,
     environ: Mapping[str, str],
 ) -> Wish:
     """`hosts`: those that were named; none means this host. `script` names others as time goes by.
-    `mode`: what reaches them. ValueError: a sentence."""
-    if mode not in ("gloo", "srun"):
+    `launcher`: what reaches them. ValueError: a sentence."""
+    if launcher not in (Launcher.HVDLITERUN, Launcher.SRUN):
         raise ValueError(
-            f"hvdliterun itself starts the ranks of an elastic job (--gloo), and here {mode} does."
+            f"hvdliterun itself starts the ranks of an elastic job (--gloo), and here "
+            f"{launcher.value} does."
         )
     slots = sum(host.slots for host in hosts)
     count = processes or slots or arguments.least
@@ -76,7 +78,7 @@ def understand(
         script,
         hostfile=None if script or arguments.hosts else arguments.hostfile,
         slots_per_host=arguments.slots_per_host or 1,
-        in_slurm=mode == "srun",
+        in_slurm=launcher is Launcher.SRUN,
     )
 
 

@@ -56,7 +56,7 @@ def attributes(arguments: argparse.Namespace) -> argparse.Namespace:
     arguments.prefix_output_with_timestamp = arguments.timestamps
     arguments.tcp_flag = arguments.tcp
     for mode in ("gloo", "mpi", "jsrun"):
-        setattr(arguments, f"use_{mode}", arguments.mode == mode)
+        setattr(arguments, f"use_{mode}", getattr(arguments.mode, "value", None) == mode)
     for knob in knobs.KNOBS:
         if knob.flag is not None:
             text = getattr(arguments, f"knob_{knob.field}")
@@ -120,7 +120,7 @@ def attribute(flag: str) -> str:
     return flag.lstrip("-").replace("-", "_")
 
 
-def _flag(foreign: flags.FlagWithoutEffect) -> str:
+def _flag(foreign: flags.IgnoredFlag) -> str:
     return [each for each in foreign.flags if not each.startswith("--no-")][-1]
 
 
