@@ -21,7 +21,7 @@ from hvdlite.base import processors
 from hvdlite.base.knobs import Value
 from hvdlite.job import observe, where
 from hvdlite.job.recent import Recent
-from hvdlite.launch.monitor.board import WANTED, Wish, report_key
+from hvdlite.launch.monitor.board import WANTED, ReportRequest, report_key
 from hvdlite.rendezvous import StoreClient
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -79,8 +79,8 @@ class _Pulse:
                 break
         self._say_goodbye(client)
 
-    def _obey(self, value: bytes) -> Wish:
-        wish = Wish.decode(value)
+    def _obey(self, value: bytes) -> ReportRequest:
+        wish = ReportRequest.decode(value)
         if wish.dump not in (0, self._dump):
             self._dump = wish.dump
             where.report()

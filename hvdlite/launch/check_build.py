@@ -159,7 +159,7 @@ _TRAINERS = (
 
 
 @dataclass(frozen=True)
-class Framework:
+class CheckedFramework:
     title: str
     package: str  # the module to import
     # packages whose version is shown: the first one that is installed
@@ -193,40 +193,40 @@ def _unchanged(text: str) -> str:
 
 
 FRAMEWORKS = (
-    Framework(
+    CheckedFramework(
         "numpy", "numpy", ("numpy",), "hvdlite", "numpy.ones(3, numpy.float32)", "total[0]",
         "import numpy",
     ),
-    Framework(
+    CheckedFramework(
         "PyTorch", "torch", ("torch",), "hvdlite.torch", "torch.ones(3)", "total[0].item()",
         "import torch",
     ),
-    Framework(
+    CheckedFramework(
         'backend "hvdlite" of torch.distributed, PyTorch', "torch", ("torch",),
         "hvdlite.torch.distributed", "", "", text=_GROUP,
     ),
-    Framework(
+    CheckedFramework(
         "hvd.data.shard() of a DataLoader, PyTorch", "torch", ("torch",), "hvdlite.data", "", "",
         text=_SHARES,
     ),
-    Framework(
+    CheckedFramework(
         "TensorFlow", "tensorflow",
         ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"), "hvdlite.tensorflow",
         "tf.ones(3)", "float(total[0])", "import tensorflow as tf",
     ),
-    Framework(
+    CheckedFramework(
         "Keras", "keras", ("keras",), "hvdlite.keras", "numpy.ones(3, numpy.float32)", "total[0]",
         "import numpy",
     ),
-    Framework(
+    CheckedFramework(
         "JAX", "jax", ("jax",), "hvdlite.jax", "jax.numpy.ones(3)", "float(total[0])",
         "import jax",
     ),
     *(
-        Framework(title, package, distributions, "", "", "", text=_unchanged(text))
+        CheckedFramework(title, package, distributions, "", "", "", text=_unchanged(text))
         for title, package, distributions, text in _TRAINERS
     ),
-    Framework("hvdlite.ray, Ray", "ray", ("ray",), "hvdlite.ray", "", "", text=_BY_RAY),
+    CheckedFramework("hvdlite.ray, Ray", "ray", ("ray",), "hvdlite.ray", "", "", text=_BY_RAY),
 )  # fmt: skip
 
 
@@ -274,7 +274,7 @@ def libraries() -> list[tuple[bool, str]]:
     return [
         (True, f"{title} {version}: {module}") if version else (False, f"{title}: {module}")
         for title, module, package in LIBRARIES
-        for version in [Framework(title, package, (package,), module, "", "").version()]
+        for version in [CheckedFramework(title, package, (package,), module, "", "").version()]
     ]
 
 
@@ -309,7 +309,7 @@ def _folder() -> str:
 def ways() -> Iterator[tuple[bool, str]]:
     """Yields for each carrier whether it works, and why tensors would use it."""
     for title, flags, variables in _WAYS:
-        tried = two_ranks(flags, _EXPLAIN, _surroundings() | variables)
+        tried = two_ranks(flags, _EXPLAIN, _environment_without_carrier() | variables)
         why = [line.partition(":")[2] for line in tried.lines if line.startswith("[0]")]
         works = not tried.problem and bool(why)
         yield works, f"{title}: {why[0] if works else tried.problem or 'rank 0 has said nothing'}"
@@ -317,7 +317,7 @@ def ways() -> Iterator[tuple[bool, str]]:
 
 def mpi() -> Iterator[tuple[bool, str]]:
     """Yields what mpi4py loads here, or why there is nothing."""
-    tried = attempt(["-m", "hvdlite.job.bootstrap.mpi_report"], _surroundings())
+    tried = attempt(["-m", "hvdlite.job.bootstrap.mpi_report"], _environment_without_carrier())
     yield from [(False, tried.problem)] if tried.problem else ((True, line) for line in tried.lines)
 
 
@@ -331,7 +331,7 @@ def gpu() -> Iterator[tuple[bool, str]]:
     )
 
 
-def _surroundings() -> dict[str, str]:
+def _environment_without_carrier() -> dict[str, str]:
     """Returns the environment without settings that choose a carrier."""
     return {
         name: value for name, value in os.environ.items() if not name.endswith("_CPU_OPERATIONS")
@@ -339,12 +339,12 @@ def _surroundings() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class CheckRun:
     lines: tuple[str, ...] = ()  # of stdout
     problem: str = ""  # empty: the exit code was 0. Otherwise the last line of stderr
 
 
-def attempt(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Attempt:
+def attempt(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> CheckRun:
     """Runs the interpreter with these arguments."""
     try:
         done = subprocess.run(
@@ -355,9 +355,9 @@ def attempt(arguments: Sequence[str], environment: Mapping[str, str] | None = No
             env=os.environ if environment is None else environment,
         )
     except subprocess.TimeoutExpired:
-        return Attempt(problem=f"no answer within {_TIMEOUT:g} s")
+        return CheckRun(problem=f"no answer within {_TIMEOUT:g} s")
     last = done.stderr.strip().rsplit("\n", 1)[-1].removeprefix("hvdliterun: ")
-    return Attempt(
+    return CheckRun(
         tuple(done.stdout.splitlines()),
         (last or f"exit code {done.returncode}") if done.returncode else "",
     )
@@ -365,7 +365,7 @@ def attempt(arguments: Sequence[str], environment: Mapping[str, str] | None = No
 
 def two_ranks(
     flags: Sequence[str], program: str, environment: Mapping[str, str] | None = None
-) -> Attempt:
+) -> CheckRun:
     """Runs the text of a program on two ranks that hvdliterun starts."""
     launch = ["-m", "hvdlite.launch", "-np", "2", *flags]
     return attempt([*launch, sys.executable, "-c", program], environment)

@@ -17,7 +17,7 @@ from hvdlite.base import knobs, variables
 from hvdlite.launch import flags, machine, secret
 from hvdlite.launch.elastic import flags as elastic_flags
 from hvdlite.launch.hosts import (
-    Found,
+    FoundHosts,
     Host,
     Reader,
     discovery_script,
@@ -202,7 +202,7 @@ def _with_slots(
     return [Host(host.name, wish) for host in hosts] or [Host("localhost", wish)]
 
 
-def _default_launcher(found: Found | None) -> Launcher:
+def _default_launcher(found: FoundHosts | None) -> Launcher:
     """Slurm starts processes itself: its nodes need not allow ssh, and it must know the processes
     that it has to end."""
     in_slurm = found is not None and found.source.startswith("Slurm")

@@ -18,7 +18,7 @@ MOST_BYTES = 1 << 20
 
 
 @dataclass
-class Held:
+class HeldLine:
     """A line, and the ranks that have printed it."""
 
     line: bytes
@@ -26,13 +26,13 @@ class Held:
     since: float
 
 
-class Gathering:
+class HeldLines:
     """Lines that wait, the oldest first. The lines of each rank keep their order. Pure: times are
     arguments."""
 
     def __init__(self, ranks: Iterable[int]) -> None:
         self._all = set(ranks)
-        self._held: deque[Held] = deque()
+        self._held: deque[HeldLine] = deque()
         self._first = 0  # the number of the oldest line; the others follow it
         self._numbers: dict[bytes, deque[int]] = {}  # the numbers of equal lines
         self._last: dict[int, int] = {}  # the number of each rank's newest line
@@ -45,15 +45,15 @@ class Gathering:
         number = next((number for number in equal if number > before), None)
         if number is None:
             number = self._first + len(self._held)
-            self._held.append(Held(line, set(), now))
+            self._held.append(HeldLine(line, set(), now))
             self._bytes += len(line)
             equal.append(number)
         self._held[number - self._first].ranks.add(rank)
         self._last[rank] = number
 
-    def ripe(self, now: float) -> list[Held]:
+    def ripe(self, now: float) -> list[HeldLine]:
         """Returns the lines that wait no longer."""
-        found: list[Held] = []
+        found: list[HeldLine] = []
         while self._held and (
             now - self._held[0].since >= MOMENT_SECONDS
             or self._held[0].ranks >= self._all
@@ -62,11 +62,11 @@ class Gathering:
             found.append(self._pop())
         return found
 
-    def all_of(self, rank: int) -> list[Held]:
+    def all_of(self, rank: int) -> list[HeldLine]:
         """Returns the lines up to the newest of that rank."""
         return [self._pop() for _ in range(self._last.get(rank, -1) + 1 - self._first)]
 
-    def everything(self) -> list[Held]:
+    def everything(self) -> list[HeldLine]:
         return [self._pop() for _ in range(len(self._held))]
 
     def came(self, rank: int) -> None:
@@ -85,7 +85,7 @@ class Gathering:
         """Returns when the oldest line has waited long enough."""
         return self._held[0].since + MOMENT_SECONDS if self._held else None
 
-    def _pop(self) -> Held:
+    def _pop(self) -> HeldLine:
         held = self._held.popleft()
         self._first += 1
         self._bytes -= len(held.line)
@@ -104,7 +104,7 @@ class Collapse:
 
     def __init__(self, name: str, ranks: Iterable[int], sink: Sink) -> None:
         self._name, self._sink = name, sink
-        self._gathering = Gathering(ranks)
+        self._gathering = HeldLines(ranks)
         self._numbers: dict[int, int] = {}  # the ranks of sources that are members
         # ranks in the middle of a line that has been partly shown
         self._unfinished: set[int] = set()
@@ -147,7 +147,7 @@ class Collapse:
         self._gathering.left(rank)
         self.tick(float("-inf"))
 
-    def _show(self, ripe: Iterable[Held]) -> None:
+    def _show(self, ripe: Iterable[HeldLine]) -> None:
         for held in ripe:
             self._sink.emit(self._prefix(held.ranks), [held.line])
 

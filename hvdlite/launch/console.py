@@ -144,21 +144,23 @@ def of_the_command_line(
     shown = board.Board(hosts)
     displays: list[view.Display] = []
     if ranks and terminal is None:
-        displays.append(view.Lines(shown, console.say))
+        displays.append(view.LinesDisplay(shown, console.say))
     elif ranks and terminal is not None:
-        displays.append(view.Table(shown, terminal, colours="NO_COLOR" not in os.environ))
+        displays.append(view.TableDisplay(shown, terminal, colours="NO_COLOR" not in os.environ))
     if outlets.port is not None:
-        displays.append(metrics.Page(shown, outlets, console.say))
+        displays.append(metrics.MetricsPage(shown, outlets, console.say))
     if outlets.file is not None:
-        displays.append(metrics.File(shown, outlets.file, console.say))
+        displays.append(metrics.MetricsFile(shown, outlets.file, console.say))
     if outlets.report is None:
         return console, _contained(view.Monitor(shown, *displays), console)
     from hvdlite.launch.monitor import report
 
-    written = report.Report(outlets.report, command, console.say)
-    displays.append(report.Sampler(shown, written))
+    written = report.ReportFile(outlets.report, command, console.say)
+    displays.append(report.ReportSampler(shown, written))
     monitor = _contained(view.Monitor(shown, *displays), console)
-    return console, Observers(monitor, Contained(report.Writer(written), "--report", console.say))
+    return console, Observers(
+        monitor, Contained(report.ReportWriter(written), "--report", console.say)
+    )
 
 
 def _contained(monitor: JobObserver, console: Console) -> JobObserver:

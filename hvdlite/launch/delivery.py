@@ -22,7 +22,7 @@ from hvdlite.launch.watch import JobObserver
 from hvdlite.rendezvous import StoreClient, StoreServer
 
 
-class Told(NamedTuple):
+class RankFailure(NamedTuple):
     """The report of a rank that has raised an exception."""
 
     last_line: str
@@ -66,15 +66,15 @@ def result(client: StoreClient, number: int, who: str) -> Any:
         ) from error
 
 
-def told(client: StoreClient, number: int) -> Told | None:
+def told(client: StoreClient, number: int) -> RankFailure | None:
     """Returns what a rank has reported of its exception."""
     try:
-        return Told(*pickle.loads(task.get_blob(client, task.failure_key(number), 0)))
+        return RankFailure(*pickle.loads(task.get_blob(client, task.failure_key(number), 0)))
     except TimeoutError:
         return None
 
 
-def fail(what: str, who: str, report: Told) -> NoReturn:
+def fail(what: str, who: str, report: RankFailure) -> NoReturn:
     """Raises the failure of a rank, whose cause is the rank's own exception."""
     raise RuntimeError(f"{what}\n\nOn {who}:\n{report.trace}") from _exception(report.pickled)
 

@@ -33,7 +33,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundHosts:
     """The hosts of the environment, and the source."""
 
     hosts: list[Host]
@@ -97,7 +97,7 @@ def _refuse_twice(hosts: Iterable[Host], where: str) -> None:
 
 def from_environment(
     environ: Mapping[str, str], read: Reader, slots_per_host: int | None = None
-) -> Found | None:
+) -> FoundHosts | None:
     """Returns the hosts that a batch system has given to this job; `read` returns a file's text.
 
     Reads LSF, a Slurm allocation, and the MPI Operator of Kubernetes. In a step of Slurm, the hosts
@@ -110,7 +110,9 @@ def from_environment(
     return None
 
 
-def _from_lsf(environ: Mapping[str, str], read: Reader, slots_per_host: int | None) -> Found | None:
+def _from_lsf(
+    environ: Mapping[str, str], read: Reader, slots_per_host: int | None
+) -> FoundHosts | None:
     words = environ.get("LSB_MCPU_HOSTS", "").split()
     if not environ.get("LSB_JOBID") or not words:
         return None
@@ -119,12 +121,12 @@ def _from_lsf(environ: Mapping[str, str], read: Reader, slots_per_host: int | No
             f"LSB_MCPU_HOSTS={environ['LSB_MCPU_HOSTS']!r}: expected a count after every host."
         )
     hosts = [Host(name, int(count)) for name, count in zip(words[::2], words[1::2], strict=True)]
-    return Found(hosts, "LSF (LSB_MCPU_HOSTS)")
+    return FoundHosts(hosts, "LSF (LSB_MCPU_HOSTS)")
 
 
 def _from_slurm(
     environ: Mapping[str, str], read: Reader, slots_per_host: int | None
-) -> Found | None:
+) -> FoundHosts | None:
     names = environ.get("SLURM_JOB_NODELIST")
     # An `srun` step has SLURM_STEP_ID, but so has the shell of salloc or `srun --pty`.
     if not names or not environ.get("SLURM_JOB_ID"):
@@ -145,7 +147,7 @@ def _from_slurm(
             f"SLURM_JOB_NODELIST={names} has {len(expanded)} nodes, but "
             f"SLURM_TASKS_PER_NODE={tasks} has counts for {len(counts)}."
         )
-    return Found(
+    return FoundHosts(
         [Host(name, count) for name, count in zip(expanded, counts, strict=True)],
         "Slurm (SLURM_JOB_NODELIST)",
     )
@@ -178,7 +180,7 @@ def discovery_script(environ: Mapping[str, str], read: Reader) -> str | None:
 
 def _from_mpi_operator(
     environ: Mapping[str, str], read: Reader, slots_per_host: int | None
-) -> Found | None:
+) -> FoundHosts | None:
     if environ.get("K_MPI_JOB_ROLE") != "launcher":
         return None
     path = next(
@@ -188,4 +190,4 @@ def _from_mpi_operator(
         (environ[name] for name in _OPERATORS_SLOTS if environ.get(name, "").isdecimal()), None
     )
     default = slots_per_host or (int(given) if given else None)
-    return Found(parse_hostfile(read(path), path, default), f"the MPI Operator ({path})")
+    return FoundHosts(parse_hostfile(read(path), path, default), f"the MPI Operator ({path})")

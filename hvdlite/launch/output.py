@@ -49,7 +49,7 @@ def drain(read: Callable[[], bool]) -> None:
             return
 
 
-class Lines:
+class LineCutter:
     """Cuts a stream into lines. Pure."""
 
     def __init__(self) -> None:
@@ -317,7 +317,7 @@ class Stream:
     together: Together | None = None
     source: int | None = None  # what `together` knows it by, if not by its rank
     last_words: LastWords = field(default_factory=LastWords)
-    _lines: Lines = field(default_factory=Lines)
+    _lines: LineCutter = field(default_factory=LineCutter)
     _bars: Bars = field(default_factory=Bars)
     _fed: float = 0.0
 

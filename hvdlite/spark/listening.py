@@ -61,7 +61,7 @@ class Listener:
         key = secret.create()
         self.started: set[int] = set()  # partitions whose tasks run
         self._targets = {"stdout": stdout or sys.stdout, "stderr": stderr or sys.stderr}
-        self._lines: dict[tuple[str, str], output.Lines] = {}
+        self._lines: dict[tuple[str, str], output.LineCutter] = {}
         self._store = StoreServer.reached(key, everywhere=True)
         self._watched = self._store.watch(PREFIX)
         self._store.start()
@@ -100,7 +100,7 @@ class Listener:
             if name == "started":
                 self.started.add(int(partition))
                 continue
-            lines = self._lines.setdefault((name, partition), output.Lines())
+            lines = self._lines.setdefault((name, partition), output.LineCutter())
             for line in lines.feed(value):
                 self._say(name, line)
 

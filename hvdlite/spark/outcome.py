@@ -31,7 +31,7 @@ class Report:
     words: str = ""  # its last words, if it has failed
     ended_by_us: bool = False  # another rank had failed before, and its task has ended it
     result: bytes | None = None
-    failure: bytes | None = None  # the pickle of delivery.Told
+    failure: bytes | None = None  # the pickle of delivery.RankFailure
 
 
 def rows(report: Report) -> Iterator[Row]:
@@ -88,7 +88,7 @@ def _fail(those: Sequence[Report], verdict: Verdict) -> None:
     failure = next((it.failure for it in those if it.rank == culprit), None)
     if culprit is None or failure is None:  # it was killed, or has called sys.exit()
         raise RuntimeError(verdict.sentence(["python"]).removeprefix("hvdliterun: "))
-    told = delivery.Told(*pickle.loads(failure))
+    told = delivery.RankFailure(*pickle.loads(failure))
     what = f"rank {culprit} on {verdict.hosts[culprit]} raised {told.last_line}"
     delivery.fail(what, f"rank {culprit}", told)
 

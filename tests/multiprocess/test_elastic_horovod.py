@@ -519,7 +519,7 @@ train(state)
 
 @pytest.mark.watchdog(180)
 def test_the_monitor_shows_generation_members_and_empty_slots(job: Job) -> None:
-    _with(job, "view.Lines.seconds = 0.5")
+    _with(job, "view.LinesDisplay.seconds = 0.5")
     program = job.script(TELL + SHOWN)
     cooldown = ("--blacklist-cooldown-range", "10", "10")
     process = job.start("--monitor", "-np", "3", "--min-np", "1", *cooldown, PYTHON, program)

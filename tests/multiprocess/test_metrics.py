@@ -31,7 +31,7 @@ HASTE = """
 import sys
 from hvdlite.launch import cli
 from hvdlite.launch.monitor import metrics, view
-view._READ_SECONDS = metrics.Page.seconds = metrics.File.seconds = 0.1
+view._READ_SECONDS = metrics.MetricsPage.seconds = metrics.MetricsFile.seconds = 0.1
 sys.exit(cli.main())
 """
 

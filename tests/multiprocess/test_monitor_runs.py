@@ -223,8 +223,8 @@ def test_stdout_in_a_file_has_only_what_ranks_print(job: Job) -> None:
 
 
 def test_a_line_now_and_then_in_a_log(job: Job) -> None:
-    assert view.Lines.seconds == 10
-    launcher_with(job, "view.Lines.seconds = 1.5")
+    assert view.LinesDisplay.seconds == 10
+    launcher_with(job, "view.LinesDisplay.seconds = 1.5")
     began = time.monotonic()
     process = job.start("-np", "2", "--monitor", sys.executable, job.script(TRAIN))
     lines: list[str] = []

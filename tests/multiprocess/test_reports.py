@@ -36,7 +36,7 @@ HASTE = """
 import sys
 from hvdlite.launch import cli
 from hvdlite.launch.monitor import report, view
-view._READ_SECONDS = report.Sampler.seconds = 0.1
+view._READ_SECONDS = report.ReportSampler.seconds = 0.1
 report._SECONDS_OF_A_PAGE, report._SHARE_OF_A_CORE = 0.3, 1.0
 sys.exit(cli.main())
 """

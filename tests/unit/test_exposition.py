@@ -168,7 +168,7 @@ def test_a_request_that_comes_byte_by_byte_has_one_deadline(
 ) -> None:
     monkeypatch.setattr(metrics, "_SECONDS_OF_A_REQUEST", 1.0)
     said: list[str] = []
-    page = metrics.Page(board_of(), Outlets(port=0), said.append)
+    page = metrics.MetricsPage(board_of(), Outlets(port=0), said.append)
     try:
         [port] = re.findall(r":(\d+)/metrics", said[0])
         with socket.create_connection(("127.0.0.1", int(port)), timeout=within(10)) as stranger:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdlite.launch.hosts import Found, Host, from_environment, parse_hostfile, parse_hosts
+from hvdlite.launch.hosts import FoundHosts, Host, from_environment, parse_hostfile, parse_hosts
 
 
 def test_hosts_are_read_as_horovodrun_reads_them() -> None:
@@ -93,7 +93,7 @@ FILES = {"/etc/mpi/hostfile": "w-0.svc slots=2\nw-1.svc slots=2\n", "/else": "w-
         ({}, None),
         (
             {"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "a 2 b 3"},
-            Found([Host("a", 2), Host("b", 3)], "LSF (LSB_MCPU_HOSTS)"),
+            FoundHosts([Host("a", 2), Host("b", 3)], "LSF (LSB_MCPU_HOSTS)"),
         ),
         ({"LSB_MCPU_HOSTS": "a 2"}, None),
         (
@@ -102,7 +102,7 @@ FILES = {"/etc/mpi/hostfile": "w-0.svc slots=2\nw-1.svc slots=2\n", "/else": "w-
                 "SLURM_JOB_NODELIST": "n[1-2],m",
                 "SLURM_TASKS_PER_NODE": "2(x2),1",
             },
-            Found([Host("n1", 2), Host("n2", 2), Host("m", 1)], "Slurm (SLURM_JOB_NODELIST)"),
+            FoundHosts([Host("n1", 2), Host("n2", 2), Host("m", 1)], "Slurm (SLURM_JOB_NODELIST)"),
         ),
         (
             {
@@ -112,22 +112,24 @@ FILES = {"/etc/mpi/hostfile": "w-0.svc slots=2\nw-1.svc slots=2\n", "/else": "w-
                 "SLURM_TASKS_PER_NODE": "1",
                 "SLURM_JOB_CPUS_PER_NODE": "2,1",
             },
-            Found([Host("n1", 2), Host("n2", 1)], "Slurm (SLURM_JOB_NODELIST)"),
+            FoundHosts([Host("n1", 2), Host("n2", 1)], "Slurm (SLURM_JOB_NODELIST)"),
         ),
         ({"SLURM_JOB_NODELIST": "n1"}, None),
         (
             {"K_MPI_JOB_ROLE": "launcher"},
-            Found([Host("w-0.svc", 2), Host("w-1.svc", 2)], "the MPI Operator (/etc/mpi/hostfile)"),
+            FoundHosts(
+                [Host("w-0.svc", 2), Host("w-1.svc", 2)], "the MPI Operator (/etc/mpi/hostfile)"
+            ),
         ),
         (
             {"K_MPI_JOB_ROLE": "launcher", "HYDRA_HOST_FILE": "/else", "I_MPI_PERHOST": "5"},
-            Found([Host("w-0.svc", 5), Host("w-1.svc", 3)], "the MPI Operator (/else)"),
+            FoundHosts([Host("w-0.svc", 5), Host("w-1.svc", 3)], "the MPI Operator (/else)"),
         ),
         ({"K_MPI_JOB_ROLE": "worker"}, None),
     ],
 )
 def test_batch_systems_say_which_hosts_a_job_has(
-    environ: dict[str, str], expected: Found | None
+    environ: dict[str, str], expected: FoundHosts | None
 ) -> None:
     assert from_environment(environ, FILES.__getitem__) == expected
 

@@ -15,7 +15,7 @@ from machine import within
 from waiting import wait_until
 
 from hvdlite.launch import output
-from hvdlite.launch.output import Lines, Sink, Stream, Writer
+from hvdlite.launch.output import LineCutter, Sink, Stream, Writer
 
 
 class FakeWriter(Writer):
@@ -64,7 +64,7 @@ def _streams(count: int = 2, timestamps: bool = False) -> tuple[FakeWriter, list
     ],
 )
 def test_lines_end_with_any_line_end(data: bytes, lines: list[bytes], pending: bytes) -> None:
-    cutter = Lines()
+    cutter = LineCutter()
     assert cutter.feed(data) == lines
     assert cutter.pending == pending
 
@@ -73,7 +73,7 @@ def test_however_the_bytes_arrive_the_lines_are_the_same() -> None:
     generator = random.Random(7)
     for _ in range(300):
         data = bytes(generator.choice(b"ab\n\r\xc3\xa9") for _ in range(generator.randrange(40)))
-        whole, pieces = Lines(), Lines()
+        whole, pieces = LineCutter(), LineCutter()
         expected = [*whole.feed(data), whole.flush()]
         found: list[bytes] = []
         rest = data
@@ -86,7 +86,7 @@ def test_however_the_bytes_arrive_the_lines_are_the_same() -> None:
 
 
 def test_an_endless_line_is_passed_on_in_pieces() -> None:
-    cutter = Lines()
+    cutter = LineCutter()
     pieces = cutter.feed(b"x" * (output.LINE_BYTES + 1))
     assert [len(piece) for piece in pieces] == [output.LINE_BYTES + 1]
     assert cutter.pending == b""

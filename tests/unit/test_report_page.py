@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from report_jobs import BEGAN, LAYERS, Imagined
 
-from hvdlite.launch.monitor.report import Report
+from hvdlite.launch.monitor.report import ReportFile
 from hvdlite.observe.report import axes, charts, series, words
 from hvdlite.observe.report.charts import Line
 from hvdlite.observe.report.details import Tensor
@@ -296,11 +296,11 @@ def test_a_tensor_of_no_time_divides_by_nothing() -> None:
 def test_another_job_with_the_same_file_is_told_once(tmp_path: Path) -> None:
     path, said = str(tmp_path / "run.html"), []
     (tmp_path / "run.html").write_text("of an earlier job")
-    ours = Report(path, ["python", "train.py"], said.append)
+    ours = ReportFile(path, ["python", "train.py"], said.append)
     ours.write()
     ours.write()
     assert said == []
-    theirs = Report(path, ["python", "train.py"], said.append)
+    theirs = ReportFile(path, ["python", "train.py"], said.append)
     for each in (theirs, ours, theirs, ours):
         each.write()
     assert said == [f"another job writes {path}, too: give each --report a file of its own."] * 2

@@ -95,7 +95,9 @@ def test_whether_there_are_enough_slots(
 
 def _failure(error: BaseException) -> bytes:
     last_line = f"{type(error).__name__}: {error}"
-    return pickle.dumps(delivery.Told(last_line, f"Traceback\n{last_line}\n", pickle.dumps(error)))
+    return pickle.dumps(
+        delivery.RankFailure(last_line, f"Traceback\n{last_line}\n", pickle.dumps(error))
+    )
 
 
 def test_reports_survive_their_way_through_rows() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hvdlite.launch.attach import directory
-from hvdlite.launch.attach.client import Connection, Found
-from hvdlite.launch.monitor.board import Wish
+from hvdlite.launch.attach.client import FoundJob, LauncherConnection
+from hvdlite.launch.monitor.board import ReportRequest
 from hvdlite.tools.commands import cli, top, top_view
-from hvdlite.tools.commands.top_view import ORDERS, Choice
+from hvdlite.tools.commands.top_view import ORDERS, View
 
 ABOUT: dict[str, Any] = {
     "pid": 77,
@@ -26,12 +26,12 @@ ABOUT: dict[str, Any] = {
 }
 
 
-def _never() -> Connection:
+def _never() -> LauncherConnection:
     raise AssertionError
 
 
-def job(pid: int) -> Found:
-    return Found(pid, _never, ABOUT | {"pid": pid})
+def job(pid: int) -> FoundJob:
+    return FoundJob(pid, _never, ABOUT | {"pid": pid})
 
 
 def row(rank: int, **known: Any) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def first_cells(lines: list[str]) -> list[str]:
 
 
 def test_the_table_has_step_time_cpu_and_memory() -> None:
-    lines = top_view.ranks(FRAME, Choice(), 200, 10, colours=False)
+    lines = top_view.ranks(FRAME, View(), 200, 10, colours=False)
     assert (
         lines[0].split() == "rank host step waiting late data/s CPU memory last collective".split()
     )
@@ -90,21 +90,21 @@ def test_a_host_that_others_use_is_told_above_the_table() -> None:
     ],
 )
 def test_the_largest_comes_first_and_a_rank_without_a_number_last(order: str, ranks: str) -> None:
-    lines = top_view.ranks(FRAME, Choice(order), 200, 10, colours=False)
+    lines = top_view.ranks(FRAME, View(order), 200, 10, colours=False)
     assert first_cells(lines)[1:] == list(ranks)
 
 
 def test_keys() -> None:
-    choice = Choice()
+    choice = View()
     seen = []
     for _ in ORDERS:
         seen.append(choice.order)
         choice = choice.press("s")
-    assert seen == list(ORDERS) and choice == Choice()
-    assert choice.press("r").press("p") == Choice(reverse=True, paused=True)
+    assert seen == list(ORDERS) and choice == View()
+    assert choice.press("r").press("p") == View(reverse=True, paused=True)
     assert choice.press("p").press("p") == choice == choice.press("x").press("\x1b")
     assert choice.press("q").over
-    lines = top_view.ranks(FRAME, Choice(reverse=True), 200, 10, colours=False)
+    lines = top_view.ranks(FRAME, View(reverse=True), 200, 10, colours=False)
     assert first_cells(lines)[1:] == ["2", "1", "0"]
 
 
@@ -117,7 +117,7 @@ def test_the_command_line_and_the_keys_know_the_same_orders() -> None:
 def test_everything_fits_the_terminal(size: tuple[int, int]) -> None:
     rows = [row(rank, steps=1.0, last=f"allreduce.{'x' * 60}") for rank in range(30)]
     frame = FRAME | {"rows": rows, "heading": "generation 3; starting: member 7 on c " * 3}
-    lines = top_view.screen(ABOUT, frame, Choice(), size, 1075.0, 0.0, colours=False)
+    lines = top_view.screen(ABOUT, frame, View(), size, 1075.0, 0.0, colours=False)
     assert len(lines) <= size[1] - 2 and max(map(len, lines)) < size[0]
     assert lines[0].startswith("hvdliterun 77, 30 ranks, since 0:01:15")
     assert lines[-1].startswith("sorted by rank")
@@ -125,7 +125,7 @@ def test_everything_fits_the_terminal(size: tuple[int, int]) -> None:
 
 def test_what_is_said_above_and_below_the_table() -> None:
     frame = FRAME | {"world_changes": 2, "heading": "generation 3"}
-    lines = top_view.screen(ABOUT, frame, Choice("late"), (200, 30), 4725.0, 7.0, colours=False)
+    lines = top_view.screen(ABOUT, frame, View("late"), (200, 30), 4725.0, 7.0, colours=False)
     assert lines[:2] == [
         "hvdliterun 77, 3 ranks, since 1:02:05, 2 changes of the ranks: python train.py",
         "generation 3",
@@ -134,7 +134,7 @@ def test_what_is_said_above_and_below_the_table() -> None:
         "hvdliterun has said nothing for 7 s, sorted by late.  s: sort  r: reverse  p: pause  "
         "d: dump  q: quit"
     )
-    paused = top_view.screen(ABOUT, frame, Choice(paused=True), (200, 30), 0.0, 7.0, False)
+    paused = top_view.screen(ABOUT, frame, View(paused=True), (200, 30), 0.0, 7.0, False)
     assert paused[-1].startswith("PAUSED, sorted by rank.")
 
 
@@ -143,11 +143,11 @@ def test_which_job_is_meant() -> None:
     silent = replace(one, pid=79, about=None)
     assert top.choose([one], None) is one
     assert top.choose([one, other], 78) is other
-    with pytest.raises(top.NotPossible, match="no job of this user has its hvdliterun or a"):
+    with pytest.raises(top.CannotShow, match="no job of this user has its hvdliterun or a"):
         top.choose([], None)
-    with pytest.raises(top.NotPossible, match="several jobs run here. `hvdlite top 77` shows"):
+    with pytest.raises(top.CannotShow, match="several jobs run here. `hvdlite top 77` shows"):
         top.choose([one, other], None)
-    with pytest.raises(top.NotPossible) as error:
+    with pytest.raises(top.CannotShow) as error:
         top.choose([one, silent], 5)
     assert str(error.value).splitlines() == [
         "process 5 is no hvdliterun of this user. There are:",
@@ -162,7 +162,7 @@ def test_jobs_are_listed_from_the_newest_on() -> None:
         replace(job(78), about=ABOUT | {"began": 2000.0, "ranks": 1, "hosts": ["a"]}),
     )
     starting = replace(job(79), about=ABOUT | {"began": 1500.0, "ranks": 0, "hosts": []})
-    with pytest.raises(top.NotPossible) as error:
+    with pytest.raises(top.CannotShow) as error:
         top.choose([old, new, starting], None)
     assert str(error.value).splitlines() == [
         "several jobs run here. `hvdlite top 78` shows the first.",
@@ -187,7 +187,7 @@ def test_a_job_whose_launcher_and_ranks_are_here_is_one_job() -> None:
 
 
 def test_a_key_asks_for_a_bundle_and_says_where_it_will_be_until_the_next_key() -> None:
-    asked = Choice().press("d").press("d")
+    asked = View().press("d").press("d")
     assert asked.dumps == 2
     said = top_view.dumped({"asked": 3, "dumps": "/tmp/dumps"})
     assert said == "3 ranks will write a bundle: `hvdlite explain /tmp/dumps` shows it."
@@ -200,10 +200,10 @@ def test_a_key_asks_for_a_bundle_and_says_where_it_will_be_until_the_next_key() 
 
 
 def test_a_wish_is_read_as_it_was_written() -> None:
-    wish = Wish(reports=True, seconds=1.0, dump=1 << 62)
-    assert Wish.decode(wish.encode()) == wish
+    wish = ReportRequest(reports=True, seconds=1.0, dump=1 << 62)
+    assert ReportRequest.decode(wish.encode()) == wish
     with pytest.raises(ValueError):
-        Wish.decode(b"1.0")
+        ReportRequest.decode(b"1.0")
 
 
 # --- where launchers listen

@@ -338,7 +338,7 @@ def test_members_are_descendants_and_whoever_shares_a_session() -> None:
 def test_sigkill_follows_sigterm_after_the_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guardian, "processes", lambda: [])
     monkeypatch.setattr(guardian.time, "monotonic", lambda: 100.0)
-    state = guardian.State(grace_seconds=7.0)
+    state = guardian.GuardState(grace_seconds=7.0)
     guardian._enter(state, "terminating")
     assert (state.phase, state.deadline) == ("terminating", 107.0)
 

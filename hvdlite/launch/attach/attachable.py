@@ -22,7 +22,7 @@ from typing import Any
 
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.attach import directory
-from hvdlite.launch.monitor.board import WANTED, Board, Wish, report_key
+from hvdlite.launch.monitor.board import WANTED, Board, ReportRequest, report_key
 from hvdlite.launch.watch import JobObserver, Situation
 from hvdlite.rendezvous.server import StoreServer
 
@@ -197,7 +197,9 @@ class Wanted:
 
     def _put(self) -> None:
         if self._reports or self._dump:
-            self._store.put(WANTED, Wish(self._reports, self._seconds, self._dump).encode())
+            self._store.put(
+                WANTED, ReportRequest(self._reports, self._seconds, self._dump).encode()
+            )
         else:
             self._store.delete(WANTED)
 

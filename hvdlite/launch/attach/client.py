@@ -22,16 +22,16 @@ _ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundJob:
     """A job of this user. `connect`: to its launcher; raises OSError. `about`: None if the launcher
     does not answer."""
 
     pid: int
-    connect: Callable[[], Connection]
+    connect: Callable[[], LauncherConnection]
     about: Message | None
 
 
-class Connection:
+class LauncherConnection:
     """Lines of JSON, both ways."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -39,7 +39,7 @@ class Connection:
         self._sock = sock
 
     @classmethod
-    def at(cls, path: Path) -> Connection:
+    def at(cls, path: Path) -> LauncherConnection:
         """To a launcher on this host. Raises OSError if nothing listens at `path`."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -51,7 +51,7 @@ class Connection:
         return cls(sock)
 
     @classmethod
-    def through(cls, address: Address, secret: bytes) -> Connection:
+    def through(cls, address: Address, secret: bytes) -> LauncherConnection:
         """To the launcher whose store is at this address. Raises OSError."""
         return cls(dial(address, secret))
 
@@ -91,48 +91,48 @@ class Connection:
     def close(self) -> None:
         self._sock.close()
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> LauncherConnection:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
 
-def jobs_here(environ: Mapping[str, str]) -> Sequence[Found]:
+def jobs_here(environ: Mapping[str, str]) -> Sequence[FoundJob]:
     """Returns the jobs of this user whose launcher runs on this host, the oldest first."""
     found = []
     for pid, path in directory.sockets(environ):
         try:
-            found.append(_ask(pid, partial(Connection.at, path)))
+            found.append(_ask(pid, partial(LauncherConnection.at, path)))
         except ConnectionRefusedError:  # the number belongs to another process now
             directory.remove(path)
         except (OSError, EOFError):
             with contextlib.suppress(OSError):
                 if path.exists():
-                    found.append(Found(pid, partial(Connection.at, path), None))
+                    found.append(FoundJob(pid, partial(LauncherConnection.at, path), None))
     return _oldest_first(found)
 
 
-def jobs_at(stores: Iterable[tuple[Address, bytes]]) -> Sequence[Found]:
+def jobs_at(stores: Iterable[tuple[Address, bytes]]) -> Sequence[FoundJob]:
     """Returns the jobs whose stores are at these addresses, with their secrets, and whose launchers
     answer, probably on another host."""
     found = []
     for address, secret in stores:
         with contextlib.suppress(OSError, EOFError):
-            job = _ask(0, partial(Connection.through, address, secret))
+            job = _ask(0, partial(LauncherConnection.through, address, secret))
             if job.about is not None:
                 about = {**job.about, "on": job.about["launcher"]}
                 found.append(replace(job, pid=job.about["pid"], about=about))
     return _oldest_first(found)
 
 
-def _ask(pid: int, connect: Callable[[], Connection]) -> Found:
+def _ask(pid: int, connect: Callable[[], LauncherConnection]) -> FoundJob:
     with connect() as connection:
         connection.ask("job")
-        return Found(pid, connect, connection.wait())
+        return FoundJob(pid, connect, connection.wait())
 
 
-def _oldest_first(jobs: Iterable[Found]) -> Sequence[Found]:
+def _oldest_first(jobs: Iterable[FoundJob]) -> Sequence[FoundJob]:
     return sorted(jobs, key=lambda job: job.about["began"] if job.about else float("inf"))
 
 

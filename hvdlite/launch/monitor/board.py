@@ -32,7 +32,7 @@ WANTED = "reports-wanted"
 
 
 @dataclass(frozen=True)
-class Wish:
+class ReportRequest:
     """The value of WANTED: whether ranks report, after how many seconds they look again, and the
     number of a bundle that they write once; 0: none."""
 
@@ -44,7 +44,7 @@ class Wish:
         return f"{self.reports:d} {self.seconds!r} {self.dump}".encode()
 
     @classmethod
-    def decode(cls, value: bytes) -> Wish:
+    def decode(cls, value: bytes) -> ReportRequest:
         """Raises ValueError."""
         reports, seconds, dump = value.split()
         return cls(reports == b"1", float(seconds), int(dump))

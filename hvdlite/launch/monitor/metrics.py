@@ -25,7 +25,7 @@ MOST_READERS = 16
 _SECONDS_OF_A_LINE = 10.0
 
 
-class Page:
+class MetricsPage:
     """A display that Prometheus reads: GET /metrics."""
 
     seconds = 1.0
@@ -33,9 +33,9 @@ class Page:
     def __init__(self, board: Board, outlets: Outlets, say: Callable[[str], None]) -> None:
         self._board = board
         self._text = b""
-        self._server: _Server | None = None
+        self._server: _MetricsServer | None = None
         try:
-            self._server = _Server((outlets.address, outlets.port or 0), self._handler())
+            self._server = _MetricsServer((outlets.address, outlets.port or 0), self._handler())
         except OSError as error:
             address = join_address(outlets.address, outlets.port or 0)
             say(f"there is no page of metrics: cannot listen on {address}: {error.strerror}.")
@@ -79,7 +79,7 @@ class Page:
             self._server = None
 
 
-class _Reader:
+class _MetricsReader:
     """A connection that a thread serves. Another thread may cut it."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -98,7 +98,7 @@ class _Reader:
             self._sock.close()
 
 
-class _Server(HTTPServer):
+class _MetricsServer(HTTPServer):
     """Serves each reader in a thread of its own, the last MOST_READERS at a time. Waits for no
     reader."""
 
@@ -106,7 +106,7 @@ class _Server(HTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._readers: deque[_Reader] = deque()  # the oldest first
+        self._readers: deque[_MetricsReader] = deque()  # the oldest first
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
@@ -118,7 +118,7 @@ class _Server(HTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         if len(self._readers) >= MOST_READERS:
             self._forget(self._readers.popleft())
-        reader = _Reader(request)
+        reader = _MetricsReader(request)
         reader.thread = threading.Thread(
             target=self._serve,
             args=(reader, request, client_address),
@@ -132,7 +132,7 @@ class _Server(HTTPServer):
             return
         self._readers.append(reader)
 
-    def _serve(self, reader: _Reader, request: Any, client_address: Any) -> None:
+    def _serve(self, reader: _MetricsReader, request: Any, client_address: Any) -> None:
         with contextlib.suppress(Exception):  # a reader that has gone is no news
             self.finish_request(request, client_address)
         reader.cut()  # it sees the end even if it still sends
@@ -145,7 +145,7 @@ class _Server(HTTPServer):
             self._forget(self._readers.popleft())
 
     @staticmethod
-    def _forget(reader: _Reader) -> None:
+    def _forget(reader: _MetricsReader) -> None:
         reader.cut()
         assert reader.thread is not None
         reader.thread.join()  # it waits for nothing now
@@ -162,7 +162,7 @@ class _Server(HTTPServer):
             reader.cut()
 
 
-class File:
+class MetricsFile:
     """A display that adds a line of JSON to a file now and then, and one at the end."""
 
     seconds = _SECONDS_OF_A_LINE

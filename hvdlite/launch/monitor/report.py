@@ -27,7 +27,7 @@ _SECONDS_OF_A_PAGE = 60.0
 _SHARE_OF_A_CORE = 0.001
 
 
-class Report:
+class ReportFile:
     """The job's history, and its page at `path`."""
 
     def __init__(self, path: str, command: Sequence[str], say: Callable[[str], None]) -> None:
@@ -78,12 +78,12 @@ def _state(path: str) -> tuple[int, int] | None:
     return (found.st_ino, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
-class Sampler:
+class ReportSampler:
     """A display: what it draws is the report."""
 
     seconds = _SECONDS_OF_A_SAMPLE
 
-    def __init__(self, board: Board, report: Report) -> None:
+    def __init__(self, board: Board, report: ReportFile) -> None:
         self._board, self._report = board, report
         self._next_page = time.monotonic() + _SECONDS_OF_A_PAGE
 
@@ -103,10 +103,10 @@ class Sampler:
         self._report.add(self._board, time.monotonic())
 
 
-class Writer(JobObserver):
+class ReportWriter(JobObserver):
     """The first page, and the last one."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ReportFile) -> None:
         self._report = report
         self._begun = False
 

@@ -107,7 +107,7 @@ class Display(Protocol):
         """The job has ended."""
 
 
-class Lines:
+class LinesDisplay:
     """A display for logs."""
 
     seconds = 10.0
@@ -125,7 +125,7 @@ class Lines:
         pass
 
 
-class Table:
+class TableDisplay:
     """A display for terminals."""
 
     seconds = 1.0

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
-from hvdlite.launch.output import Lines, drain
+from hvdlite.launch.output import LineCutter, drain
 from hvdlite.launch.spawn import guardian, local
 from hvdlite.launch.spawn.events import (
     AllGone,
@@ -192,8 +192,8 @@ class Delegated:
         self._grace_seconds = grace_seconds
         self._pid: int | None = None
         self._words = b""
-        self._sentences = Lines()
-        self._endings: dict[int, Lines] = {}  # what the ranks' shells say, by rank
+        self._sentences = LineCutter()
+        self._endings: dict[int, LineCutter] = {}  # what the ranks' shells say, by rank
         self._told: set[int] = set()  # ranks whose shells have told how they have ended
         self._killed = False
         self._ending: threading.Thread | None = None
@@ -294,7 +294,7 @@ class Delegated:
 
     def _ended(self, rank: int, text: bytes) -> list[Event]:
         """A rank's shell has spoken."""
-        lines = self._endings.setdefault(rank, Lines()).feed(text)
+        lines = self._endings.setdefault(rank, LineCutter()).feed(text)
         causes = [cause_of_shell(rank, line.decode(errors="replace")) for line in lines]
         ends: list[Event] = [Ended(rank, each.code, each.signal) for each in causes if each]
         self._told.update([rank] if ends else [])

@@ -154,7 +154,7 @@ def kill_all(
 
 
 @dataclass
-class Rank:
+class GuardedRank:
     rank: int
     environment: dict[bytes, bytes]
     stdout: int
@@ -163,7 +163,7 @@ class Rank:
 
 
 @dataclass
-class State:
+class GuardState:
     ranks: dict[int, int] = field(default_factory=dict)  # pid -> rank, of running ranks
     sessions: set[int] = field(default_factory=set)
     grace_seconds: float = GRACE_SECONDS
@@ -206,7 +206,7 @@ def read_job(descriptor: int = 0) -> dict[str, Any] | None:
     return job if isinstance(job, dict) else None
 
 
-def _start(rank: Rank, command: list[bytes], secret: int | None) -> tuple[int, int]:
+def _start(rank: GuardedRank, command: list[bytes], secret: int | None) -> tuple[int, int]:
     """Forks and executes; returns (pid, 0) or (0, errno)."""
     guardian = os.getpid()
     try:
@@ -246,11 +246,11 @@ def _start(rank: Rank, command: list[bytes], secret: int | None) -> tuple[int, i
     return pid, 0
 
 
-def _left(state: State) -> list[int]:
+def _left(state: GuardState) -> list[int]:
     return members(processes(), os.getpid(), state.sessions)
 
 
-def _enter(state: State, phase: str) -> None:
+def _enter(state: GuardState, phase: str) -> None:
     order = ("running", "lingering", "terminating", "killing")
     if order.index(phase) <= order.index(state.phase):
         return
@@ -272,7 +272,7 @@ def _enter(state: State, phase: str) -> None:
         state.deadline = state.mercy_until + KILL_SECONDS
 
 
-def _reap(state: State) -> bool:
+def _reap(state: GuardState) -> bool:
     """Collects and reports the dead; returns False if no child is left."""
     lines: list[str] = []
     pid = -1
@@ -299,7 +299,7 @@ def _watch_launcher() -> list[int]:
         return []  # an old kernel: the pipe alone has to suffice
 
 
-def _guard(state: State, wake: int) -> int:
+def _guard(state: GuardState, wake: int) -> int:
     """Runs until nothing is left; returns how many processes resisted."""
     commands, launcher = [0], _watch_launcher()
     while True:
@@ -355,7 +355,7 @@ def main() -> None:
     shared = _bytes(job["environment"])
     secret: int | None = job["secret"]
     ranks = [
-        Rank(
+        GuardedRank(
             entry["rank"],
             shared | _bytes(entry["environment"]),
             entry["stdout"],
@@ -367,7 +367,7 @@ def main() -> None:
     descriptors = [d for rank in ranks for d in (rank.stdout, rank.stderr)]
     for descriptor in descriptors + ([] if secret is None else [secret]):
         os.set_inheritable(descriptor, False)
-    state = State(grace_seconds=job["grace_seconds"], mercy_seconds=job["mercy_seconds"])
+    state = GuardState(grace_seconds=job["grace_seconds"], mercy_seconds=job["mercy_seconds"])
     for rank in ranks:
         pid, error = _start(rank, command, secret)
         if error:

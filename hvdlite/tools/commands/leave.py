@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from hvdlite.rendezvous import StoreClient, request
 from hvdlite.rendezvous.addresses import parse_address
 from hvdlite.rendezvous.roll import decode_roll
-from hvdlite.tools.commands.ranks_here import Rank, ranks_here
+from hvdlite.tools.commands.ranks_here import RankHere, ranks_here
 
 _PATIENCE_SECONDS = 10.0
 
 
-class NotPossible(Exception):
+class CannotLeave(Exception):
     """The text says why."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class Leavers:
     """`rank` or `slot`: of the one rank that leaves; neither: all on this host."""
 
     rank: int | None
@@ -33,10 +33,10 @@ class Choice:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command, says what it did, and returns the exit status."""
-    choice = Choice(arguments.rank, arguments.slot, arguments.job)
+    choice = Leavers(arguments.rank, arguments.slot, arguments.job)
     try:
         if arguments.seconds is not None and not 0 <= arguments.seconds < 1e9:
-            raise NotPossible(f"--seconds {arguments.seconds:g} is not allowed")
+            raise CannotLeave(f"--seconds {arguments.seconds:g} is not allowed")
         with contextlib.ExitStack() as stack:
             ranks = stack.enter_context(ranks_here())
             address = job_of(choice, [rank.job for rank in ranks], os.environ)
@@ -49,34 +49,34 @@ def run(arguments: argparse.Namespace) -> int:
                 _wait(chosen)
             said = "was asked to leave" if arguments.no_wait else "has left"
             print(f"{names} of the job at {address} {said}.")
-    except (NotPossible, ConnectionError, TimeoutError, ValueError) as why:
+    except (CannotLeave, ConnectionError, TimeoutError, ValueError) as why:
         print(f"hvdlite leave: {why}.", file=sys.stderr)
         return 1
     return 0
 
 
-def job_of(choice: Choice, jobs: Sequence[str], environ: Mapping[str, str]) -> str:
+def job_of(choice: Leavers, jobs: Sequence[str], environ: Mapping[str, str]) -> str:
     """The job that is meant: that of the command line, of this process, or the only one. Pure."""
     found = sorted(set(jobs))
     if not found:
-        raise NotPossible("no rank of an elastic job runs on this host as this user")
+        raise CannotLeave("no rank of an elastic job runs on this host as this user")
     meant = choice.job
     if meant is None and environ.get("HVDLITE_MEMBER"):
         meant = environ.get("HVDLITE_RENDEZVOUS")
     if meant is None and len(found) > 1:
-        raise NotPossible(
+        raise CannotLeave(
             f"several elastic jobs have ranks on this host: --job {' or --job '.join(found)}"
         )
     if meant is not None and meant not in found:
-        raise NotPossible(f"no rank of the job at {meant} runs here, but of {', '.join(found)}")
+        raise CannotLeave(f"no rank of the job at {meant} runs here, but of {', '.join(found)}")
     return meant or found[0]
 
 
-def _store_of(rank: Rank) -> StoreClient:
+def _store_of(rank: RankHere) -> StoreClient:
     return StoreClient(parse_address(rank.job, "HVDLITE_RENDEZVOUS"), rank.secret())
 
 
-def _chosen(choice: Choice, ranks: Sequence[Rank], store: StoreClient) -> list[Rank]:
+def _chosen(choice: Leavers, ranks: Sequence[RankHere], store: StoreClient) -> list[RankHere]:
     if choice.rank is None and choice.slot is None:
         return list(ranks)
     if choice.slot is not None:
@@ -87,11 +87,11 @@ def _chosen(choice: Choice, ranks: Sequence[Rank], store: StoreClient) -> list[R
         chosen, what = [r for r, number in numbers.items() if number == choice.rank], "that rank"
         there = "ranks " + ", ".join(str(number) for number in numbers.values())
     if not chosen:
-        raise NotPossible(f"{what} of the job is not on this host, which has {there}")
+        raise CannotLeave(f"{what} of the job is not on this host, which has {there}")
     return chosen
 
 
-def _present(ranks: Sequence[Rank], store: StoreClient) -> Iterator[tuple[Rank, int]]:
+def _present(ranks: Sequence[RankHere], store: StoreClient) -> Iterator[tuple[RankHere, int]]:
     """Those that are in the latest generation, and their ranks in it."""
     generation = int(store.get(f"elastic/{request.GENERATION}", _PATIENCE_SECONDS))
     roll = decode_roll(store.get(f"elastic/roll/{generation}", _PATIENCE_SECONDS))
@@ -102,7 +102,7 @@ def _present(ranks: Sequence[Rank], store: StoreClient) -> Iterator[tuple[Rank, 
 
 
 def _ask(
-    store: StoreClient, chosen: Sequence[Rank], choice: Choice, asked: request.Request
+    store: StoreClient, chosen: Sequence[RankHere], choice: Leavers, asked: request.Request
 ) -> None:
     whole_host = choice.rank is None and choice.slot is None
     kind = request.LEAVE_HOST if whole_host else request.LEAVE
@@ -111,7 +111,7 @@ def _ask(
     store.set(f"elastic/{key}", request.encode(asked, key, first.token()))
 
 
-def _wait(ranks: Sequence[Rank]) -> None:
+def _wait(ranks: Sequence[RankHere]) -> None:
     """Until their processes have ended."""
     waiting = {rank.descriptor for rank in ranks}
     poll = select.poll()

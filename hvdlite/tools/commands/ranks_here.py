@@ -13,7 +13,7 @@ from hvdlite.rendezvous.addresses import Address, parse_address
 
 
 @dataclass(frozen=True)
-class Rank:
+class RankHere:
     """`pid`: of the process that hvdliterun has started; it may be a shell."""
 
     job: str  # HVDLITE_RENDEZVOUS
@@ -56,9 +56,9 @@ def secret_of(pid: int) -> bytes:
 
 
 @contextlib.contextmanager
-def ranks_here() -> Iterator[list[Rank]]:
+def ranks_here() -> Iterator[list[RankHere]]:
     """Closes the descriptors in the end. What a rank has started has its environment as well."""
-    found: dict[int, Rank] = {}
+    found: dict[int, RankHere] = {}
     try:
         for name in os.listdir("/proc"):
             if name.isdecimal() and int(name) != os.getpid():
@@ -75,7 +75,7 @@ def ranks_here() -> Iterator[list[Rank]]:
             os.close(rank.descriptor)
 
 
-def _rank(pid: int) -> Rank | None:
+def _rank(pid: int) -> RankHere | None:
     """The process belongs to a rank of an elastic job, and to this user."""
     descriptor = -1
     try:
@@ -85,7 +85,7 @@ def _rank(pid: int) -> Rank | None:
         environ = environment_of(pid)
         job = environ["HVDLITE_RENDEZVOUS"]
         member, slot = int(environ["HVDLITE_MEMBER"]), int(environ["HVDLITE_SLOT"])
-        found = Rank(job, member, slot, pid, descriptor)
+        found = RankHere(job, member, slot, pid, descriptor)
         descriptor = -1
     except (OSError, KeyError, ValueError):
         return None

@@ -17,18 +17,18 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from hvdlite.launch.attach.client import Connection, Found, Message, jobs_at, jobs_here
+from hvdlite.launch.attach.client import FoundJob, LauncherConnection, Message, jobs_at, jobs_here
 from hvdlite.launch.monitor.screen import Screen
 from hvdlite.tools.commands import top_view
 from hvdlite.tools.commands.ranks_here import stores_here
-from hvdlite.tools.commands.top_view import Choice
+from hvdlite.tools.commands.top_view import View
 
 # With --once: ranks that have not reported by then are shown without numbers.
 _ONCE_SECONDS = 4.0
 _GLANCE_SECONDS = 1.0
 
 
-class NotPossible(Exception):
+class CannotShow(Exception):
     """The text says why."""
 
 
@@ -45,12 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.dump:
                 _dump(connection, job)
             elif arguments.once:
-                _once(connection, job, arguments.json, Choice(arguments.sort))
+                _once(connection, job, arguments.json, View(arguments.sort))
             elif arguments.json:
                 _lines(connection)
             else:
-                _watch(connection, job, Choice(arguments.sort))
-    except NotPossible as why:
+                _watch(connection, job, View(arguments.sort))
+    except CannotShow as why:
         print(f"hvdlite top: {why}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def each_once(here: Sequence[Found], with_ranks_here: Sequence[Found]) -> Sequence[Found]:
+def each_once(here: Sequence[FoundJob], with_ranks_here: Sequence[FoundJob]) -> Sequence[FoundJob]:
     """Each job once: those whose launcher runs here, and those that have ranks here. Pure."""
     known = {_name(job) for job in here}
     return [
@@ -67,35 +67,35 @@ def each_once(here: Sequence[Found], with_ranks_here: Sequence[Found]) -> Sequen
     ]
 
 
-def _name(job: Found) -> tuple[int, float]:
+def _name(job: FoundJob) -> tuple[int, float]:
     return job.pid, job.about["began"] if job.about else 0.0
 
 
-def choose(jobs: Sequence[Found], pid: int | None) -> Found:
+def choose(jobs: Sequence[FoundJob], pid: int | None) -> FoundJob:
     """The job that is meant: that of the command line, or the only one. Pure."""
     if not jobs:
-        raise NotPossible("no job of this user has its hvdliterun or a rank on this host.")
+        raise CannotShow("no job of this user has its hvdliterun or a rank on this host.")
     jobs = _newest_first(jobs)
     chosen = [job for job in jobs if pid in (None, job.pid)]
     if chosen and (len(chosen) == 1 or pid is not None):
         return chosen[0]
     lines = "\n".join(_listing(jobs))
     if not chosen:
-        raise NotPossible(f"process {pid} is no hvdliterun of this user. There are:\n{lines}")
-    raise NotPossible(
+        raise CannotShow(f"process {pid} is no hvdliterun of this user. There are:\n{lines}")
+    raise CannotShow(
         f"several jobs run here. `hvdlite top {chosen[0].pid}` shows the first.\n{lines}"
     )
 
 
-def _newest_first(jobs: Sequence[Found]) -> list[Found]:
+def _newest_first(jobs: Sequence[FoundJob]) -> list[FoundJob]:
     return sorted(jobs, key=lambda job: _name(job)[1], reverse=True)
 
 
-def _listing(jobs: Sequence[Found]) -> list[str]:
+def _listing(jobs: Sequence[FoundJob]) -> list[str]:
     return top_view.listing([(job.pid, job.about) for job in jobs])
 
 
-def _asked(jobs: Sequence[Found]) -> Found:
+def _asked(jobs: Sequence[FoundJob]) -> FoundJob:
     """The job that the user chooses from a list on the terminal, by its number or its process."""
     jobs = _newest_first(jobs)
     print("several jobs run here:")
@@ -105,7 +105,7 @@ def _asked(jobs: Sequence[Found]) -> Found:
             answer = input(f"which one? 1 to {len(jobs)} [1]: ")
         except EOFError:
             print()
-            raise NotPossible(
+            raise CannotShow(
                 f"no job was chosen. `hvdlite top {jobs[0].pid}` shows the first."
             ) from None
         job = answered(jobs, answer)
@@ -113,7 +113,7 @@ def _asked(jobs: Sequence[Found]) -> Found:
             return job
 
 
-def answered(jobs: Sequence[Found], answer: str) -> Found | None:
+def answered(jobs: Sequence[FoundJob], answer: str) -> FoundJob | None:
     """The job of an answer: its place in the list, or its process; the first for none. Pure."""
     answer = answer.strip() or "1"
     by_number = {str(number): job for number, job in enumerate(jobs, 1)}
@@ -127,13 +127,13 @@ def _check_terminal(environ: Mapping[str, str]) -> None:
     elif environ.get("TERM", "") in ("", "dumb"):
         why = f"the terminal cannot move its cursor (TERM={environ.get('TERM', '')})"
     if why:
-        raise NotPossible(f"{why}: --once prints one table, and --json prints lines.")
+        raise CannotShow(f"{why}: --once prints one table, and --json prints lines.")
 
 
 @contextlib.contextmanager
-def _connected(job: Found) -> Iterator[Connection]:
+def _connected(job: FoundJob) -> Iterator[LauncherConnection]:
     if job.about is None:
-        raise NotPossible(
+        raise CannotShow(
             f"hvdliterun (process {job.pid}) does not answer: it is stopped, or it still reaches "
             "its hosts."
         )
@@ -141,15 +141,15 @@ def _connected(job: Found) -> Iterator[Connection]:
     try:
         connection = job.connect()
     except OSError:
-        raise NotPossible(gone) from None
+        raise CannotShow(gone) from None
     with connection:
         try:
             yield connection
         except EOFError:
-            raise NotPossible(gone) from None
+            raise CannotShow(gone) from None
 
 
-def _frames(connection: Connection) -> Iterator[Message]:
+def _frames(connection: LauncherConnection) -> Iterator[Message]:
     """What the launcher sends until the job has ended."""
     connection.ask("ranks")
     while True:
@@ -160,7 +160,7 @@ def _frames(connection: Connection) -> Iterator[Message]:
                 yield message
 
 
-def _once(connection: Connection, job: Found, as_json: bool, choice: Choice) -> None:
+def _once(connection: LauncherConnection, job: FoundJob, as_json: bool, choice: View) -> None:
     assert job.about is not None
     shown: Message | None = None
     deadline = time.monotonic() + _ONCE_SECONDS
@@ -169,7 +169,7 @@ def _once(connection: Connection, job: Found, as_json: bool, choice: Choice) -> 
         if frame["complete"] or time.monotonic() > deadline:
             break
     if shown is None:
-        raise NotPossible("the job has ended.")
+        raise CannotShow("the job has ended.")
     if as_json:
         print(json.dumps({**job.about, **shown}))
         return
@@ -178,15 +178,15 @@ def _once(connection: Connection, job: Found, as_json: bool, choice: Choice) -> 
     print("\n".join([*lines, *top_view.ranks(shown, choice, width, 1 << 30, _colours())]))
 
 
-def _dump(connection: Connection, job: Found) -> None:
+def _dump(connection: LauncherConnection, job: FoundJob) -> None:
     connection.ask("dump")
     answer = connection.wait()
     if answer is None:
-        raise NotPossible(f"hvdliterun ({job.pid}) does not answer.")
+        raise CannotShow(f"hvdliterun ({job.pid}) does not answer.")
     print(top_view.dumped(answer))
 
 
-def _lines(connection: Connection) -> None:
+def _lines(connection: LauncherConnection) -> None:
     for frame in _frames(connection):
         print(json.dumps(frame), flush=True)
 
@@ -195,7 +195,7 @@ def _colours() -> bool:
     return os.isatty(1) and "NO_COLOR" not in os.environ
 
 
-def _watch(connection: Connection, job: Found, choice: Choice) -> None:
+def _watch(connection: LauncherConnection, job: FoundJob, choice: View) -> None:
     screen = Screen(1)
     try:
         with _keys(0) as keyboard:
@@ -210,7 +210,11 @@ def _watch(connection: Connection, job: Found, choice: Choice) -> None:
 
 
 def _draw(
-    connection: Connection, job: Found, choice: Choice, screen: Screen, keyboard: list[int]
+    connection: LauncherConnection,
+    job: FoundJob,
+    choice: View,
+    screen: Screen,
+    keyboard: list[int],
 ) -> bool:
     """Draws until a key or the end of the job. Returns whether the job has ended."""
     assert job.about is not None

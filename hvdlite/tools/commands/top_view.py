@@ -39,7 +39,7 @@ ORDERS: Mapping[str, Callable[[Row], float]] = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class View:
     """What the keys have chosen."""
 
     order: str = "rank"
@@ -49,7 +49,7 @@ class Choice:
     dumps: int = 0  # how many were asked for
     said: str = ""  # about the last one, until the next key
 
-    def press(self, key: str) -> Choice:
+    def press(self, key: str) -> View:
         """Returns the choice after a key; keys without a meaning change nothing."""
         if self.said:
             return replace(self, said="").press(key)
@@ -70,7 +70,7 @@ def rows_of(frame: Mapping[str, Any]) -> list[Row]:
 
 
 def ranks(
-    frame: Mapping[str, Any], choice: Choice, width: int, most: int, colours: bool
+    frame: Mapping[str, Any], choice: View, width: int, most: int, colours: bool
 ) -> list[str]:
     """Returns the table, with at most so many ranks."""
     order = ORDERS[choice.order]
@@ -102,7 +102,7 @@ def title(about: Mapping[str, Any], frame: Mapping[str, Any], now: float) -> lis
 def screen(
     about: Mapping[str, Any],
     frame: Mapping[str, Any],
-    choice: Choice,
+    choice: View,
     size: tuple[int, int],
     now: float,
     silent: float,
