@@ -24,7 +24,7 @@ from typing import Any
 
 from hvdlite.base import knobs
 from hvdlite.core import engine
-from hvdlite.job import joined
+from hvdlite.job import basics
 
 #: Smaller gradients are copied, all of them together.
 SMALLEST = 16 << 10
@@ -62,7 +62,7 @@ class Pool:
         self._is_on = False
         self._said = ""
         self._owners: weakref.WeakSet[object] = weakref.WeakSet()  # of the gradients
-        joined.each_time(self._switch_on)
+        basics.each_time_joined(self._switch_on)
 
     def use(self, sizes: Iterable[int], owner: object) -> bool:
         """Has gradients of these sizes allocated in the pool while the owner lives, as soon as

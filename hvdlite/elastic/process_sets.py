@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.core.process_sets import ProcessSet
-from hvdlite.job import basics, registration
+from hvdlite.job import basics
+from hvdlite.job import process_sets as registration
 from hvdlite.job.membership import Member
 
 #: By position in the program: the numbers of the members; None where a rank does not know them,

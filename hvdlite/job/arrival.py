@@ -33,7 +33,7 @@ _SERIALIZED = 2
 class Arrival:
     """`communicator`: the argument of init(). `place`: the address of the job's store and the
     secret; None for a process that is alone. `mpi`: what the core is told about MPI; None if the
-    program does not ask for MPI. `prefix`: of the meeting's keys. `member`: in an elastic job."""
+    program does not ask for MPI. `prefix`: of the job's keys there. `member`: in an elastic job."""
 
     me: Identity
     communicator: Any
@@ -125,13 +125,74 @@ def _identity(comm: Any, asked: environment.Asked) -> Identity:
             "init(comm=..., rank=..., size=...) is not allowed: both say which ranks make the job; "
             "give one."
         )
-    from hvdlite.job.bootstrap import chosen
+    return _of_communicator(comm, started) if is_communicator(comm) else _of_ranks(comm, started)
 
-    return (
-        chosen.of_communicator(comm, started)
-        if is_communicator(comm)
-        else chosen.of_ranks(comm, started)
+
+# ---- init(comm=...): which of the started processes make the job, and their ranks
+
+
+def _of_communicator(comm: Any, started: Identity) -> Identity:
+    """The job is the communicator's ranks in its order, and they meet over it. Raises ValueError if
+    this process is not in it."""
+    from mpi4py import MPI
+
+    if comm == MPI.COMM_NULL:
+        raise ValueError(
+            "init(comm=MPI.COMM_NULL): this process is in none of the groups that the communicator "
+            "was made for: a rank that has no part in the job must not call init()"
+        )
+    if comm.Is_inter():
+        raise ValueError(
+            "init(comm=...) takes an intracommunicator: Merge() makes one of the two groups"
+        )
+    numbers = MPI.Group.Translate_ranks(comm.Get_group(), None, MPI.COMM_WORLD.Get_group())
+    here = started.on_one_host and MPI.UNDEFINED not in numbers
+    return _renumbered(started, comm.Get_rank(), comm.Get_size(), here, rendezvous_method=OverMpi())
+
+
+def _of_ranks(ranks: Any, started: Identity) -> Identity:
+    """The job is these ranks of those that the launcher has started; the position in the list is
+    the rank. Raises ValueError if the list makes no job, or does not name this process."""
+    part = tuple(ranks)
+    if not all(isinstance(rank, int) and not isinstance(rank, bool) for rank in part):
+        raise ValueError(
+            "init(comm=...) takes a communicator of mpi4py or a list of ranks (int), got "
+            f"{list(part)!r}"
+        )
+    if part == tuple(range(started.size)):
+        return started
+    outside = [rank for rank in part if not 0 <= rank < started.size]
+    if outside:
+        raise ValueError(
+            f"init(comm={list(part)}): ranks {outside} do not exist in a job of size {started.size}"
+        )
+    if len(set(part)) != len(part):
+        raise ValueError(f"init(comm={list(part)}) names a rank twice")
+    if started.rank not in part:
+        raise ValueError(
+            f"init(comm={list(part)}): this is rank {started.rank}, which is not in the list: a "
+            "rank that has no part in the job must not call init()"
+        )
+    return _renumbered(started, part.index(started.rank), len(part), started.on_one_host, part=part)
+
+
+def _renumbered(started: Identity, rank: int, size: int, here: bool, **what: Any) -> Identity:
+    local = (rank, size) if here else (None, None)
+    return replace(
+        started,
+        rank=rank,
+        size=size,
+        local_rank=local[0],
+        local_size=local[1],
+        cross_rank=None,
+        cross_size=None,
+        launcher=started.launcher or "MPI",
+        whole=started,
+        **what,
     )
+
+
+# ---- RendezvousMethod
 
 
 def _meet(
@@ -151,11 +212,11 @@ def _meet(
         return me.place
     from hvdlite.job import bootstrap
 
-    wish = _wish(communicator, values)
-    place = bootstrap.meet(
-        me, str(values["network_interfaces"]), float(values["start_timeout_seconds"]), wish
+    request = _mpi_request(communicator, values)
+    access = bootstrap.meet(
+        me, str(values["network_interfaces"]), float(values["start_timeout_seconds"]), request
     )
-    return None if place is None else (place.address, place.secret)
+    return None if access is None else (access.address, access.secret)
 
 
 def _mpi(
@@ -167,11 +228,13 @@ def _mpi(
     operations, pretends = str(values["cpu_operations"]), bool(values["host_id"])
     if not environment.asks_about_mpi(me, operations, pretends, _known_to_mpi(communicator)):
         return None
-    from hvdlite.job.bootstrap import Place, mpi_facts
+    from hvdlite.job.bootstrap import StoreAccess, mpi
 
-    met = None if place is None or isinstance(me.rendezvous_method, OverMpi) else Place(*place)
+    met = (
+        None if place is None or isinstance(me.rendezvous_method, OverMpi) else StoreAccess(*place)
+    )
     seconds = float(values["start_timeout_seconds"])
-    return mpi_facts.gather(me, _wish(communicator, values), met, _core.mpi_names(), seconds)
+    return mpi.gather(me, _mpi_request(communicator, values), met, _core.mpi_names(), seconds)
 
 
 def _known_to_mpi(communicator: Any) -> tuple[int, int] | None:
@@ -183,7 +246,7 @@ def _known_to_mpi(communicator: Any) -> tuple[int, int] | None:
     return said.Get_rank(), said.Get_size()
 
 
-def _wish(communicator: Any, values: Mapping[str, knobs.Value]) -> Any:
-    from hvdlite.job.bootstrap import Wish
+def _mpi_request(communicator: Any, values: Mapping[str, knobs.Value]) -> Any:
+    from hvdlite.job.bootstrap import MpiRequest
 
-    return Wish(communicator, bool(values["mpi_threads_disable"]))
+    return MpiRequest(communicator, bool(values["mpi_threads_disable"]))

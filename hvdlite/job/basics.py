@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hvdlite
 from hvdlite import _core
-from hvdlite.base import bundle as bundles
-from hvdlite.base import knobs
+from hvdlite.base import bundle, knobs
 from hvdlite.core import engine, handles
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError, Loss
-from hvdlite.job import communicators, failing, gpu_libraries, joined, named_sets, tuned, where
+from hvdlite.job import frames, libraries, where
+from hvdlite.job import process_sets as registration
 from hvdlite.job.arrival import (
     Arrival,
     all_are_here,
@@ -27,12 +27,11 @@ from hvdlite.job.arrival import (
     warn_of_few_threads,
     warn_of_unknown_variables,
 )
-from hvdlite.job.registration import forget_all, register_all
 from hvdlite.launch import environment
+from hvdlite.launch.last_words import in_one_line
 from hvdlite.rendezvous.addresses import join_address
 
 if TYPE_CHECKING:
-    from hvdlite.job import bundle
     from hvdlite.job.membership import Member
     from hvdlite.launch.environment.identity import Identity
     from hvdlite.rendezvous.roll import Place
@@ -46,9 +45,10 @@ _log = logging.getLogger("hvdlite")
 _lock = threading.Lock()
 _incarnation = 0  # how often this process has joined a job
 _met_over_mpi = False
-_meeting: Meeting | None = None
+_store: JobStore | None = None
 _told: Place | None = None  # in an elastic job: this process's numbers as the driver says them
 _hooks_installed = False
+_when_joined: list[Callable[[], object]] = []
 
 # At exit the peers get this long to finish operations that need this rank. A job that hangs must
 # still end.
@@ -79,7 +79,7 @@ def init(
     address of rank 0's host with a free port. `secret`, 64 hex digits or 32 bytes, is known to the
     ranks of this job only.
     """
-    global _incarnation, _met_over_mpi, _meeting
+    global _incarnation, _met_over_mpi, _store
     sets: list[ProcessSet] = []
     if process_sets is not None and not isinstance(process_sets, str):
         sets = [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in process_sets]
@@ -96,8 +96,8 @@ def init(
             texts = {
                 field: _text(value) for field, value in values.items() if knobs.by_field(field).core
             }
-            texts["autotune_keep"] = tuned.kept(os.environ)
-            texts["nccl_wheel"] = texts["nccl_wheel"] or gpu_libraries.nccl_wheel()
+            texts["autotune_keep"] = kept_by_autotuning(os.environ)
+            texts["nccl_wheel"] = texts["nccl_wheel"] or libraries.nccl_wheel()
             _core.release_all()  # handles of the job before, which nothing waits for any more
             asked = environment.Asked(rank, size, rendezvous, secret)
             arrived = _met(comm, asked, values, texts)
@@ -105,8 +105,8 @@ def init(
             all_are_here()
             _met_over_mpi = environment.meets_over_mpi(identity, str(values["cpu_operations"]))
             _incarnation += 1
-            _meeting = None if place is None else Meeting(place, arrived.prefix)
-            communicators.begin(arrived.communicator, identity.part)
+            _store = None if place is None else JobStore(place, arrived.prefix)
+            registration.begin_with_communicator(arrived.communicator, identity.part)
             _begin_with_mpi()
             where.start(_bundle_writer(arrived, values))
             _say_where_hosts_differ(identity, values)
@@ -119,8 +119,9 @@ def init(
         global_process_set.process_set_id = 0
         global_process_set.ranks = _core.process_set_ranks(0)
     if joins:
-        joined.call_all()
-    register_all(sets)
+        for function in _when_joined:
+            function()
+    registration.register_all(sets)
 
 
 def _met(
@@ -179,20 +180,26 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
     """Leaves the job. Operations that all ranks have submitted are still carried out. Then the
     engines of all ranks end, and other operations raise an error. The program may call init()
     again."""
-    global _told, _meeting
+    global _told, _store
     with _lock:
         _stop_pulse()
-        _meeting = None
+        _store = None
         _tell_mpi(_core.shutdown(timeout))
         where.stop()
         handles.forget_all()
-        named_sets.forget_all()
+        registration.forget_named()
         global_process_set.process_set_id = None
         global_process_set.ranks = None
         if _told is not None:
             _told = None
-            forget_all()
+            registration.forget_all()
             engine.warm_up(False)
+
+
+def each_time_joined(function: Callable[[], object]) -> None:
+    """Has the function called each time this process has joined a job, or a generation of an
+    elastic job, by init(). It must not talk to other ranks."""
+    _when_joined.append(function)
 
 
 def loss_of(error: Exception) -> Loss:
@@ -212,16 +219,16 @@ def incarnation() -> int:
     return _incarnation
 
 
-class Meeting(NamedTuple):
+class JobStore(NamedTuple):
     """The job's store: its address with the secret, and the prefix of this job's keys."""
 
-    store: tuple[tuple[str, int], bytes]
+    place: tuple[tuple[str, int], bytes]
     prefix: str
 
 
-def meeting() -> Meeting | None:
-    """Returns where the ranks of this job have met; None if it has one rank."""
-    return _meeting
+def job_store() -> JobStore | None:
+    """Returns the store where the ranks of this job have met; None if it has one rank."""
+    return _store
 
 
 def met_over_mpi() -> bool:
@@ -274,10 +281,10 @@ def is_homogeneous() -> bool:
 
 def _begin_with_mpi() -> None:
     """If the job uses MPI and the program finalises MPI, the process leaves the job first."""
-    if "hvdlite.job.bootstrap.mpi_library" in sys.modules:
-        from hvdlite.job.bootstrap import mpi_end, mpi_library
+    if "hvdlite.job.bootstrap.mpi" in sys.modules:
+        from hvdlite.job.bootstrap import mpi, mpi_end
 
-        mpi_end.begin(mpi_library.loaded, _before_finalize)
+        mpi_end.begin(mpi.loaded, _before_finalize)
 
 
 def _before_finalize() -> None:
@@ -288,22 +295,22 @@ def _before_finalize() -> None:
 
 def _tell_mpi(failure: str) -> None:
     """After a failure, a process that has used MPI must not wait in MPI_Finalize for lost ranks."""
-    if failure and "hvdlite.job.bootstrap.mpi_library" in sys.modules:
-        from hvdlite.job.bootstrap import mpi_end, mpi_library
+    if failure and "hvdlite.job.bootstrap.mpi" in sys.modules:
+        from hvdlite.job.bootstrap import mpi, mpi_end
 
-        mpi_end.note(mpi_library.loaded, failure)
+        mpi_end.note(mpi.loaded, failure)
 
 
-def _bundle_writer(arrived: Arrival, values: Mapping[str, knobs.Value]) -> bundle.Writer | None:
+def _bundle_writer(
+    arrived: Arrival, values: Mapping[str, knobs.Value]
+) -> where.BundleWriter | None:
     directory = str(values["stall_dump"])
     if not directory:
         return None
-    from hvdlite.job import bundle
-
     place = arrived.place or arrived.me.place
-    folder = bundles.folder_name(bundle.job_name(place, arrived.prefix))
+    folder = bundle.folder_name(where.bundle_name(place, arrived.prefix))
     path = os.path.join(os.path.abspath(directory), folder)
-    return bundle.Writer(path, _core.rank(), _core.size(), bundles.without_secrets(values))
+    return where.BundleWriter(path, _core.rank(), _core.size(), bundle.without_secrets(values))
 
 
 def _start_pulse(
@@ -370,6 +377,18 @@ def _interruptibly(work: Callable[[], None]) -> None:
         raise errors[0]
 
 
+_TUNED = ("cycle_time", "fusion_threshold", "shm_small_bytes", "shm_chunk_bytes")
+
+
+def kept_by_autotuning(environ: Mapping[str, str]) -> str:
+    """Returns what HVDLITE_AUTOTUNE_KEEP names and the knobs to which the user has given a value,
+    separated by commas."""
+    named = str(knobs.resolve(environ)["autotune_keep"])
+    return ",".join(
+        filter(None, [named, *(field for field in _TUNED if knobs.is_set(field, environ))])
+    )
+
+
 def _text(value: object) -> str:
     """Returns the text that csrc/base/config.cc reads."""
     return str(int(value)) if isinstance(value, bool) else str(value)
@@ -387,9 +406,21 @@ def _install_hooks() -> None:
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         previous(kind, error, trace)
-        _tell_mpi(failing.tell_the_others(error, trace))
+        _tell_mpi(abort_for(error, trace))
 
     sys.excepthook = tell_the_others
+
+
+def abort_for(error: BaseException, trace: TracebackType | None) -> str:
+    """Ends the job at once, because an exception ends the program of this rank, or its function in
+    a runner whose process goes on, such as an actor of Ray. Waiting calls of the other ranks raise
+    PeerLostError with the text that this returns. Does nothing else if this process is in no job.
+    """
+    place = frames.place_of_traceback(trace)
+    what = in_one_line(error) + (f" at {place}" if place else "")
+    if _core.is_initialized():
+        _core.abort(what)
+    return what
 
 
 def _leave() -> None:

@@ -20,7 +20,7 @@ _LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """`text`: "train.py:88 (evaluate)", or "train.py:88 (evaluate), in queue.py:171 (get)" if the
     user's code has called a library. `in_hvdlite`: that library is hvdlite."""
 
@@ -37,10 +37,10 @@ def _is_package(path: str) -> bool:
     return any(part in path for part in _PACKAGES) and not path.startswith(_HVDLITE)
 
 
-def place_of(frame: FrameType | None) -> Place:
+def place_of(frame: FrameType | None) -> Location:
     """Where a thread is whose innermost frame is this one."""
     if frame is None:
-        return Place("no Python code")
+        return Location("no Python code")
     libraries: list[FrameType] = []  # innermost first
     for each in _outwards(frame):
         if not is_library(_path(each)):
@@ -48,7 +48,7 @@ def place_of(frame: FrameType | None) -> Place:
         libraries.append(each)
     # The program itself is an installed package.
     program = next((each for each in libraries if _is_package(_path(each))), frame)
-    return Place(_text(program), _is_hvdlite(frame))
+    return Location(_text(program), _is_hvdlite(frame))
 
 
 def name_of_line(frame: FrameType) -> str:
@@ -73,7 +73,7 @@ def place_of_traceback(trace: TracebackType | None) -> str:
     return text
 
 
-def of_main_thread() -> Place:
+def of_main_thread() -> Location:
     """Where the main thread is. Does not stop it."""
     return place_of(sys._current_frames().get(threading.main_thread().ident or 0))
 
@@ -93,15 +93,15 @@ def stacks() -> list[Stack]:
     return sorted(found, key=lambda stack: not stack.main)
 
 
-def _place(own: FrameType, libraries: list[FrameType]) -> Place:
+def _place(own: FrameType, libraries: list[FrameType]) -> Location:
     text = _text(own)
     if any(_is_hvdlite(each) for each in libraries):
-        return Place(text, True)
+        return Location(text, True)
     if not libraries:
-        return Place(text)
+        return Location(text)
     loads = any(_path(each).endswith(_LOADER) for each in libraries)
     what = "waiting for a worker of the DataLoader in" if loads else "in"
-    return Place(f"{text}, {what} {_text(libraries[0])}")
+    return Location(f"{text}, {what} {_text(libraries[0])}")
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

@@ -9,13 +9,10 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from hvdlite.job import basics, observe
-from hvdlite.job.pace import Rate, about_others, line
-
-if TYPE_CHECKING:
-    from hvdlite.job.pace_exchange import PaceExchange
+from hvdlite.job.pace import PaceExchange, Rate, about_others, line
 
 __all__ = ["progress"]
 
@@ -123,15 +120,11 @@ class _Loop:
 
     def _begin_exchange(self) -> None:
         self._exchange_at = float("inf")
-        meeting = basics.meeting()
-        if meeting is None or self._size == 1:
+        store = basics.job_store()
+        if store is None or self._size == 1:
             return
-        from hvdlite.job.pace_exchange import PaceExchange
-
-        key = f"{meeting.prefix}progress/{self._desc.replace('/', ' ')}"
-        self._exchange = PaceExchange(
-            meeting.store, key, self._rank, self._size, lambda: self._count
-        )
+        key = f"{store.prefix}progress/{self._desc.replace('/', ' ')}"
+        self._exchange = PaceExchange(store.place, key, self._rank, self._size, lambda: self._count)
 
     def _show(self, now: float) -> None:
         rate = self._rate.read(now, self._count)

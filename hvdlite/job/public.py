@@ -5,16 +5,16 @@ from __future__ import annotations
 from hvdlite.core.process_sets import ProcessSet as ProcessSet
 from hvdlite.core.process_sets import global_process_set as global_process_set
 from hvdlite.job import basics as _basics
-from hvdlite.job import built as _built
+from hvdlite.job import horovod_basics as _built
 from hvdlite.job import observe as _observe
 from hvdlite.job import progress as _progress
 from hvdlite.job import scalars as _scalars
 from hvdlite.job.basics import *  # noqa: F403
-from hvdlite.job.built import *  # noqa: F403
+from hvdlite.job.horovod_basics import *  # noqa: F403
 from hvdlite.job.observe import *  # noqa: F403
+from hvdlite.job.process_sets import add_process_set as add_process_set
+from hvdlite.job.process_sets import remove_process_set as remove_process_set
 from hvdlite.job.progress import *  # noqa: F403
-from hvdlite.job.registration import add_process_set as add_process_set
-from hvdlite.job.registration import remove_process_set as remove_process_set
 from hvdlite.job.scalars import *  # noqa: F403
 
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]

@@ -14,11 +14,11 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hvdlite.base import processors
-from hvdlite.base.knobs import Value
+from hvdlite.base import bundle, processors
+from hvdlite.base.knobs import KNOBS, Value
 from hvdlite.job import observe, where
 from hvdlite.job.recent import Recent
 from hvdlite.launch.monitor.board import WANTED, ReportRequest, report_key
@@ -120,6 +120,41 @@ def _process() -> dict[str, float]:
     return {"cpu_seconds": used.ru_utime + used.ru_stime, "memory": memory}
 
 
+# Values that hvdliterun itself sets.
+_LAUNCHERS = {"monitor_seconds": 1.0, "monitor_details": True, "cpu_operations": "gloo"}
+
+
+class DetailedRecent(Recent):
+    """What rank 0 also reports with HVDLITE_MONITOR_DETAILS, for `hvdlite report`: its slowest
+    tensors, versions and knobs."""
+
+    wants_all = True
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        super().__init__()
+        from hvdlite.observe.report.details import Tally
+
+        self._tally = Tally()
+        self._knobs = changed(values)
+
+    def take(self, recent: Sequence[dict[str, Any]]) -> None:
+        self._tally.take(recent)
+        seen = self._tally.details()
+        seen.versions, seen.knobs = observe.versions(), self._knobs
+        self.details = seen.encode()
+
+
+def changed(values: Mapping[str, Value]) -> dict[str, str]:
+    """The knobs that have another value than their default, by the name of their variable, without
+    secrets. Pure."""
+    found = {
+        knob.environment[0]: str(values[knob.field])
+        for knob in KNOBS
+        if values.get(knob.field, knob.default) not in (knob.default, _LAUNCHERS.get(knob.field))
+    }
+    return bundle.without_secrets(found)
+
+
 def start(
     rank: int,
     store: tuple[str, int],
@@ -143,9 +178,7 @@ def start(
 def _recent(rank: int, values: Mapping[str, Value]) -> Recent:
     if rank != 0 or not values["monitor_details"]:
         return Recent()
-    from hvdlite.job.details import Detailed
-
-    return Detailed(values)
+    return DetailedRecent(values)
 
 
 def stop() -> None:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from hvdlite.job import observe
-from hvdlite.job.recent import Recent
 
 __all__ = ["metric_scalars"]
 
@@ -23,7 +22,7 @@ class Scalars:
     def __init__(self) -> None:
         self._clock = time.monotonic()
         self._before: Mapping[str, Any] = observe.metrics()
-        self._recent = Recent()
+        self._recent = observe.Recent()
 
     def read(self, steps: int | None = None) -> dict[str, float]:
         """`steps`: how many there were since the reading before; None: names of operations tell."""

@@ -7,15 +7,20 @@ The thread sleeps in the native core without the GIL. It costs nothing until it 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import logging
 import os
+import socket
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from hvdlite import _core
-from hvdlite.job import frames
+from hvdlite.base import bundle, private_file
+from hvdlite.job import frames, observe
 
-if TYPE_CHECKING:
-    from hvdlite.job import bundle
+_log = logging.getLogger("hvdlite")
 
 # HVDLITE_ASKED_... of hvdlite.h
 _FAILED, _WHERE, _VERDICT, _REPORT = -2, 1, 2, 3
@@ -24,11 +29,11 @@ _FAILED, _WHERE, _VERDICT, _REPORT = -2, 1, 2, 3
 _STALLED = "because operations stalled: "
 
 _thread: threading.Thread | None = None
-_writer: bundle.Writer | None = None
+_writer: BundleWriter | None = None
 
 
-def _answer_questions(writer: bundle.Writer | None) -> None:
-    seen: bundle.Seen | None = None
+def _answer_questions(writer: BundleWriter | None) -> None:
+    seen: Snapshot | None = None
     asked, why = 0, ""
     while asked >= 0:
         asked, why = _core.wait_question(60.0)
@@ -48,12 +53,6 @@ def _answer_questions(writer: bundle.Writer | None) -> None:
             writer.write("failure", why, _look())
 
 
-def _look() -> bundle.Seen:
-    from hvdlite.job import bundle
-
-    return bundle.look()
-
-
 def report() -> None:
     """A user has asked, by SIGQUIT or `hvdlite top`. May be called from any thread."""
     if _writer is not None:
@@ -67,7 +66,7 @@ def report() -> None:
         os.write(2, text.encode(errors="backslashreplace"))
 
 
-def start(writer: bundle.Writer | None = None) -> None:
+def start(writer: BundleWriter | None = None) -> None:
     """Called by init()."""
     global _thread, _writer
     stop()
@@ -86,3 +85,68 @@ def stop() -> None:
     if _thread is not None and _thread is not threading.current_thread():
         _thread.join(5.0)
     _thread = None
+
+
+# ---- The bundle
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Where the program was when the rank was asked. The verdict comes later."""
+
+    place: str
+    stacks: list[bundle.Stack]
+
+
+@dataclass
+class BundleWriter:
+    """Writes this rank's part of a bundle (HVDLITE_STALL_DUMP), for `hvdlite explain`.
+
+    What cannot be written costs one line of the log; the job goes on. `folder`: of this job's
+    bundle; all its ranks know it.
+    """
+
+    folder: str
+    rank: int
+    size: int
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, event: str, verdict: str, seen: Snapshot) -> None:
+        import datetime  # rarely needed
+
+        part = bundle.Part(
+            event, verdict, self.rank, self.size, socket.gethostname(), os.getpid(),
+            datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds"),
+            seen.place, seen.stacks, observe.recent_operations(), observe.metrics(),
+            bundle.shown_environment(os.environ), dict(self.knobs), observe.versions(),
+        )  # fmt: skip
+        try:
+            os.makedirs(self.folder, 0o700, exist_ok=True)
+            private_file.write(os.path.join(self.folder, part.file_name), part.encode())
+        except OSError as error:
+            _log.warning(
+                "This rank's part of the bundle cannot be written to %s: %s. The job goes on.",
+                self.folder, error.strerror,
+            )  # fmt: skip
+            return
+        if self.rank == 0 or event == "asked":
+            _log.warning(
+                "A bundle of this job is in %s: `hvdlite explain %s` shows it.",
+                self.folder, self.folder,
+            )  # fmt: skip
+
+
+def _look() -> Snapshot:
+    """What the program does now."""
+    return Snapshot(frames.of_main_thread().text, frames.stacks())
+
+
+def bundle_name(place: tuple[tuple[str, int], bytes] | None, prefix: str) -> str:
+    """A name that all ranks of this job know, and that no other job has. `place`: of the job's
+    store; None: this process is alone. `prefix`: of the job's keys there, with the generation of an
+    elastic job, whose ranks have other numbers in the next one."""
+    if place is None:
+        return f"pid{os.getpid()}"
+    (_, port), secret = place
+    told = f"{port}{prefix}".encode()
+    return hashlib.sha256(b"hvdlite bundle" + secret + told).hexdigest()[:12]

@@ -281,7 +281,7 @@ def libraries() -> list[tuple[bool, str]]:
 def _facts() -> list[tuple[str, list[tuple[bool, str]]]]:
     """Returns what the native core says about itself. Asks in another process, because the core may
     fail to load."""
-    asked = attempt(["-c", "from hvdlite.job import built; print(built.mpi_built())"])
+    asked = attempt(["-c", "from hvdlite.job.horovod_basics import mpi_built; print(mpi_built())"])
     if asked.problem:
         return [("Native core", [(False, asked.problem)])]
     mpi = asked.lines[0] == "True"
@@ -323,7 +323,7 @@ def mpi() -> Iterator[tuple[bool, str]]:
 
 def gpu() -> Iterator[tuple[bool, str]]:
     """Yields the kernels, the driver and NCCL, or why one is missing."""
-    tried = attempt(["-m", "hvdlite.job.gpu_report"])
+    tried = attempt(["-m", "hvdlite.job.libraries", "gpu"])
     yield from (
         [(False, tried.problem)]
         if tried.problem

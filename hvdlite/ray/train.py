@@ -21,7 +21,7 @@ except ImportError as error:
     ) from error
 
 from hvdlite.exceptions import PeerLostError, ShutDownError
-from hvdlite.job import basics, failing
+from hvdlite.job import basics
 from hvdlite.ray import identity
 from hvdlite.ray.coordinator import Coordinator
 from hvdlite.ray.rank_order import ActorIdentity
@@ -43,7 +43,7 @@ class _TellingOthers:
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
-            failing.tell_the_others(error, trace)
+            basics.abort_for(error, trace)
 
 
 @dataclass

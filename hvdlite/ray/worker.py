@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray._private import ray_constants
 
-from hvdlite.job import failing
+from hvdlite.job import basics
 from hvdlite.ray import identity, ray_logger
 from hvdlite.ray.rank_order import ActorIdentity
 
@@ -60,7 +60,7 @@ class BaseHorovodWorker:
         try:
             return func(self.executable)
         except BaseException as error:
-            failing.tell_the_others(error, error.__traceback__)
+            basics.abort_for(error, error.__traceback__)
             raise
 
     def set_queue(self, queue: Any) -> None:

@@ -62,13 +62,13 @@ def test_a_rank_of_mpirun_that_is_killed_takes_all_with_it(job: Job, mpirun: Mpi
 def test_ctrl_c_ends_the_wait_for_mpis_broadcast(job: Job, mpirun: Mpirun) -> None:
     script = (
         "from mpi4py import MPI\nimport os, signal, threading, time\nimport hvdlite as hvd\n"
-        "from hvdlite.job.bootstrap import mpi_library\n"
+        "from hvdlite.job.bootstrap import mpi\n"
         "if MPI.COMM_WORLD.rank == 0:\n    signal.pause()\n"
-        "complete = mpi_library.complete\n"
+        "complete = mpi.complete\n"
         "def interrupted(*given):\n"
         "    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "    complete(*given)\n"
-        "mpi_library.complete = interrupted\n"
+        "mpi.complete = interrupted\n"
         "try:\n"
         "    hvd.init()\n"
         "except KeyboardInterrupt:\n    open('interrupted', 'w').close()\n    os._exit(7)\n"

@@ -25,7 +25,7 @@ import os, signal, sys, time
 import numpy as np
 import hvdlite as hvd
 from hvdlite import _core
-from hvdlite.job import built
+from hvdlite.job import horovod_basics as built
 
 def add(over_mpi=True, enabled=None, **where):
     hvd.init(**where)

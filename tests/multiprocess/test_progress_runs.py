@@ -15,9 +15,9 @@ from terminal import Watched
 _HASTY = """
 import os, sys, time
 import numpy as np, hvdlite as hvd
-from hvdlite.job import pace_exchange, progress
+from hvdlite.job import pace, progress
 progress._LINE_SECONDS = progress._Lines.seconds = 0.2
-progress._EXCHANGE_AFTER_SECONDS = pace_exchange._SECONDS = 0.1
+progress._EXCHANGE_AFTER_SECONDS = pace._SECONDS = 0.1
 """
 _WITHOUT_TQDM = "sys.modules['tqdm'] = None\n"
 

@@ -165,7 +165,7 @@ def test_another_user_of_the_host_does_not_get_into_a_job_of_one_host(
     wait_until_still(first.pid)
     # A process that knows what every user can look up.
     me = environment.discover(as_rank_1)
-    told = as_nobody(lambda: bootstrap.meet(me, "", 1.0, bootstrap.Wish()))
+    told = as_nobody(lambda: bootstrap.meet(me, "", 1.0, bootstrap.MpiRequest()))
     assert told.startswith("TimeoutError") and "runs as user 65534" not in told, told
     # The real one gets in afterwards.
     codes, output = finish(first, start(job, [PYTHON, script], **as_rank_1))

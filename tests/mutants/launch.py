@@ -224,7 +224,7 @@ hvdlite/job/pulse.py
 test_top_runs.py::test_a_dump_from_another_terminal_asks_all_ranks_once
 
 H18: generations of an elastic job write into one bundle
-hvdlite/job/bundle.py
+hvdlite/job/where.py
 -     told = f"{port}{prefix}".encode()
 +     told = f"{port}".encode()
 test_bundle.py::test_the_ranks_of_a_job_agree_about_its_name

@@ -16,14 +16,14 @@ from machine import within
 
 from hvdlite.exceptions import HorovodInternalError
 from hvdlite.job import bootstrap
-from hvdlite.job.bootstrap import arrivals, by_ports, by_socket, meeting, offer, opening
+from hvdlite.job.bootstrap import by_ports, by_socket, offer, rendezvous
 from hvdlite.job.bootstrap.offer import MAX_BYTES, Offer
 from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import AtPorts, AtStore
 from hvdlite.rendezvous import StoreClient, StoreServer, addresses
 
 SECRET = bytes(range(32))
-NO_WISH = bootstrap.Wish()
+NO_WISH = bootstrap.MpiRequest()
 _HAS_TO_PASS = "Open MPI's mpirun has to pass HVDLITE_SECRET"
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 
@@ -31,8 +31,8 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user ne
 @pytest.fixture(autouse=True)
 def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     opened: list[StoreServer] = []
-    monkeypatch.setattr(meeting, "_known", {})
-    monkeypatch.setattr(opening, "_open", opened)
+    monkeypatch.setattr(rendezvous, "_known", {})
+    monkeypatch.setattr(offer, "_open", opened)
     yield
     for store in opened:  # which in a job last as long as the process
         store.close()
@@ -132,12 +132,14 @@ def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
     with StoreClient(place.address, SECRET) as client:
         client.set("here", b"")
     # Another process comes as rank 0 of the same job: the store that is there is the one.
-    meeting._known.clear()
-    assert bootstrap.meet(me, "", 5.0, NO_WISH) == bootstrap.Place(("127.0.0.1", port), SECRET)
+    rendezvous._known.clear()
+    assert bootstrap.meet(me, "", 5.0, NO_WISH) == bootstrap.StoreAccess(
+        ("127.0.0.1", port), SECRET
+    )
     with StoreClient(place.address, SECRET) as client:
         assert client.get("here", 1.0) == b""
     # And with another secret it is another job's.
-    meeting._known.clear()
+    rendezvous._known.clear()
     stranger = Identity(
         0, 2, rendezvous_method=AtStore((("127.0.0.1", port),), may_open=True), secret=bytes(32)
     )
@@ -146,7 +148,7 @@ def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
 
 
 def test_a_store_is_opened_on_ones_own_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(rendezvous, "_LOOK_SECONDS", 0.2)
     me = Identity(
         0, 2, rendezvous_method=AtStore((("192.0.2.1", 4000),), may_open=True), secret=SECRET
     )
@@ -255,10 +257,10 @@ def test_which_addresses_are_public(address: str, public: bool) -> None:
 
 def test_where_all_share_a_host_the_store_is_on_loopback_only() -> None:
     here = socket.gethostbyname(socket.gethostname())
-    local = opening.open_store(SECRET, on_one_host=True)
-    everywhere = opening.open_store(SECRET, on_one_host=False)
-    assert opening.addresses_of(local, True, []) == (("127.0.0.1", local),)
-    offered = opening.addresses_of(everywhere, False, [])
+    local = offer.open_store(SECRET, on_one_host=True)
+    everywhere = offer.open_store(SECRET, on_one_host=False)
+    assert offer.addresses_of(local, True, []) == (("127.0.0.1", local),)
+    offered = offer.addresses_of(everywhere, False, [])
     assert offered[-1] == ("127.0.0.1", everywhere)
     for address in (*offered, (here, everywhere)):
         StoreClient(address, SECRET, within(5)).close()
@@ -342,19 +344,19 @@ def test_ranks_that_were_not_given_the_same_secret_are_told_at_once(
 
 def test_what_rank_0_has_told_is_taken_back_once_and_not_by_its_children() -> None:
     done: list[str] = []
-    arrivals.when_all_are_here(lambda: done.append("first"))
+    offer.when_all_are_here(lambda: done.append("first"))
 
     def fails() -> None:
         raise OSError("the server is gone")
 
-    arrivals.when_all_are_here(fails)
+    offer.when_all_are_here(fails)
     child = os.fork()
     if child == 0:
-        arrivals.all_are_here()
+        offer.all_are_here()
         os._exit(len(done))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    arrivals.all_are_here()
-    arrivals.all_are_here()
+    offer.all_are_here()
+    offer.all_are_here()
     assert done == ["first"]
 
 
@@ -365,7 +367,7 @@ def test_what_rank_0_has_told_is_taken_back_once_and_not_by_its_children() -> No
 def somewhere() -> Iterator[str]:
     """A job of its own."""
     yield f"job {random.random()}"
-    arrivals.all_are_here()
+    offer.all_are_here()
 
 
 def test_ranks_of_one_user_hear_what_rank_0_says_until_all_have_come(somewhere: str) -> None:
@@ -374,14 +376,14 @@ def test_ranks_of_one_user_hear_what_rank_0_says_until_all_have_come(somewhere: 
     # init() is called again, after a start that has failed.
     by_socket.say(somewhere, False, b"second", 10.0)
     assert [by_socket.say(somewhere, False, None, within(10)) for _ in range(3)] == [b"second"] * 3
-    arrivals.all_are_here()
+    offer.all_are_here()
     with pytest.raises(TimeoutError, match="no word from rank 0 within 0 s .* network namespace"):
         by_socket.say(somewhere, False, None, 0.0)
 
 
 def test_a_place_that_this_users_other_job_has_is_told_with_its_process(somewhere: str) -> None:
     by_socket.say(somewhere, False, b"here", 10.0)
-    by_socket._doors.pop(somewhere)  # so that it is somebody else's
+    by_socket._listeners.pop(somewhere)  # so that it is somebody else's
     with pytest.raises(ConnectionError, match=f"{os.getpid()} .* listens .* same MASTER_ADDR"):
         by_socket.say(somewhere, False, b"there", 0.0)
 
@@ -397,7 +399,7 @@ def test_a_child_of_rank_0_does_not_keep_its_place(somewhere: str) -> None:
     os.close(reader)
     try:
         assert by_socket.say(somewhere, False, None, within(10)) == b"here"
-        arrivals.all_are_here()
+        offer.all_are_here()
         assert by_socket._owner(by_socket.names(somewhere)[0]) is None
     finally:
         os.close(writer)

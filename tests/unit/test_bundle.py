@@ -217,18 +217,18 @@ def test_a_knobs_value_may_be_a_secret_too() -> None:
 @pytest.fixture
 def write() -> object:
     pytest.importorskip("hvdlite._core", reason="the native core is not built here")
-    from hvdlite.job import bundle as writing
+    from hvdlite.job import where
 
-    return writing
+    return where
 
 
 def test_a_part_is_readable_by_its_owner_alone(write: object, tmp_path: Path) -> None:
-    from hvdlite.job import bundle as writing
+    from hvdlite.job import where
 
     folder = tmp_path / "a" / "b"
     before = os.umask(0)
     try:
-        writing.Writer(str(folder), 1, 2).write("stall", VERDICT, writing.look())
+        where.BundleWriter(str(folder), 1, 2).write("stall", VERDICT, where._look())
     finally:
         os.umask(before)
     (path,) = folder.iterdir()
@@ -243,13 +243,13 @@ def test_a_part_is_readable_by_its_owner_alone(write: object, tmp_path: Path) ->
 def test_a_full_disk_costs_one_sentence(
     write: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from hvdlite.job import bundle as writing
+    from hvdlite.job import where
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(writing.os, "write", full)
-    writing.Writer(str(tmp_path), 0, 2).write("stall", VERDICT, writing.look())
+    monkeypatch.setattr(where.os, "write", full)
+    where.BundleWriter(str(tmp_path), 0, 2).write("stall", VERDICT, where._look())
     (said,) = caplog.messages
     assert said == (
         f"This rank's part of the bundle cannot be written to {tmp_path}: No space left on device. "
@@ -259,10 +259,15 @@ def test_a_full_disk_costs_one_sentence(
 
 
 def test_the_ranks_of_a_job_agree_about_its_name(write: object) -> None:
-    from hvdlite.job.bundle import job_name
+    from hvdlite.job.where import bundle_name
 
     here, there = (("127.0.0.1", 4000), b"7" * 32), (("10.0.0.1", 4000), b"7" * 32)
-    assert job_name(here, "") == job_name(there, "")
+    assert bundle_name(here, "") == bundle_name(there, "")
     another = (("127.0.0.1", 4000), b"8" * 32)
-    names = {job_name(here, ""), job_name(another, ""), job_name(here, "g1/"), job_name(None, "")}
+    names = {
+        bundle_name(here, ""),
+        bundle_name(another, ""),
+        bundle_name(here, "g1/"),
+        bundle_name(None, ""),
+    }
     assert len(names) == 4

@@ -86,7 +86,7 @@ def here(name: str) -> str:
 def test_the_place_is_the_innermost_frame_of_the_users_code(
     files: list[tuple[str, str]], text: str, in_hvdlite: bool
 ) -> None:
-    assert frames.place_of(stack(*files)) == frames.Place(text, in_hvdlite)
+    assert frames.place_of(stack(*files)) == frames.Location(text, in_hvdlite)
 
 
 def test_a_line_has_the_same_name_wherever_the_program_lies() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hvdlite import _core
-from hvdlite.job import gpu_libraries
+from hvdlite.job import libraries
 
 
 @pytest.fixture
@@ -20,9 +20,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_folders_of_packages_are_told_and_not_looked_at(packages: Path) -> None:
-    assert gpu_libraries.nccl_wheel() == os.pathsep.join(
-        [str(packages / "not there"), str(packages)]
-    )
+    assert libraries.nccl_wheel() == os.pathsep.join([str(packages / "not there"), str(packages)])
 
 
 def why_not(wheel: str) -> str:
@@ -37,7 +35,7 @@ def test_the_wheel_is_found_among_them(packages: Path) -> None:
     library = packages / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
     for other in (packages / "nvidia" / "cublas", packages / "nvidia" / "nccl" / "include"):
         other.mkdir(parents=True)
-    assert str(library) not in why_not(gpu_libraries.nccl_wheel())
+    assert str(library) not in why_not(libraries.nccl_wheel())
     library.parent.mkdir()
     library.write_text("no library")
-    assert str(library) in why_not(gpu_libraries.nccl_wheel())
+    assert str(library) in why_not(libraries.nccl_wheel())

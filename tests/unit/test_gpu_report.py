@@ -11,7 +11,7 @@ from machine import within
 
 _core = pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 
-from hvdlite.job import built, gpu_report  # noqa: E402
+from hvdlite.job import horovod_basics, libraries  # noqa: E402
 from hvdlite.launch import check_build  # noqa: E402
 
 FAKES = sorted(
@@ -39,7 +39,7 @@ def test_versions_as_people_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "gpu_kernels", lambda: "nvcc 13.0")
     monkeypatch.setattr(_core, "find_cuda", lambda library: 12080)
     monkeypatch.setattr(_core, "find_nccl", lambda wanted, wheel: 22803)
-    assert list(gpu_report.rows()) == [
+    assert list(libraries.gpu_rows()) == [
         (True, "kernels: compiled by nvcc 13.0"),
         (True, "CUDA: the driver is that of 12.8"),
         (True, "NCCL: 2.28.3"),
@@ -58,14 +58,14 @@ def test_a_driver_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_programs_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     _nothing_here(monkeypatch)
-    assert built.nccl_built() == 0
-    assert built.cuda_built() is bool(_core.gpu_kernels())
-    assert built.rocm_built() is False
+    assert horovod_basics.nccl_built() == 0
+    assert horovod_basics.cuda_built() is bool(_core.gpu_kernels())
+    assert horovod_basics.rocm_built() is False
 
 
 def test_asking_for_kernels_loads_no_driver() -> None:
     program = (
-        "from hvdlite.job import built\nbuilt.cuda_built()\nassert 'libcuda' not in "
+        "from hvdlite.job.horovod_basics import cuda_built\ncuda_built()\nassert 'libcuda' not in "
         "open('/proc/self/maps').read()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=within(60))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvdlite.job.recent import operations_per_step, share_waiting
+from hvdlite.job.observe import operations_per_step, share_waiting
 from hvdlite.launch.monitor import exposition, screen, view
 from hvdlite.launch.monitor.board import (
     SILENT_SECONDS,

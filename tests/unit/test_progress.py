@@ -76,7 +76,7 @@ def rank_0(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     monkeypatch.setattr(module, "sys", here.sys)
     monkeypatch.setattr(module.basics, "rank", lambda: here.rank)
     monkeypatch.setattr(module.basics, "size", lambda: 2)
-    monkeypatch.setattr(module.basics, "meeting", lambda: None)
+    monkeypatch.setattr(module.basics, "job_store", lambda: None)
     monkeypatch.setattr(module.observe, "metrics", lambda: here.metrics)
     monkeypatch.setattr(module.time, "monotonic", here.clock)
     yield here

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hvdlite.base import knobs
-from hvdlite.job.details import changed
+from hvdlite.job.pulse import changed
 
 
 def test_only_knobs_that_differ_and_that_are_no_secret() -> None:

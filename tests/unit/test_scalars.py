@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hvdlite.job import recent, scalars
+from hvdlite.job import scalars
 
 NAMES = {
     "hvdlite/step_seconds",
@@ -25,7 +25,7 @@ class Core:
         self.counters: dict[str, Any] = {}
         self.recent: list[dict[str, Any]] = []
         monkeypatch.setattr(scalars.observe, "metrics", lambda: dict(self.counters))
-        monkeypatch.setattr(recent.observe, "recent_operations", lambda: self.recent)
+        monkeypatch.setattr(scalars.observe, "recent_operations", lambda: self.recent)
         monkeypatch.setattr(scalars.time, "monotonic", lambda: self.now)
 
     def pass_by(self, seconds: float, operations: int, **more: float) -> None:

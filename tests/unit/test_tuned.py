@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdlite.job import tuned
+from hvdlite.job import basics
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from hvdlite.job import tuned
     ],
 )
 def test_what_the_user_names_and_sets_is_kept(environ: dict[str, str], kept: str) -> None:
-    assert tuned.kept(environ) == kept
+    assert basics.kept_by_autotuning(environ) == kept

@@ -15,8 +15,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
-from hvdlite.job.bootstrap import opening
-from hvdlite.job.bootstrap.offer import Place, of_this_job
+from hvdlite.job.bootstrap.offer import StoreAccess, of_this_job, open_store
 from hvdlite.launch.environment import ALLOW_OPEN_JOB, Identity
 from hvdlite.launch.environment.identity import AtPorts
 from hvdlite.rendezvous import addresses
@@ -28,7 +27,7 @@ _CANDIDATES = 4
 _log = logging.getLogger("hvdlite")
 
 
-def meet(me: Identity, meeting: AtPorts, seconds: float) -> Place:
+def meet(me: Identity, meeting: AtPorts, seconds: float) -> StoreAccess:
     """Rank 0 opens the store at the first free port. The others try all ports. Raises RuntimeError
     if strangers could do so as well."""
     hosts, job = meeting.hosts, meeting.job + me.apart
@@ -42,7 +41,7 @@ def meet(me: Identity, meeting: AtPorts, seconds: float) -> Place:
         port = _open(secret, ports, private)
         if me.secret is None:
             _warn(port, me)
-        return Place(("127.0.0.1", port), secret)
+        return StoreAccess(("127.0.0.1", port), secret)
     try:
         address, client = addresses.reach(
             [(host, port) for host in hosts for port in ports], secret, seconds
@@ -62,7 +61,7 @@ def meet(me: Identity, meeting: AtPorts, seconds: float) -> Place:
         client.close()
     if private and addresses.is_public(there):  # the name did not resolve before
         _refuse_public(me, there)
-    return Place(address, secret)
+    return StoreAccess(address, secret)
 
 
 def _private(me: Identity, hosts: Sequence[str]) -> tuple[str, ...]:
@@ -119,7 +118,7 @@ def digests(job: str, purpose: bytes) -> Iterator[bytes]:
 def _open(secret: bytes, ports: list[int], private: bool) -> int:
     for port in ports:
         try:
-            return opening.open_store(secret, False, port, private)
+            return open_store(secret, False, port, private)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise

@@ -19,8 +19,8 @@ import threading
 import time
 from dataclasses import dataclass
 
-from hvdlite.job.bootstrap import arrivals, by_ports
-from hvdlite.job.bootstrap.offer import MAX_BYTES, Offer
+from hvdlite.job.bootstrap import by_ports
+from hvdlite.job.bootstrap.offer import MAX_BYTES, Offer, when_all_are_here
 
 _log = logging.getLogger("hvdlite")
 _CANDIDATES = 4
@@ -50,15 +50,15 @@ def say(job: str, has_secret: bool, text: bytes | None, seconds: float) -> bytes
     knows it, so every user is accepted."""
     if text is None:
         return _hear(job, has_secret, seconds)
-    door = _doors.get(job)
-    if door is None:
-        door = _doors[job] = _Door(_listen(job, time.monotonic() + seconds), has_secret)
-        arrivals.when_all_are_here(lambda: _close(job))
-    door.tell(text)
+    listener = _listeners.get(job)
+    if listener is None:
+        listener = _listeners[job] = _Listener(_listen(job, time.monotonic() + seconds), has_secret)
+        when_all_are_here(lambda: _close(job))
+    listener.tell(text)
     return text
 
 
-class _Door:
+class _Listener:
     """Rank 0's end, with a thread. It stays until all ranks have come."""
 
     def __init__(self, listener: socket.socket, to_everybody: bool) -> None:
@@ -70,7 +70,7 @@ class _Door:
     def tell(self, text: bytes) -> None:
         self._text = text
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="hvd-door", daemon=True)
+            self._thread = threading.Thread(target=self._serve, name="hvd-listener", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
@@ -115,20 +115,20 @@ class _Door:
         return Offer(problem=f"rank 0 refuses this process: {problem}").encode()
 
 
-_doors: dict[str, _Door] = {}
+_listeners: dict[str, _Listener] = {}
 
 
 def _close(job: str) -> None:
-    door = _doors.pop(job, None)
-    if door is not None:
-        door.close()
+    listener = _listeners.pop(job, None)
+    if listener is not None:
+        listener.close()
 
 
 def _close_all() -> None:
     """Called in a forked child, which would keep the names of its parent."""
-    for door in _doors.values():
-        door._listener.close()  # shutdown() would end the parent's socket, too
-    _doors.clear()
+    for listener in _listeners.values():
+        listener._listener.close()  # shutdown() would end the parent's socket, too
+    _listeners.clear()
 
 
 os.register_at_fork(after_in_child=_close_all)

@@ -1,18 +1,24 @@
-"""What rank 0 tells the others, and what they do with it."""
+"""Rank 0's store, what rank 0 tells the others, what they do with it, and what rank 0 takes back.
+
+The store is in rank 0's own process. It stays until the process ends, so init() after shutdown()
+finds it again.
+"""
 
 from __future__ import annotations
 
 import hmac
 import json
+import logging
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hvdlite.job.bootstrap import opening
 from hvdlite.launch.environment import Identity
-from hvdlite.rendezvous import addresses, protocol
+from hvdlite.rendezvous import StoreServer, addresses, protocol
 from hvdlite.rendezvous.addresses import Address
+
+_log = logging.getLogger(__name__)
 
 # A channel: rank 0 passes its text and the others pass None; all get the text. Raises TimeoutError
 # if no text came in time.
@@ -24,7 +30,7 @@ MAX_BYTES = 8192
 
 
 @dataclass(frozen=True)
-class Place:
+class StoreAccess:
     """Where the store is, and the secret for it."""
 
     address: Address
@@ -79,14 +85,14 @@ def _proof(secret: bytes, salt: str) -> str:
     return hmac.digest(secret, b"hvdlite offer " + salt.encode(), "sha256").hex()
 
 
-def _opened(me: Identity, interfaces: list[str]) -> tuple[Offer, Place]:
+def _opened(me: Identity, interfaces: list[str]) -> tuple[Offer, StoreAccess]:
     """Opens the store and returns rank 0's offer."""
     salt = os.urandom(16).hex() if me.secret else ""
     secret = of_this_job(me.secret, salt) if me.secret else protocol.new_secret()
-    port = opening.open_store(secret, me.on_one_host)
-    where = opening.addresses_of(port, me.on_one_host, interfaces)
+    port = open_store(secret, me.on_one_host)
+    where = addresses_of(port, me.on_one_host, interfaces)
     offer = Offer(where, None, salt, _proof(me.secret, salt)) if me.secret else Offer(where, secret)
-    return offer, Place(("127.0.0.1", port), secret)
+    return offer, StoreAccess(("127.0.0.1", port), secret)
 
 
 def _secret_of(offer: Offer, me: Identity) -> bytes:
@@ -111,7 +117,7 @@ def _secret_of(offer: Offer, me: Identity) -> bytes:
     return of_this_job(me.secret, offer.salt)
 
 
-def through(channel: Channel, me: Identity, interfaces: list[str], deadline: float) -> Place:
+def through(channel: Channel, me: Identity, interfaces: list[str], deadline: float) -> StoreAccess:
     """Rank 0 opens the store and publishes it; the others look for it."""
     if me.rank == 0:
         try:
@@ -130,8 +136,65 @@ def through(channel: Channel, me: Identity, interfaces: list[str], deadline: flo
     secret = _secret_of(offer, me)
     address, client = addresses.reach(offer.addresses, secret, _left(deadline))
     client.close()
-    return Place(address, secret)
+    return StoreAccess(address, secret)
 
 
 def _left(deadline: float) -> float:
     return max(0.1, deadline - time.monotonic())
+
+
+# ---- The store
+
+# Protects the store from the garbage collector.
+_open: list[StoreServer] = []
+
+
+def open_store(secret: bytes, on_one_host: bool, port: int = 0, private: bool = False) -> int:
+    """Opens the store of this process's job; returns its port. Listens on loopback, and also for
+    other hosts unless all ranks share a host. `private`: refuses ranks at public addresses.
+
+    Raises OSError if it cannot listen there.
+    """
+    server = StoreServer.reached(secret, not on_one_host, port, rank=0, private=private)
+    _open.append(server.start())
+    return server.address[1]
+
+
+def addresses_of(
+    port: int, on_one_host: bool, interfaces: list[str]
+) -> tuple[tuple[str, int], ...]:
+    """Returns the addresses at which the others may reach it, best first. Raises ValueError if a
+    requested interface does not exist here."""
+    hosts = [] if on_one_host else addresses.of_this_machine(interfaces)
+    # Loopback serves the ranks on this machine if it has no network. On other machines no process
+    # answers there.
+    return tuple((host, port) for host in (*hosts, "127.0.0.1"))
+
+
+# ---- When all ranks have come
+
+# What rank 0 takes back when all ranks have come. From then on, only strangers could use what it
+# has published.
+_to_withdraw: list[Callable[[], None]] = []
+
+
+def when_all_are_here(act: Callable[[], None]) -> None:
+    """Registers `act`, which takes a few seconds at most. If it raises OSError or RuntimeError, the
+    job is not harmed."""
+    _to_withdraw.append(act)
+
+
+def all_are_here() -> None:
+    """Called when the native core has met all ranks."""
+    while _to_withdraw:
+        act = _to_withdraw.pop()
+        try:
+            act()
+        except (OSError, RuntimeError) as error:
+            _log.info(
+                "rank 0 could not withdraw what it had published for the other ranks: %s", error
+            )
+
+
+# A forked child has no job, and its parent owns the connections.
+os.register_at_fork(after_in_child=_to_withdraw.clear)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import distributed as dist
 
-from hvdlite.job import at_torchs_store
+from hvdlite.job import torch_environment
 from hvdlite.torch.distributed.face import NAME
 from hvdlite.torch.distributed.group import ProcessGroup
 from hvdlite.torch.distributed.sets import set_of
@@ -24,7 +24,7 @@ def create(options: Any, backend_options: Any = None) -> ProcessGroup:
     rank, size = options.group_rank, options.group_size
     ranks = list(options.global_ranks_in_group)
     is_world = not ranks
-    leaves = at_torchs_store.join(options.store, rank, size) if is_world else None
+    leaves = torch_environment.join_at_store(options.store, rank, size) if is_world else None
     ranks = ranks or list(range(size))
     process_set = set_of(ranks, options.group_id, options.store)
     label = f"torch.{options.group_id}"

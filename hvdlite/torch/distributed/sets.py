@@ -9,7 +9,7 @@ from typing import Any
 
 from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet
-from hvdlite.job.registration import add_process_set
+from hvdlite.job.process_sets import add_process_set
 
 _KEY = "hvdlite's process set"
 

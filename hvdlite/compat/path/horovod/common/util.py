@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from hvdlite.job import built
+from hvdlite.job import horovod_basics as built
 
 __all__ = [
     "ccl_built", "ddl_built", "env", "extension_available",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from hvdlite import compat
-from hvdlite.job import built
+from hvdlite.job import horovod_basics as built
 from hvdlite.launch import cli
 
 from . import _arguments
