@@ -27,11 +27,11 @@ _CANDIDATES = 4
 _log = logging.getLogger("hvdlite")
 
 
-def meet(me: Identity, meeting: AtPorts, seconds: float) -> StoreAccess:
+def meet(me: Identity, method: AtPorts, seconds: float) -> StoreAccess:
     """Rank 0 opens the store at the first free port. The others try all ports. Raises RuntimeError
     if strangers could do so as well."""
-    hosts, job = meeting.hosts, meeting.job + me.apart
-    private = me.secret is None and not meeting.may_be_open
+    hosts, job = method.hosts, method.job + me.apart
+    private = me.secret is None and not method.may_be_open
     if private:
         hosts = _private(me, hosts)
     secret = of_this_job(me.secret, job) if me.secret else derived_key(job)
