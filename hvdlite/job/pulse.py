@@ -20,7 +20,7 @@ from typing import Any
 from hvdlite.base import bundle, processors
 from hvdlite.base.knobs import KNOBS, Value
 from hvdlite.job import observe, where
-from hvdlite.job.recent import Recent
+from hvdlite.job.observe import Recent
 from hvdlite.launch.monitor.board import WANTED, ReportRequest, report_key
 from hvdlite.rendezvous import StoreClient
 

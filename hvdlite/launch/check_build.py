@@ -317,7 +317,7 @@ def ways() -> Iterator[tuple[bool, str]]:
 
 def mpi() -> Iterator[tuple[bool, str]]:
     """Yields what mpi4py loads here, or why there is nothing."""
-    tried = attempt(["-m", "hvdlite.job.bootstrap.mpi_report"], _environment_without_carrier())
+    tried = attempt(["-m", "hvdlite.job.libraries", "mpi"], _environment_without_carrier())
     yield from [(False, tried.problem)] if tried.problem else ((True, line) for line in tried.lines)
 
 
