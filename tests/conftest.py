@@ -13,11 +13,8 @@ from suites.reporting import VARIABLE, Reporter
 # Parameters whose values are ways to the same promise: `quick` and `commit` keep one value for each
 # test.
 PRODUCTS = ("hosts", "mpirun", "jit")
-# Of the tests marked `costly`, which take the processor for many seconds, `commit` keeps one in so
-# many.
-COSTLY_TURNS = 4
-# Of the tests with processes `quick` keeps one in so many.
-QUICK_PROCESSES = 3
+# Of the functions of a file of tests with processes `quick` takes one in so many.
+QUICK_PROCESSES = 4
 
 
 @pytest.fixture
@@ -32,7 +29,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "costly: a commit's run takes it by turns")
+    config.addinivalue_line("markers", "costly: `quick` and `commit` take it by turns")
     config.addinivalue_line("markers", "full: the tier `all` alone runs it")
     config.addinivalue_line("markers", "watchdog(seconds): a test may take this long (default 60)")
     if path := os.environ.get(VARIABLE):
@@ -43,7 +40,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if tier.TIER == "all" or _named(config):
         return
     left_out = set(map(id, _other_products(items)))
-    left_out |= {id(item) for item in items if not _taken(item)}
+    left_out |= {id(item) for item in items if item.get_closest_marker("full")}
+    for others in (_other_functions, _other_costly):
+        left = [item for item in items if id(item) not in left_out]
+        left_out |= set(map(id, others(left)))
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
         items[:] = [item for item in items if id(item) not in left_out]
@@ -56,13 +56,32 @@ def _named(config: pytest.Config) -> bool:
     )
 
 
-def _taken(item: pytest.Item) -> bool:
-    if item.get_closest_marker("full"):
-        return False
-    if tier.TIER == "quick" and "multiprocess" in item.path.parts:
-        return tier.draw(item.nodeid.partition("[")[0], QUICK_PROCESSES) == 0
-    # Each set of parameters by itself: one function may have twenty.
-    return not item.get_closest_marker("costly") or tier.draw(item.nodeid, COSTLY_TURNS) == 0
+def _other_functions(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Of `quick`."""
+    files: dict[str, dict[str, list[pytest.Item]]] = {}
+    for item in items:
+        if tier.TIER == "quick" and "multiprocess" in item.path.parts:
+            functions = files.setdefault(item.path.name, {})
+            functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return [
+        item
+        for name, functions in files.items()
+        for function in set(functions) - set(tier.by_turns([*functions], name, QUICK_PROCESSES))
+        for item in functions[function]
+    ]
+
+
+def _other_costly(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Each set of parameters counts by itself: one function may have twenty."""
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("costly"):
+            files.setdefault(item.path.name, []).append(item)
+    return [
+        item
+        for name, costly in files.items()
+        for item in set(costly) - set(tier.by_turns(costly, f"{name} costly", tier.COSTLY_TURNS))
+    ]
 
 
 def _other_products(items: list[pytest.Item]) -> list[pytest.Item]:

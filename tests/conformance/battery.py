@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from checks import ALWAYS, Listed
+import tier
+from checks import ALWAYS, COSTLY, Listed
 from checks.listing import listed
 from runner import Configuration, Result, run
 
@@ -29,14 +30,37 @@ def belongs(configuration: Configuration, check: Listed) -> bool:
     return not configuration.tags or bool(configuration.tags & check.tags)
 
 
+def cases_of(configurations: Sequence[Configuration]) -> list[tuple[Configuration, Listed]]:
+    """What a run makes. Below the tier `all` each check once over each communicator of each
+    launcher, in a configuration that the seed picks; a costly one by turns."""
+    cases = [(c, check) for c in configurations for check in listed(c.suite) if belongs(c, check)]
+    if tier.TIER == "all":
+        return cases
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for c, check in cases:
+        alike.setdefault(_promise(c, check), []).append(c.name)
+    return [(c, check) for c, check in cases if _drawn(c, check, alike[_promise(c, check)])]
+
+
+def _promise(configuration: Configuration, check: Listed) -> tuple[str, ...]:
+    return configuration.launcher.name, configuration.communicator, configuration.suite, check.name
+
+
+def _drawn(configuration: Configuration, check: Listed, alike: Sequence[str]) -> bool:
+    if ALWAYS in check.tags:
+        return True
+    what = " ".join(_promise(configuration, check))
+    turns = len(alike) * (tier.COSTLY_TURNS if COSTLY in check.tags else 1)
+    return tier.draw(what, turns) == alike.index(configuration.name)
+
+
 def battery_of(
     configurations: Sequence[Configuration], limit: float = LIMIT
 ) -> tuple[Callable[..., None], Callable[..., None]]:
     """test_it and test_nothing_is_left_behind, for a module of tests that puts them in this
     order."""
     by_name = {c.name: c for c in configurations}
-    everything = {c.suite: listed(c.suite) for c in configurations}
-    cases = [(c.name, k.name) for c in configurations for k in everything[c.suite] if belongs(c, k)]
+    cases = [(c.name, check.name) for c, check in cases_of(configurations)]
     results: dict[str, Result] = {}
 
     def result(name: str, request: pytest.FixtureRequest) -> Result:
@@ -47,9 +71,8 @@ def battery_of(
                 if item.path == request.path
                 and (given := _parameters(item)).get("configuration_name") == name
             }
-            chosen = {
-                k.name: k.seconds for k in everything[by_name[name].suite] if k.name in wanted
-            }
+            of_suite = listed(by_name[name].suite)
+            chosen = {check.name: check.seconds for check in of_suite if check.name in wanted}
             results[name] = run(by_name[name], chosen, limit)
         return results[name]
 

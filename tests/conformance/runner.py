@@ -19,6 +19,7 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import tier
 from checks.listing import listed
 from launchers import HVDLITERUN, Launcher
 from machine import PATIENCE_VARIABLE, within
@@ -136,7 +137,7 @@ def _job(
     clean = {
         k: v
         for k, v in os.environ.items()
-        if k == PATIENCE_VARIABLE or not k.startswith(("HVDLITE_", "HOROVOD_"))
+        if k in (PATIENCE_VARIABLE, *tier.VARIABLES) or not k.startswith(("HVDLITE_", "HOROVOD_"))
     }
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}

@@ -14,10 +14,16 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 Value = TypeVar("Value")
+Other = TypeVar("Other")
+
+# Of what is costly (more than four seconds of the processor, or twelve of waiting) `quick` and
+# `commit` take one in so many.
+COSTLY_TURNS = 8
 
 TIERS = ("quick", "commit", "all")
-TIER = os.environ.get("HVDLITE_TEST_TIER", "all")
-SEED = os.environ.get("HVDLITE_TEST_SEED", "0")
+VARIABLES = ("HVDLITE_TEST_TIER", "HVDLITE_TEST_SEED")
+TIER = os.environ.get(VARIABLES[0], "all")
+SEED = os.environ.get(VARIABLES[1], "0")
 assert TIER in TIERS, f"HVDLITE_TEST_TIER={TIER}: one of {', '.join(TIERS)}"
 
 
@@ -35,3 +41,24 @@ def by_tier(
 def one_of(values: Sequence[Value], what: str) -> Sequence[Value]:
     """All values in the tier `all`, else the one that the seed picks for `what`."""
     return values if TIER == "all" else [values[draw(what, len(values))]]
+
+
+def some_pairs(
+    values: Sequence[Value], others: Sequence[Other], among: int = 3
+) -> list[tuple[Value, Other]]:
+    """In the tier `all` every pair, else every third one: each value has an equal part of the
+    others."""
+    pairs = [(value, other) for value in values for other in others]
+    if TIER == "all" or not others:
+        return pairs
+    turns = min(among, len(others))
+    first = draw(repr(others), turns)
+    width = len(others)
+    return [
+        pair for at, pair in enumerate(pairs) if (at // width + at % width + first) % turns == 0
+    ]
+
+
+def by_turns(values: Sequence[Value], what: str, turns: int) -> Sequence[Value]:
+    """Every so-manieth value, beginning with one that the seed picks for `what`."""
+    return values[draw(what, turns) :: turns]

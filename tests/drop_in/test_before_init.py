@@ -74,6 +74,7 @@ for number, call in enumerate(calls):
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("program", "framework"),
     [(TORCH, "torch"), (TENSORFLOW, "tensorflow"), (JAX, "jax"), (KERAS, "keras")],

@@ -91,6 +91,7 @@ print(json.dumps([wrong, loaded, [hvd.Average, hvd.Sum, hvd.Adasum]]))
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("package", "flavour"),
     [

@@ -138,6 +138,7 @@ print(sorted(listed ^ visible - {"annotations", "TYPE_CHECKING"} - {"SyncBatchNo
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("module", ["torch.api", "tensorflow", "keras", "jax"])
 def test_all_is_what_is_visible(module: str) -> None:
     framework = module.split(".")[0]

@@ -145,6 +145,7 @@ def test_small_helpers() -> None:
     assert (cached(3), cached(3), calls) == (3, 3, [3])
 
 
+@pytest.mark.costly
 def test_importing_it_loads_no_other_framework() -> None:
     # TensorFlow itself loads jax where that is installed.
     program = (

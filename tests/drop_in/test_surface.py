@@ -53,6 +53,7 @@ print(compared, wrong)
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("frameworks", "modules", "functions"),
     [
@@ -83,6 +84,7 @@ def test_the_sources_say_what_is_there(
     assert wrong == "[]" and int(compared) >= functions, done.stdout
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras", "jax"])
 def test_what_says_how_a_job_is_has_the_same_name_for_every_framework(framework: str) -> None:
     if find_spec(framework) is None:

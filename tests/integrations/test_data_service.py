@@ -59,6 +59,7 @@ def serves(job: Job, *options: str, ranks: int) -> str:
     return done.stdout.decode()
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(150)
 def test_a_job_prepares_the_data_of_another_one(job: Job) -> None:
     said = serves(job, ranks=2)
@@ -87,6 +88,7 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(100)
 def test_a_service_that_strangers_could_use_is_not_started(job: Job) -> None:
     program = job.script(OPEN_TO_OTHERS)

@@ -251,6 +251,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.costly
 def test_a_job_goes_on_with_another_number_of_ranks_and_finds_other_data(job: Job) -> None:
     program = job.script(PROGRAM)
     done = job.end_well("-np", "3", "python", program, "break")

@@ -33,6 +33,7 @@ def run(job: Job, ranks: int, *checks: str) -> None:
         assert set(checks) <= set(prefixed(done.stdout, rank)), said
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_losses_are_gloos(job: Job) -> None:
     run(job, 2, "accelerate", "transformers")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from launched import ROOT, Job, prefixed
-from tier import one_of
 
 NEEDS = "is not installed: pip install '.[lightning]'"
 pytest.importorskip("pytorch_lightning", reason=f"pytorch-lightning {NEEDS}")
@@ -24,8 +23,9 @@ def run(job: Job, ranks: int, package: str, *checks: str) -> None:
         assert prefixed(done.stdout, rank) == list(checks), done.stderr.decode()
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
-@pytest.mark.parametrize("package", one_of(PACKAGES, "a package of Lightning"))
+@pytest.mark.parametrize("package", PACKAGES)
 def test_losses_are_gloos(job: Job, package: str) -> None:
     run(job, 2, package, "equals_gloo")
 
@@ -66,8 +66,9 @@ print(type(trainer.strategy).__name__, trainer.world_size, torch.distributed.get
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
-@pytest.mark.parametrize("package", one_of(PACKAGES, "a package of Lightning"))
+@pytest.mark.parametrize("package", PACKAGES)
 def test_the_strategys_name_is_known_in_a_program_that_does_not_import_hvdlite(
     job: Job, package: str
 ) -> None:
@@ -97,8 +98,9 @@ print(fabric.world_size, torch.distributed.get_backend())
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
-@pytest.mark.parametrize("how", one_of(("arguments", "variables"), "what makes Fabric use DDP"))
+@pytest.mark.parametrize("how", ("arguments", "variables"))
 def test_fabric(job: Job, how: str) -> None:
     """The rows of docs/guides/lightning.md."""
     variables = {"LT_CLI_USED": "1", "LT_STRATEGY": "ddp", "LT_ACCELERATOR": "cpu"}

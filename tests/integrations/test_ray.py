@@ -24,6 +24,7 @@ ray = pytest.importorskip("ray", reason='Ray is not installed: pip install ".[ra
 PROMPT = 5.0
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_the_example_trains_on_two_ranks(job: Job) -> None:
     said = example(job, "ray_executor.py")

@@ -92,6 +92,7 @@ assert seen() is None, 'held for ever'
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(200)
 def test_gradients_stay_when_a_step_is_abandoned(two_ranks: Ranks) -> None:
     needs_installed("torch")

@@ -20,6 +20,7 @@ def test_comparisons_of_equal_parameters_raise_no_alarm(ranks: int) -> None:
     assert compared >= 10_000
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("way", drift_in_training.WAYS)
 def test_training_raises_no_alarm_and_a_flipped_bit_does(job: Job, way: str) -> None:
     """tests/soak/drift_in_training.py makes a million comparisons."""

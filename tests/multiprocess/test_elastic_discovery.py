@@ -6,7 +6,6 @@ import os
 import signal
 
 import pytest
-import tier
 from elastic_faults import PYTHON, QUICKLY, generations, pid, program
 from elastic_hosts import HostsJob
 from launched import Job, ended
@@ -59,7 +58,8 @@ def test_a_script_may_leave_a_process_behind(job: Job) -> None:
     os.kill(pid(job, "service"), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("mode", tier.one_of(list(SAID), "a script that fails"))
+@pytest.mark.costly
+@pytest.mark.parametrize("mode", list(SAID))
 def test_a_script_that_fails_later_is_told_once_and_its_last_answer_stays(
     job: Job, mode: str
 ) -> None:

@@ -65,6 +65,7 @@ def test_survivors_go_on_wherever_a_rank_dies(job: Job, where: str, end: str) ->
 STORMS = tier.by_tier(range(1), range(3), range(200))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", STORMS)
 def test_a_job_of_which_one_rank_lives_goes_on_whoever_is_killed_at_once(
     job: Job, number: int
@@ -166,6 +167,7 @@ def happens(step):
 """
 
 
+@pytest.mark.costly
 def test_newcomers_that_crash_do_not_stop_the_others(job: Job) -> None:  # 20
     script = program(job, CRASHES, done=AGAIN_THREE)
     cooldown = ("--blacklist-cooldown-range", "0.02", "100")
@@ -233,6 +235,7 @@ print("equal on", len(weights))
 """
 
 
+@pytest.mark.costly
 def test_a_newcomer_may_broadcast_before_run_and_make_optimizers_inside(job: Job) -> None:  # 22
     done = job.end_well("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, job.script(TORCH))
     assert done.stdout.count(b"equal on 3") == 3

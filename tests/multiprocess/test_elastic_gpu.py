@@ -7,7 +7,6 @@ from pathlib import Path
 
 import fake_gpu
 import pytest
-import tier
 from elastic_hosts import QUICK
 from launched import Job
 
@@ -79,7 +78,8 @@ DEATHS = [
 ]
 
 
-@pytest.mark.parametrize(("way", "library", "symbol"), tier.one_of(DEATHS, "deaths on a GPU"))
+@pytest.mark.costly
+@pytest.mark.parametrize(("way", "library", "symbol"), DEATHS)
 def test_survivors_and_a_newcomer_reduce_on_their_gpus(
     job: Job, way: str, library: str, symbol: str
 ) -> None:

@@ -79,6 +79,7 @@ tell(rank=hvd.rank(), size=hvd.size(), local=hvd.local_size(), host=os.environ["
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_a_host_is_given_up_with_its_first_dead_rank(job: Job) -> None:
     needs_installed("torch")
@@ -127,6 +128,7 @@ assert train(state) == 12 and state.calls == 2 and updated() > 0, (state.calls, 
 )
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_all_ranks_are_interrupted_at_the_same_commit(job: Job) -> None:
     needs_installed("torch")
@@ -180,6 +182,7 @@ tell(rank=hvd.rank(), size=hvd.size(), batch=state.batch, done=done)
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_a_state_of_the_programs_own_is_restored_reset_and_synchronised(job: Job) -> None:
     needs_installed("torch")
@@ -225,6 +228,7 @@ tell(rank=hvd.rank(), sizes=sizes, host=os.environ["HOROVOD_HOSTNAME"], heard=He
 )
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_hosts_come_and_go_as_the_script_says(job: Job) -> None:
     needs_installed("torch")
@@ -273,6 +277,7 @@ def _function(job: Job, program: str) -> list[dict[str, Any]]:
     return [json.loads(x[5:]) for x in done.stdout.decode().splitlines() if x.startswith("told ")]
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(180)
 def test_a_function_returns_what_the_last_generations_first_ranks_return(job: Job) -> None:
     needs_installed("torch")
@@ -295,6 +300,7 @@ tell(results=sorted(horovod.run(
     assert told["results"] == [[0, "localhost"], [1, "localhost"]]
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(180)
 def test_a_function_that_fails_on_every_member_raises_its_exception(job: Job) -> None:
     needs_installed("torch")
@@ -329,6 +335,7 @@ tell(inner=inner, member=os.environ["HVDLITE_MEMBER"])
     assert told == [{"inner": [None, None], "member": "1"}]
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_sigterm_takes_its_effect_once_the_ranks_of_a_function_have_left(job: Job) -> None:
     needs_installed("torch")
@@ -390,6 +397,7 @@ tell(rank=hvd.rank(), run=os.environ["TORCHELASTIC_RUN_ID"].startswith("hvdlite-
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(180)
 def test_torchruns_variables_are_those_of_the_present_generation(job: Job) -> None:
     needs_installed("torch")
@@ -436,6 +444,7 @@ tell(size=hvd.size(), generation=hvd.elastic.generation())
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(180)
 def test_init_of_torch_distributed_makes_a_group_in_each_generation(job: Job) -> None:
     needs_installed("torch")
@@ -443,6 +452,7 @@ def test_init_of_torch_distributed_makes_a_group_in_each_generation(job: Job) ->
     assert [line["size"] for line in told] == [2, 2] and told[0]["generation"] > 1
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(180)
 def test_a_newcomer_that_calls_init_of_torch_distributed_too_early_is_told_so(job: Job) -> None:
     needs_installed("torch")
@@ -517,6 +527,7 @@ train(state)
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(180)
 def test_the_monitor_shows_generation_members_and_empty_slots(job: Job) -> None:
     _with(job, "view.LinesDisplay.seconds = 0.5")

@@ -137,6 +137,7 @@ def _script(hosts: HostsJob) -> tuple[str, str]:
     return "--host-discovery-script", f"cat {hosts.job.directory / 'hosts'}"
 
 
+@pytest.mark.costly
 def test_the_script_adds_and_removes_hosts(hosts: HostsJob) -> None:  # 15, 16, 18
     hosts.say("localhost:2")
     process = hosts.start("-np", "2", "--min-np", "1", *QUICK, *_script(hosts))
@@ -178,6 +179,7 @@ echo $((n + 1)) > turns.new; mv turns.new turns
 """
 
 
+@pytest.mark.costly
 def test_a_host_that_flaps_changes_nothing(hosts: HostsJob) -> None:  # 17, race 11
     (hosts.job.directory / "flapping").write_text(FLAPPING)
     hosts.job.launcher = [

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 from launched import PATIENT, Job, ended, last_line
 from stillness import wait_until_still
 
@@ -274,6 +275,7 @@ def _leave(job: Job, *arguments: str) -> subprocess.CompletedProcess[str]:
     return job.command(PYTHON, "-m", "hvdlite.tools", "leave", "--job", address, *arguments)
 
 
+@pytest.mark.costly
 def test_the_command_leave_lets_one_rank_or_all_of_this_host_leave(job: Job) -> None:
     process = job.start("-np", "3", "--min-np", "1", PYTHON, _program(job, done="False"))
     job.wait_for_files([f"trains.{member}.3" for member in (1, 2, 3)])

@@ -50,6 +50,7 @@ def test_a_host_whose_ssh_is_killed_is_lost_and_comes_back(hosts: HostsJob) -> N
     assert "host b was lost: ssh was killed by signal 9" in hosts.finish(process, 4)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("near", ["a", "localhost"])
 def test_a_host_whose_cable_is_pulled_is_lost_and_comes_back(
     hosts: HostsJob, network: Network, near: str

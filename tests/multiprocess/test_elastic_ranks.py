@@ -142,6 +142,7 @@ tell(end=[float(flat.sum()), float(torch.stack(adam).sum())], steps=state.steps,
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("end_of_step", ["commit", "step"])
 def test_models_are_equal_after_a_kill_and_a_newcomer(tmp_path: Path, end_of_step: str) -> None:
     with Members(tmp_path, TORCH.replace("END_OF_STEP", end_of_step)) as members:

@@ -283,6 +283,7 @@ print(json.dumps([cursor.epoch, cursor.sample, state.counts.tolist()]))
 """
 
 
+@pytest.mark.costly
 def test_loaders_with_workers_deal_each_sample_once(job: Job) -> None:  # 34, race 13
     process = job.start("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, job.script(LOADER))
     wait_until(lambda: len(list(job.directory.glob("worker.2.*"))) >= 4, 60)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import tier
 from elastic_faults import PYTHON, QUICKLY, generations, program
 from launched import Job, last_line
 
@@ -36,7 +35,8 @@ WHERE = {
 }
 
 
-@pytest.mark.parametrize("where", tier.one_of(list(WHERE), "stops"))
+@pytest.mark.costly
+@pytest.mark.parametrize("where", list(WHERE))
 def test_a_member_that_is_stopped_between_generations_is_killed_and_the_others_go_on(
     job: Job, where: str
 ) -> None:

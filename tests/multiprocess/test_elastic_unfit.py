@@ -42,6 +42,7 @@ print("trained:", MEMBER, os.getpid(), train(state), flush=True)
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("unfit", "why"),
     [

@@ -8,7 +8,6 @@ import re
 import pytest
 from installed import needs_installed
 from launched import ROOT, Job
-from tier import one_of
 
 # What each must say, at two ranks.
 TORCH = {
@@ -68,7 +67,8 @@ def test_every_example_is_tested_here() -> None:
     }
 
 
-@pytest.mark.parametrize("ranks", one_of((1, 2, 3), "ranks of digits_mlp.py"))
+@pytest.mark.costly
+@pytest.mark.parametrize("ranks", (1, 2, 3))
 def test_digits_mlp_learns_and_the_ranks_stay_together(job: Job, ranks: int) -> None:
     needs_installed("sklearn")
     done = job.end_well(
@@ -80,8 +80,9 @@ def test_digits_mlp_learns_and_the_ranks_stay_together(job: Job, ranks: int) -> 
     assert len(accuracy) == 6 and accuracy[-1] > 0.93
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("name", one_of(tuple(TORCH), "an example of torch"))
+@pytest.mark.parametrize("name", tuple(TORCH))
 def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
     needs_installed("torch")
     done = job.end_well("-np", "2", "python", str(ROOT / "examples" / name))
@@ -89,6 +90,7 @@ def test_torch_examples_show_what_they_promise(job: Job, name: str) -> None:
     assert re.search(TORCH[name], said), said
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(150)
 def test_the_example_of_data_trains_each_digit_once_with_two_numbers_of_ranks(job: Job) -> None:
     needs_installed("torch", "sklearn")
@@ -99,8 +101,9 @@ def test_the_example_of_data_trains_each_digit_once_with_two_numbers_of_ranks(jo
     assert "1797 of 1797 digits trained once, 0 more often, 27 repeats" in done.stdout.decode()
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("name", one_of(tuple(ELASTIC), "an elastic example"))
+@pytest.mark.parametrize("name", tuple(ELASTIC))
 def test_elastic_examples_go_on_without_a_rank_and_learn(job: Job, name: str) -> None:
     framework, environment = ELASTIC[name]
     needs_installed(framework, *["keras"] * name.startswith("keras"))
@@ -128,8 +131,9 @@ def test_the_discovery_script_prints_hosts(job: Job) -> None:
         assert done.stdout.decode().count(size) == int(size)
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("backend", one_of(("torch", "jax", "tensorflow"), "a backend of Keras"))
+@pytest.mark.parametrize("backend", ("torch", "jax", "tensorflow"))
 def test_the_keras_example_learns_on_every_backend(job: Job, backend: str) -> None:
     needs_installed("keras", backend)
     done = job.end_well(
@@ -140,8 +144,9 @@ def test_the_keras_example_learns_on_every_backend(job: Job, backend: str) -> No
     assert re.search(rf"{backend}, 2 ranks: test loss [\d.]+, accuracy 0\.9\d*", said), said
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("name", one_of(tuple(JAX), "an example of jax"))
+@pytest.mark.parametrize("name", tuple(JAX))
 def test_jax_examples_show_what_they_promise(job: Job, name: str) -> None:
     needs_installed("jax")
     done = job.end_well("-np", "2", "python", str(ROOT / "examples" / name), XLA_FLAGS=HASTY)
@@ -149,8 +154,9 @@ def test_jax_examples_show_what_they_promise(job: Job, name: str) -> None:
     assert re.search(JAX[name], said), said
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(150)
-@pytest.mark.parametrize("name", one_of(tuple(TENSORFLOW), "an example of tensorflow"))
+@pytest.mark.parametrize("name", tuple(TENSORFLOW))
 def test_tensorflow_examples_show_what_they_promise(job: Job, name: str) -> None:
     needs_installed("tensorflow")
     needs_installed("sklearn")

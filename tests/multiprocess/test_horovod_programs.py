@@ -30,6 +30,7 @@ def _check(done: subprocess.CompletedProcess[bytes]) -> None:
     assert sorted(re.findall(r"rank (\d) of 2 is done", said)) == ["0", "1"], said
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_torch_by_python_m(job: Job) -> None:
     needs_installed("torch")
@@ -40,12 +41,14 @@ def test_torch_by_python_m(job: Job) -> None:
     assert len(re.findall(r"epoch \d loss", done.stdout.decode())) == 3
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(180)
 def test_tensorflow_by_the_launchers_flag(job: Job) -> None:
     needs_installed("tensorflow")
     _run_two(job, "--horovod-compat", "python", str(PROGRAMS / "tensorflow_tape.py"), **QUIET)
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(180)
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "keras"])
 def test_what_libraries_borrow_of_horovod_is_there_and_works(job: Job, framework: str) -> None:
@@ -53,6 +56,7 @@ def test_what_libraries_borrow_of_horovod_is_there_and_works(job: Job, framework
     _run_two(job, "--horovod-compat", "python", str(BORROWED / f"from_{framework}.py"), **QUIET)
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(180)
 def test_keras_by_the_environment_alone(job: Job) -> None:
     needs_installed("tensorflow", "keras")
@@ -60,6 +64,7 @@ def test_keras_by_the_environment_alone(job: Job) -> None:
     _run_two(job, "python", str(PROGRAMS / "keras_fit.py"), str(job.directory), **variables)
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_torch_by_an_installed_alias_and_horovodrun(job: Job) -> None:
     needs_installed("torch")

@@ -57,6 +57,7 @@ def test_as_many_ranks_as_the_machine_offers(job: Job) -> None:
     assert re.fullmatch(rb"hvdliterun: -np auto: \d+ ranks, one for each .*\.\n", done.stderr)
 
 
+@pytest.mark.costly
 def test_a_program_of_torchrun_runs(job: Job) -> None:
     pytest.importorskip("torch")
     script = job.script(

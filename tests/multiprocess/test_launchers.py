@@ -120,6 +120,7 @@ def test_a_rank_of_torchrun_that_is_killed_takes_all_with_it(job: Job) -> None:
     assert not told.exists() or told.read_text() in ("", "PeerLostError 1")
 
 
+@pytest.mark.costly
 @WITH_TORCH
 @pytest.mark.watchdog(150)
 def test_two_torchruns_at_once_keep_apart(
@@ -133,6 +134,7 @@ def test_two_torchruns_at_once_keep_apart(
     assert not other.wait_until_gone(1.0)
 
 
+@pytest.mark.costly
 @WITH_TORCH
 @pytest.mark.watchdog(120)
 def test_two_agents_of_torchrun(job: Job) -> None:
@@ -162,6 +164,7 @@ turn()
 )
 
 
+@pytest.mark.costly
 @WITH_TORCH
 @pytest.mark.parametrize("hosts", [1, 2])
 @pytest.mark.watchdog(120)

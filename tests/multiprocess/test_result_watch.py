@@ -58,6 +58,7 @@ def test_nothing_is_said_of_a_nan_unless_the_watch_is_asked_for(job: Job) -> Non
     assert "NaN" not in said
 
 
+@pytest.mark.costly
 def test_a_rank_whose_processor_rounds_differently_is_named(job: Job) -> None:
     code, said = _run(job, _ROUNDS_DIFFERENTLY, HVDLITE_DRIFT="error", HVDLITE_SHM_MEETINGS="0")
     assert code != 0

@@ -158,6 +158,7 @@ def test_the_cause_is_told_and_not_its_consequence() -> None:
     ) and "no data" in str(error)
 
 
+@pytest.mark.costly
 def test_the_cause_is_told_though_its_process_ends_last() -> None:
     def train() -> None:
         import atexit

@@ -539,6 +539,7 @@ def test_an_outage_that_is_shorter_than_the_heartbeats_limit_ends_nothing(
         ended(process)
 
 
+@pytest.mark.costly
 def test_a_pulled_cable_ends_both_sides(job: Job, network: Network, tmp_path: Path) -> None:
     job.prefix = network.prefix(-1)
     with sshd.SshHosts(network, "abc", tmp_path, f"{MARK}={job.mark}") as hosts:

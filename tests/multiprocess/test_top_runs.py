@@ -215,6 +215,7 @@ def test_lines_of_json_until_the_job_ends(here: Here) -> None:
     assert all(json.loads(line)["rows"] for line in out.splitlines())
 
 
+@pytest.mark.costly
 def test_ranks_before_init_and_a_rank_that_is_stopped(here: Here) -> None:
     process = here.train(begin=False, HVDLITE_HEARTBEAT_SECONDS="0")
     here.job.wait_for_files(["pid.0", "pid.1"])
@@ -268,6 +269,7 @@ train(state)
     assert process.returncode == 0
 
 
+@pytest.mark.costly
 def test_several_jobs_are_listed(here: Here) -> None:
     jobs = [here.start("-np", "1", "sh", "-c", f"true {name}; sleep 600") for name in "ab"]
     done = here.run("--once")

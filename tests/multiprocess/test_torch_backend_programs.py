@@ -42,6 +42,7 @@ def told(lines: list[str], size: int, *checks: str) -> None:
         assert lines.count(check) == size, "\n".join(lines)
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_collectives_give_what_gloo_gives(job: Job) -> None:
     lines = run(job, 2, COLLECTIVES)
@@ -49,6 +50,7 @@ def test_collectives_give_what_gloo_gives(job: Job) -> None:
     assert len(lines) == 2 * CHECKS, "\n".join(lines)
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_ddp_has_gloos_losses(job: Job) -> None:
     checks = ("ddp", "gradients_are_equal_on_all_ranks", "hooks_of_ddp")
@@ -85,10 +87,9 @@ os._exit(1)
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
-@pytest.mark.parametrize(
-    "way", ["backward", *one_of(("all_reduce", "later", "future", "functional"), "a way to wait")]
-)
+@pytest.mark.parametrize("way", ["backward", "all_reduce", "later", "future", "functional"])
 def test_a_killed_rank_is_an_error_of_its_peer_at_once(job: Job, way: str) -> None:
     script = job.script(_DEATH)
     processes = started(job, 2, script, way)
@@ -131,6 +132,7 @@ dist.destroy_process_group()
 )
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_hvdliterun_with_torchs_variables(job: Job) -> None:
     done = job.end_well("-np", "2", "--torch-distributed", "python", job.script(_SUM))
@@ -138,6 +140,7 @@ def test_hvdliterun_with_torchs_variables(job: Job) -> None:
         assert prefixed(done.stdout, rank) == ["sum [3.0, 3.0]"]
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_torchrun_and_a_second_group_in_one_process(job: Job) -> None:
     command = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -194,6 +197,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_one_line_under_plain_hvdliterun(job: Job) -> None:
     done = job.end_well("-np", "2", "python", job.script(_INIT))
@@ -240,14 +244,16 @@ def hard_coded(job: Job, asked: str, *flags: str, **environment: str) -> tuple[l
     return lines[0], done.stderr.decode()
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
-@pytest.mark.parametrize("asked", one_of(("gloo", "nccl", "mesh"), "what the program asks for"))
+@pytest.mark.parametrize("asked", ("gloo", "nccl", "mesh"))
 def test_gloo_and_nccl_become_hvdlite_if_it_is_asked_for(job: Job, asked: str) -> None:
     lines, said = hard_coded(job, asked, "--torch-distributed=hvdlite")
     assert lines == ["hvdlite gloo [4.0, 4.0]"]
     assert said.count(_INSTEAD) == 1 and _CARRIES_NOTHING not in said, said
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_a_group_over_which_hvdlite_carries_nothing_is_told_once(job: Job) -> None:
     lines, said = hard_coded(job, "gloo", "--torch-distributed")
@@ -263,6 +269,7 @@ def test_a_group_that_is_meant_is_not_told(job: Job) -> None:
     assert "hvdlite carries" not in said and "HVDLITE_TORCH_BACKEND" not in said, said
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_the_programs_own_init_process_group_goes_on_with_the_group_of_init(job: Job) -> None:
     lines, said = hard_coded(job, "init")
@@ -407,6 +414,7 @@ for _ in range(3):
 _TRAP = "hvdlite: this rank trains a model of its own."
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_ranks_that_train_alone_are_told_so_once_and_while_they_train(job: Job) -> None:
     script = job.script(_ALONE)

@@ -79,6 +79,7 @@ for way, backward, step in trainers():
 """
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_no_gradient_wakes_a_thread_where_no_processor_is_spare(two_ranks: Ranks) -> None:
     two_ranks.all_end_well(_TRAINING + _NO_WAKE, seconds=60, HVDLITE_OVERLAP="off")
@@ -87,6 +88,7 @@ def test_no_gradient_wakes_a_thread_where_no_processor_is_spare(two_ranks: Ranks
         assert len(told) == 8 and set(told.values()) == {0}, told
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_gradients_are_reduced_in_the_background_where_a_processor_is_spare(
     two_ranks: Ranks,

@@ -133,6 +133,7 @@ def _walk(page: Path, job: Job, shell: Shell) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(150)
 @pytest.mark.parametrize("name", ["install", "first-program", "notebook"])
 def test_a_page_of_the_tutorial_does_what_it_says(job: Job, name: str) -> None:
@@ -167,6 +168,7 @@ def test_every_page_of_the_tutorial_is_walked() -> None:
     }
 
 
+@pytest.mark.costly
 @pytest.mark.watchdog(150)
 def test_the_readme_does_what_it_says(job: Job) -> None:
     needs_installed("torch")

@@ -26,6 +26,9 @@ class Reporter:
     def pytest_runtest_logstart(self) -> None:
         self._cpu = _cpu_seconds()
 
+    def pytest_collectstart(self) -> None:
+        self._cpu = _cpu_seconds()
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._tell(report.nodeid, "failed", text=report.longreprtext)

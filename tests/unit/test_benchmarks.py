@@ -283,6 +283,7 @@ def measured(
     return found
 
 
+@pytest.mark.costly
 def test_quick_runs_with_the_peers_that_are_installed(tmp_path: Path) -> None:
     names = ("hvdlite", "hvdlite-tcp")
     found = measured(tmp_path, "--backends", *names, "oneccl", CCL_ROOT=str(tmp_path))

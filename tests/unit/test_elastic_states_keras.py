@@ -204,6 +204,7 @@ assert fit(hvd_.CommitStateCallback(state)) == [("commit", 2, 4, 0), ("commit", 
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("backend", ["tensorflow", "tensorflow-compiled", "torch", "jax"])
 def test_a_model_survives_a_rank(backend: str) -> None:
     name, _, compiled = backend.partition("-")

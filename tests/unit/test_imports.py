@@ -13,7 +13,6 @@ from importlib.util import find_spec
 
 import pytest
 from suites.table import ROOT
-from tier import one_of
 
 # Keras' own backend for torch imports torch's compiler, which this is not about.
 _SURROUNDINGS = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -30,7 +29,10 @@ print(*(name for name, module in sys.modules.items()
 """
 
 
-@pytest.mark.parametrize("framework", ["torch", *one_of(("tensorflow", "jax", "keras"), "imports")])
+@pytest.mark.parametrize(
+    "framework",
+    ["torch", *(pytest.param(f, marks=pytest.mark.costly) for f in ("tensorflow", "jax", "keras"))],
+)
 def test_an_adapter_imports_no_more_than_it_needs(framework: str) -> None:
     if find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import tier
-from battery import belongs
-from checks.listing import listed
+from battery import cases_of
 from runner import Configuration
 from suites.table import ROOT
 
@@ -39,9 +38,7 @@ def cases(monkeypatch: pytest.MonkeyPatch):
         found: list[Configuration] = []
         for name in BATTERIES[battery]:
             found += runpy.run_path(str(Path(CONFORMANCE, name)))["CONFIGURATIONS"]
-        return {
-            (c.name, check.name) for c in found for check in listed(c.suite) if belongs(c, check)
-        }
+        return {(c.name, check.name) for c, check in cases_of(found)}
 
     return those_of
 
@@ -63,3 +60,20 @@ def test_the_runs_of_twenty_commits_try_every_check(cases, battery: str) -> None
 def test_the_same_seed_picks_the_same(cases) -> None:
     assert cases("keras", "commit", "1") == cases("keras", "commit", "1")
     assert len({frozenset(cases("keras", "commit", seed)) for seed in SEEDS}) > 1
+
+
+@pytest.mark.parametrize("others", ["a", "ab", "abc", "abcdefg"])
+def test_of_pairs_each_value_has_some_others_and_every_pair_comes_in_the_end(
+    monkeypatch: pytest.MonkeyPatch, others: str
+) -> None:
+    values = range(13)
+    assert len(tier.some_pairs(values, others)) == len(values) * len(others)
+    monkeypatch.setattr(tier, "TIER", "commit")
+    taken = set()
+    for seed in SEEDS:
+        monkeypatch.setattr(tier, "SEED", seed)
+        pairs = tier.some_pairs(values, others)
+        assert {value for value, _ in pairs} == set(values)
+        assert len(pairs) <= len(values) * -(-len(others) // min(3, len(others)))
+        taken.update(pairs)
+    assert len(taken) == len(values) * len(others)

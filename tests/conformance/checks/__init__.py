@@ -19,6 +19,8 @@ APIS = {"": "numpy_api", "torch": "torch_api", "tensorflow": "tensorflow_api", "
 
 # The tag of checks that belong to every configuration of their suite, whatever else it is made of.
 ALWAYS = "always"
+# The tag of checks that take the processor for seconds: `quick` and `commit` take them by turns.
+COSTLY = "costly"
 
 # worker.py runs one suite: arrays of numpy, or an adapter. Its modules stand in the order in which
 # a job runs them: what is simple first, what ends and restarts the engine last.

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import product
 from typing import Any
 
 import numpy as np
+from tier import some_pairs
 
 from checks import APIS
 from checks.here import DTYPES, FLOATS
@@ -49,8 +49,8 @@ class Api:
     dtype_error: tuple[type[Exception], str] = (ValueError, "is not supported")
 
     def kinds(self, shapes: Sequence[tuple[int, ...]]) -> list[tuple[str, tuple[int, ...]]]:
-        """Every dtype with every shape."""
-        return list(product(self.dtypes, shapes))
+        """Every dtype with every shape; of these pairs what the tier takes."""
+        return some_pairs(self.dtypes, shapes)
 
     def tensor(self, array: np.ndarray) -> Any:
         """A copy of the array."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
+from tier import some_pairs
 
 from checks import check, needs
 from checks.among import Among, Case, process_sets
@@ -318,12 +319,17 @@ def _large(here: Here, operation: str, dtype: str, count: int) -> tuple[Case, di
 def what_crosses_chunks_is_numpys(here: Here, operation: str) -> None:
     ways = [way for way in api.ways(operation) if way.label in ("plain", "in place")]
     needs(ways, "operations that run without a program")
-    for dtype in ("bool", "int8", "bfloat16", "float16", "float32", "float64"):
+    dtypes = ("bool", "int8", "bfloat16", "float16", "float32", "float64")
+    for dtype, size in some_pairs(dtypes, ("beyond a chunk", "64 Ki", "several chunks")):
         item = dtype_of(dtype).itemsize
         # One element beyond a chunk of 256 KiB, and several MiB of an odd number of elements.
-        for count in (262144 // item + 1, 262144 // 4 + 1, (3 << 20) // item + 7):
-            case, how = _large(here, operation, dtype, count)
-            for way in ways:
-                Among.all_of(here).expect(way, [case], may_be_given=True, **how)
+        count = {
+            "beyond a chunk": 262144 // item + 1,
+            "64 Ki": 262144 // 4 + 1,
+            "several chunks": (3 << 20) // item + 7,
+        }[size]
+        case, how = _large(here, operation, dtype, count)
+        for way in ways:
+            Among.all_of(here).expect(way, [case], may_be_given=True, **how)
     if operation in ("allreduce", "allgather", "broadcast"):
         here.settle()
