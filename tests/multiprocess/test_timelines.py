@@ -12,7 +12,7 @@ import pytest
 from installed import needs_installed
 from launched import Job
 
-from hvdlite.observe.timeline import clocks, merging, reading
+from hvdlite.observe.timeline import merging, reading
 
 TRAINS = """
 import random, time
@@ -65,10 +65,10 @@ def test_three_ranks_become_one_trace_whose_arrows_begin_and_end_in_operations(j
 
 def test_operations_tell_the_clocks_of_two_hosts_apart_as_exactly_as_they_say(job: Job) -> None:
     here, there = (reading.read(p.read_text()) for p in _recorded(job, TRAINS, 2))
-    exact = clocks.align(here, there)
+    exact = merging.align(here, there)
     assert exact.error == 0
     stranger = reading.Clock(there.clock.epoch, "another boot", 0.0)
-    estimated = clocks.align(here, reading.Trace(1, stranger, there.events, there.operations))
+    estimated = merging.align(here, reading.Trace(1, stranger, there.events, there.operations))
     assert estimated.how == "60 operations" and estimated.error is not None
     assert abs(estimated.shifted(0.0) - exact.shifted(0.0)) <= estimated.error
 

@@ -12,7 +12,7 @@ import pytest
 from report_jobs import BEGAN, LAYERS, Imagined
 
 from hvdlite.launch.monitor.report import ReportFile
-from hvdlite.observe.report import axes, charts, series, words
+from hvdlite.observe.report import charts, series, words
 from hvdlite.observe.report.charts import Line
 from hvdlite.observe.report.details import Tensor
 from hvdlite.observe.report.facts import End, Facts
@@ -213,7 +213,7 @@ def test_bars_are_as_long_as_their_share() -> None:
     ],
 )
 def test_ticks_are_round(most: float, expected: list[float]) -> None:
-    assert axes.ticks(most) == expected
+    assert charts.value_ticks(most) == expected
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_ticks_are_round(most: float, expected: list[float]) -> None:
     ],
 )
 def test_times_are_round(seconds: float, texts: list[str]) -> None:
-    assert [tick.text for tick in axes.times(seconds)] == texts
+    assert [tick.text for tick in charts.time_ticks(seconds)] == texts
 
 
 def test_of_many_ranks_few_lines_are_drawn() -> None:

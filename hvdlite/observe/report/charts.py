@@ -1,15 +1,15 @@
-"""Pictures as HTML: marks are SVG that fills any width, and texts stay as large as they are. Pure.
+"""Charts as HTML: marks are SVG that fills any width, and texts stay as large as they are. Pure.
 
-A picture is a grid: the axis of values, the plot, and the axis of time below. Colours are classes
+A chart is a grid: the axis of values, the plot, and the axis of time below. Colours are classes
 of the page's style, so that they follow its light or dark mode.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hvdlite.observe.report import axes
 from hvdlite.observe.report.words import escaped
 
 # Of the plot's own coordinates; the page stretches them.
@@ -54,8 +54,8 @@ def lines(
     a value of 1, and its name."""
     factor, name = unit
     most = highest * factor
-    step = axes.step_for(most, 4)
-    ticks = axes.ticks(most, 4)
+    step = step_for(most, 4)
+    ticks = value_ticks(most, 4)
     if ticks[-1] < most:
         ticks.append(ticks[-1] + step)
     top = ticks[-1] or 1.0
@@ -73,8 +73,8 @@ def lines(
                 f'<path class="line k{line.colour}" d="{path}">'
                 f"<title>{escaped(line.label)}</title></path>"
             )
-    labels = [(1 - tick / top, axes.number(tick)) for tick in ticks]
-    return _figure("".join(parts), labels, name, axes.times(span), span, "tall")
+    labels = [(1 - tick / top, _exactly(tick)) for tick in ticks]
+    return _figure("".join(parts), labels, name, time_ticks(span), span, "tall")
 
 
 def legend(items: Iterable[tuple[str, int]], kind: str = "") -> str:
@@ -120,7 +120,7 @@ def heat_map(
     labels = [
         ((y + 0.5) / len(rows), label) for y, (label, _, _) in enumerate(rows) if y % every == 0
     ]
-    return _figure("".join(parts), labels, "rank", axes.times(seconds), seconds, "rows", len(rows))
+    return _figure("".join(parts), labels, "rank", time_ticks(seconds), seconds, "rows", len(rows))
 
 
 def scale(top: float) -> str:
@@ -165,7 +165,7 @@ def _figure(
     marks: str,
     labels: Sequence[tuple[float, str]],
     unit: str,
-    times: Sequence[axes.Tick],
+    times: Sequence[Tick],
     seconds: float,
     kind: str,
     rows: int = 0,
@@ -228,3 +228,88 @@ def _runs(levels: Sequence[int | None]) -> Iterable[tuple[int, int, int | None]]
 def _number(value: float) -> str:
     """At most two places, and none that says nothing."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+# Round numbers for axes, and marks on the axis of time.
+
+_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_TIMES = (
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
+    172800, 604800, 1209600, 2419200,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tick:
+    at: float
+    text: str
+
+
+def rounded_up(value: float) -> float:
+    """The least round number that is not smaller."""
+    if value <= 0 or not math.isfinite(value):
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(power * step for step in _STEPS if power * step >= value * (1 - 1e-9))
+
+
+def step_for(most: float, parts: int) -> float:
+    """A round step, of which about `parts` reach up to `most`."""
+    return rounded_up(most / parts)
+
+
+def value_ticks(most: float, parts: int = 4) -> list[float]:
+    """0 and round numbers up to `most`, which is one of them at best."""
+    step = step_for(most, parts)
+    return [step * i for i in range(math.floor(most / step + 1e-9) + 1)]
+
+
+def time_ticks(seconds: float, parts: int = 6) -> list[Tick]:
+    """Marks at round times since the beginning."""
+    step = next((each for each in _TIMES if seconds / each <= parts), 10 * _TIMES[-1])
+    return [Tick(at, _clock(at, step)) for at in range(0, math.floor(seconds) + 1, step)]
+
+
+def _clock(at: int, step: int) -> str:
+    if step >= 86400:
+        return f"{at // 86400} d"
+    if step >= 3600:
+        return f"{at // 3600} h"
+    if step >= 60:
+        return f"{at // 3600}:{at % 3600 // 60:02} h" if at >= 3600 else f"{at // 60} min"
+    return f"{at // 60}:{at % 60:02} min" if at >= 60 else f"{at} s"
+
+
+def unit_of(most: float) -> tuple[float, str]:
+    """How many of which unit of time make a second, for an axis up to so many seconds."""
+    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+        if most * factor >= 1:
+            return factor, unit
+    return 1e6, "µs"
+
+
+def _exactly(value: float) -> str:
+    """As short as it is exact: 0.25, 100."""
+    return f"{value:.10g}"
+
+
+def median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+# Sections and tables.
+
+
+def section(title: str, note: str, content: str) -> str:
+    """`note` is a text; `content` is HTML."""
+    about = f'<p class="note">{escaped(note)}</p>' if note else ""
+    return f"<section><h2>{escaped(title)}</h2>{about}{content}</section>"
+
+
+def table(head: str, rows: str) -> str:
+    """Rows of HTML. A table that is wider than the page scrolls."""
+    return f'<div class="scroll"><table>{head}{rows}</table></div>'

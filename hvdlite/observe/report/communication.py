@@ -1,20 +1,19 @@
-"""The sections about tensors, batches and ways. Pure."""
+"""The sections about tensors, batches and transports. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from hvdlite.observe.report import charts, details, words
-from hvdlite.observe.report.charts import Bar
+from hvdlite.observe.report.charts import Bar, section, table
 from hvdlite.observe.report.details import Details, Tensor
 from hvdlite.observe.report.facts import Facts
-from hvdlite.observe.report.sections import section, table
 from hvdlite.observe.report.words import escaped
 
 _SHOWN_TENSORS = 15
 _SHOWN_ALGORITHMS = 10
 # How people call what moves bytes.
-_WAYS = {
+_TRANSPORTS = {
     "shm": "shared memory",
     "net": "TCP",
     "mpi": "MPI",
@@ -73,12 +72,12 @@ def overlap(facts: Facts) -> str:
         ("communication after it", (moving - hidden) / steps, 2),
     ]
     names = [(f"{label}, {words.percent(share)}", colour) for label, share, colour in parts]
-    picture = charts.stack(parts, "; ".join(label for label, _ in names))
+    chart = charts.stack(parts, "; ".join(label for label, _ in names))
     note = (
         f"A step of rank {seen.rank}. Gradients that travel while later ones are still to come "
         "cost no time of their own."
     )
-    return section("Overlap with the backward pass", note, picture + charts.legend(names, "boxes"))
+    return section("Overlap with the backward pass", note, chart + charts.legend(names, "boxes"))
 
 
 def batches(facts: Facts) -> str:
@@ -105,7 +104,7 @@ def batches(facts: Facts) -> str:
     return section("Batches and fusion", note, drawn)
 
 
-def ways(facts: Facts) -> str:
+def transports(facts: Facts) -> str:
     """What has moved the bytes."""
     seen, sums = facts.details, facts.sum
     parts = []
@@ -113,7 +112,7 @@ def ways(facts: Facts) -> str:
         whole = sum(seen.ways.values())
         parts.append(
             charts.bars(
-                Bar(_WAYS.get(name, name), size / whole, words.percent(size / whole), name, 3)
+                Bar(_TRANSPORTS.get(name, name), size / whole, words.percent(size / whole), name, 3)
                 for name, size in _largest(seen.ways)
             )
         )

@@ -166,7 +166,7 @@ def _half_the_bytes(facts: Facts) -> Iterator[Finding]:
     seen, exposed = facts.details, exposed_share(facts)
     if seen is None or exposed is None or not seen.bytes:
         return
-    used = {way for way, size in seen.ways.items() if size}
+    used = {name for name, size in seen.ways.items() if size}
     if used and used <= _WITHIN_A_HOST:
         return
     wide = sum(seen.dtypes.get(name, 0) for name in _HALVED)

@@ -21,7 +21,7 @@ _RATES = (
 
 
 @dataclass
-class Read:
+class MetricsFile:
     """The last job of the file."""
 
     history: History = field(default_factory=History)
@@ -38,9 +38,9 @@ class Read:
         return said
 
 
-def read(lines: Iterable[str]) -> Read:
+def read(lines: Iterable[str]) -> MetricsFile:
     """Raises ValueError if no line is one of `--metrics-file`."""
-    found = Read()
+    found = MetricsFile()
     job = None
     for line in lines:
         if not line.strip():

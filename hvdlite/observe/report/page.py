@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterator
 
 from hvdlite import __version__
-from hvdlite.observe.report import communication, ranks, style, time_pictures
+from hvdlite.observe.report import communication, ranks, style
 from hvdlite.observe.report import words as w
-from hvdlite.observe.report.axes import median
+from hvdlite.observe.report.charts import median
 from hvdlite.observe.report.facts import Facts
 from hvdlite.observe.report.findings import exposed_share, findings, moving_share, tells_enough
 from hvdlite.observe.report.words import escaped
@@ -24,14 +24,14 @@ _CALM = (
 )
 _SHORT = "The job was too short to say what would make it faster."
 _SECTIONS: tuple[Callable[[Facts], str], ...] = (
-    time_pictures.steps,
-    time_pictures.waiting,
+    ranks.steps,
+    ranks.waiting,
     lambda facts: _pair(ranks.waited_for(facts), communication.overlap(facts)),
     communication.tensors,
-    lambda facts: _pair(communication.batches(facts), communication.ways(facts)),
+    lambda facts: _pair(communication.batches(facts), communication.transports(facts)),
     ranks.all_ranks,
     ranks.events,
-    ranks.surroundings,
+    ranks.environment,
 )
 
 

@@ -1,11 +1,10 @@
-"""Which ranks and which times a picture shows of a job with any number of either. Pure."""
+"""Which ranks and which times a chart shows of a job with any number of either. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from hvdlite.observe.report.axes import median
-from hvdlite.observe.report.charts import Line, Mark
+from hvdlite.observe.report.charts import Line, Mark, median
 from hvdlite.observe.report.facts import Facts, Point, Sample
 from hvdlite.observe.report.history import average
 
@@ -23,7 +22,7 @@ Value = Callable[[Point], float | None]
 
 
 def span(facts: Facts) -> tuple[float, float]:
-    """When the pictures begin, and how many seconds they show."""
+    """When the charts begin, and how many seconds they show."""
     times = [sample.time - sample.seconds for sample in facts.samples[:1]]
     begin = min([*times, *([facts.began] if facts.began is not None else [])], default=0.0)
     end = facts.samples[-1].time if facts.samples else begin

@@ -46,7 +46,8 @@ def details(trace: Trace) -> Details:
     tally.take([
         {
             "number": number, "process_set": each.key[0] if each.key else 0, "name": each.name,
-            "failed": False, "bytes": each.bytes, "dtype": each.dtype, "communicator": each.way,
+            "failed": False, "bytes": each.bytes, "dtype": each.dtype,
+            "communicator": each.transport,
             "submitted": _asked(each) * _MICRO,
             "agreed": (each.began or 0.0) * _MICRO, "done": (each.ended or 0.0) * _MICRO,
         }

@@ -7,14 +7,13 @@ Counters show how many operations each rank has in flight, and the bytes that it
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from hvdlite.observe.timeline import clocks
-from hvdlite.observe.timeline.clocks import Alignment
-from hvdlite.observe.timeline.reading import Event, Key, Operation, Trace
+from hvdlite.observe.timeline.reading import Clock, Event, Key, Operation, Trace
 
 # Waiting for less than this is not worth an arrow.
 WORTH_AN_ARROW = 10.0  # microseconds
@@ -50,7 +49,7 @@ def merge(traces: Sequence[Trace]) -> Merged:
     reference, *others = sorted(traces, key=lambda trace: trace.rank)
     alone = Alignment(((0.0, 0.0),), 0.0, "the reference")
     placed = [Placed(reference, alone)]
-    placed += [Placed(other, clocks.align(reference, other)) for other in others]
+    placed += [Placed(other, align(reference, other)) for other in others]
     arrows = list(_arrows(placed))
     events = [event for rank in placed for event in itertools.chain(_moved(rank), _counters(rank))]
     return Merged(events + arrows, placed, len(arrows) // 2)
@@ -124,3 +123,98 @@ def _end_of_arrow(kind: str, number: int, name: str, rank: Placed, lane: int, ti
         "ph": kind, "id": number, "cat": "waited for", "name": name, "bp": "e",
         "pid": rank.trace.rank, "tid": lane, "ts": time,
     }  # fmt: skip
+
+
+# How far the clocks of two ranks are apart, from what they did together.
+#
+# Ranks of one boot of a kernel share a clock. For others, each operation that exchanges data
+# between all ranks gives two bounds, because no rank can end it before the other has begun it:
+#
+#     here    |began------ended|
+#     there        |began------ended|      there = here + offset
+#
+#     began there - ended here  <=  offset  <=  ended there - began here
+#
+# Over many operations the bounds come within twice the time of the fastest one. Clocks drift, so
+# each stretch of some seconds has bounds of its own.
+
+# No rank ends one of these before all have begun it. The root of a broadcast need not wait.
+_TOGETHER = {"ALLREDUCE", "ALLGATHER", "ALLTOALL", "REDUCESCATTER"}
+STRETCH = 10e6  # microseconds
+
+
+class Span(NamedTuple):
+    began: float
+    ended: float
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Adds to a rank's times what makes them the reference's. `points`: a time of the rank, and
+    what to add there; between two of them it is interpolated."""
+
+    points: tuple[tuple[float, float], ...]
+    error: float | None  # at most, in microseconds; None: not known
+    how: str
+
+    def shifted(self, time: float) -> float:
+        at = bisect.bisect(self.points, (time,))
+        if at == 0:
+            return time + self.points[0][1]
+        if at == len(self.points):
+            return time + self.points[-1][1]
+        (begin, low), (end, high) = self.points[at - 1], self.points[at]
+        return time + low + (high - low) * (time - begin) / (end - begin)
+
+
+def align(reference: Trace, other: Trace) -> Alignment:
+    """How `other`'s times become the reference's."""
+    here, there = reference.clock, other.clock
+    if here.boot and here.boot == there.boot:
+        shift = there.monotonic - here.monotonic
+        return Alignment(((0.0, shift),), 0.0, "one clock")
+    stretches = list(_stretches(_shared(reference.operations, other.operations)))
+    if not stretches:
+        return Alignment(((0.0, _by_the_wall(here, there)),), None, "the wall clocks")
+    points = tuple((at, -(low + high) / 2) for at, low, high, _ in stretches)
+    error = max((high - low) / 2 for _, low, high, _ in stretches)
+    count = sum(number for *_, number in stretches)
+    return Alignment(points, error, f"{count} operations")
+
+
+def _by_the_wall(here: Clock, there: Clock) -> float:
+    return there.epoch - here.epoch
+
+
+def _shared(here: Iterable[Operation], there: Iterable[Operation]) -> list[tuple[Span, Span]]:
+    mine, theirs = _together(here), _together(there)
+    pairs = [(mine[key], operation) for key, operation in theirs.items() if key in mine]
+    return sorted(pairs, key=lambda pair: pair[1].began)
+
+
+def _together(operations: Iterable[Operation]) -> dict[Key, Span]:
+    return {
+        o.key: Span(o.began, o.ended)
+        for o in operations
+        if o.key and o.kind in _TOGETHER and o.began is not None and o.ended is not None
+    }
+
+
+def _stretches(
+    pairs: Sequence[tuple[Span, Span]],
+) -> Iterable[tuple[float, float, float, int]]:
+    """The middle of each stretch in the other's time, the bounds of the offset in it, and of how
+    many operations they are."""
+    begin = 0
+    while begin < len(pairs):
+        since = pairs[begin][1].began
+        end = begin
+        low, high = float("-inf"), float("inf")
+        while end < len(pairs) and pairs[end][1].began < since + STRETCH:
+            here, there = pairs[end]
+            low = max(low, there.began - here.ended)
+            high = min(high, there.ended - here.began)
+            end += 1
+        middle = (since + pairs[end - 1][1].began) / 2
+        yield middle, min(low, high), max(low, high), end - begin
+        begin = end

@@ -35,7 +35,7 @@ class Operation:
     began: float | None = None  # the ranks had agreed
     ended: float | None = None
     kind: str = ""  # ALLREDUCE, BROADCAST, ...
-    way: str = ""  # what has moved it: shm, net, ...
+    transport: str = ""  # what has moved it: shm, net, ...
     dtype: str = ""  # of its tensor, and how many numbers
     numbers: int = 0
     key: Key | None = None  # none: the operation was not completed
@@ -153,7 +153,7 @@ def operations(events: Sequence[Mapping[str, Any]]) -> list[Operation]:
             elif depth == 1 and not event["name"].startswith(_NEGOTIATES):
                 operation.began, operation.kind = event["ts"], event["name"]
             elif depth == 2 and operation.kind:
-                operation.way = event["name"].removesuffix(f"_{operation.kind}").lower()
+                operation.transport = event["name"].removesuffix(f"_{operation.kind}").lower()
             open_[lane] = (operation, depth + 1)
         elif lane not in open_:
             continue

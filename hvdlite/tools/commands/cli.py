@@ -9,11 +9,10 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from hvdlite import __version__
-from hvdlite.observe.report import options as report_options
-from hvdlite.observe.timeline import options as timeline_options
 from hvdlite.tools.simulate import options as simulate_options
 
 # A command imports its module only when it runs, so `--help` answers at once.
@@ -188,10 +187,26 @@ def build_parser() -> argparse.ArgumentParser:
     report = commands.add_parser(
         "report",
         help="make a page with pictures of what a job has done",
-        description=report_options.DESCRIPTION,
+        description="Make one page with pictures of what a job has done: its steps and waits over "
+        "time, slow tensors, batches, and what to do. The page is a file of HTML that needs no "
+        "network and runs no script. `hvdliterun --report FILE` makes it at the end of a job. Exit "
+        "code: 0, or 1 if there is no page.",
         allow_abbrev=False,
     )
-    report_options.add(report)
+    report.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="the file of hvdliterun --metrics-file, ranks' timelines, or both",
+    )
+    report.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the page (default: the first file's name with .html)",
+    )
     report.set_defaults(run=_report)
 
     simulate = commands.add_parser(
@@ -203,9 +218,38 @@ def build_parser() -> argparse.ArgumentParser:
     simulate_options.add(simulate)
     simulate.set_defaults(run=_simulate)
 
-    merging = commands.add_parser("timeline", help="merge the timelines of all ranks into one")
-    timeline_options.add(merging)
-    merging.set_defaults(run=_timeline)
+    timeline = commands.add_parser("timeline", help="merge the timelines of all ranks into one")
+    actions = timeline.add_subparsers(title="actions", required=True, metavar="ACTION")
+    merge = actions.add_parser(
+        "merge",
+        help="one trace from those of all ranks",
+        description="Merge the timelines of all ranks (HVDLITE_TIMELINE with "
+        "HVDLITE_TIMELINE_RANKS=all) into one trace on one clock, which Perfetto and "
+        "chrome://tracing open. Arrows lead from the rank that asked last for an operation to the "
+        "ranks that waited for it. The clocks of hosts are compared by the operations that they "
+        "performed together, and the error is printed.",
+    )
+    merge.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="the ranks' files; of rank 0's file alone, those of the other ranks beside it are "
+        "taken, too",
+    )
+    merge.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="default: FILE.merged.json; may be a .gz"
+    )
+    merge.add_argument(
+        "--profile",
+        action="append",
+        default=[],
+        type=_profile,
+        metavar="RANK=PATH",
+        help="add what torch.profiler (its file) or jax.profiler (its folder) has recorded on a "
+        "rank; may be repeated",
+    )
+    timeline.set_defaults(run=_timeline)
 
     top = commands.add_parser(
         "top",
@@ -236,6 +280,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     top.set_defaults(run=_top)
     return parser
+
+
+def _profile(text: str) -> tuple[int, Path]:
+    rank, separator, path = text.partition("=")
+    if not separator or not rank.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not RANK=PATH")
+    return int(rank), Path(path)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
