@@ -19,7 +19,7 @@ _RENAMED = {
     "horovod.common.elastic": "hvdlite.elastic.horovod_names",
     "horovod.common.exceptions": "hvdlite.exceptions",
     "horovod.common.process_sets": "hvdlite.job.process_sets",
-    "horovod.runner.elastic.driver": "hvdlite.launch.elastic.scout",
+    "horovod.runner.elastic.driver": "hvdlite.launch.elastic.host_discovery",
     "horovod.runner.elastic.worker": "hvdlite.elastic.horovod_names",
     "horovod.tensorflow.data": "hvdlite.data",
     "horovod.tensorflow.data.compute_service": "hvdlite.data.compute_service",

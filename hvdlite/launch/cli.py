@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hvdlite import __version__
 from hvdlite.base import knobs, variables
 from hvdlite.launch import flags, machine, secret
-from hvdlite.launch.elastic import flags as elastic_flags
+from hvdlite.launch.elastic import options as elastic_options
 from hvdlite.launch.hosts import (
     FoundHosts,
     Host,
@@ -30,7 +30,6 @@ from hvdlite.launch.spawn.other_launchers import Launcher
 
 if TYPE_CHECKING:
     from hvdlite.launch import job
-    from hvdlite.launch.elastic.wish import Wish
 
 # Modules that only a start needs are imported there, so `--help` answers at once.
 
@@ -61,7 +60,7 @@ class JobRequest:
     environment: dict[str, str]  # variables that flags set
     warnings: list[str]  # sentences for people
     hosts_from: str = ""  # for --verbose: what named the hosts, if no flag did
-    elastic: Wish | None = None
+    elastic: elastic_options.ElasticOptions | None = None
 
 
 def read_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -144,22 +143,22 @@ def understand(
         environment["HVDLITE_TORCH_BACKEND"] = "replace"
     if arguments.tcp:
         environment["NCCL_IB_DISABLE"] = "1"
-    wish = None
+    elastic = None
     if is_elastic:
-        from hvdlite.launch.elastic import wish as elastic
-
         script = arguments.script
         if script is None and found is not None:
             script = discovery_script(environ, read)
-        wish = elastic.understand(arguments, named, processes, reached_by, script, environ)
+        elastic = elastic_options.understand(
+            arguments, named, processes, reached_by, script, environ
+        )
     else:
         warnings += [
             f"{flag} has no effect: the job is not elastic (--min-np)."
-            for flag in elastic_flags.given(arguments)
+            for flag in elastic_options.flags_given(arguments)
         ]
     warnings += variables.warnings({**environ, **environment})
     return JobRequest(
-        launcher, hosts, processes, arguments.command, environment, warnings, hosts_from, wish
+        launcher, hosts, processes, arguments.command, environment, warnings, hosts_from, elastic
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from hvdlite.base import knobs
 from hvdlite.launch import machine
-from hvdlite.launch.elastic import flags as elastic_flags
+from hvdlite.launch.elastic import options as elastic_options
 from hvdlite.launch.monitor.exposition import LOOPBACK
 from hvdlite.launch.spawn.other_launchers import Launcher
 
@@ -153,7 +153,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--verbose", action="store_true", help="report what starts and what ends")
     _add_hosts(parser)
-    elastic_flags.add(parser)
+    elastic_options.add_flags(parser)
     _add_output(parser)
     _add_modes(parser)
     _add_knobs(parser)

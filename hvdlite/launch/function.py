@@ -20,7 +20,7 @@ from hvdlite.launch.watch import JobObserver
 from hvdlite.rendezvous import StoreClient
 
 if TYPE_CHECKING:
-    from hvdlite.launch.elastic.wish import Wish
+    from hvdlite.launch.elastic.options import ElasticOptions
 
 __all__ = ["run"]
 
@@ -205,18 +205,18 @@ def _call(payload: bytes, request: cli.JobRequest, options: job.Options) -> list
 
 
 def _call_elastic(
-    payload: bytes, request: cli.JobRequest, wish: Wish, options: job.Options
+    payload: bytes, request: cli.JobRequest, chosen: ElasticOptions, options: job.Options
 ) -> list[Any]:
     from hvdlite.launch.elastic import run as elastic
-    from hvdlite.launch.elastic.function import ElasticDelivery
-    from hvdlite.launch.elastic.surroundings import ElasticVerdict
+    from hvdlite.launch.elastic.context import ElasticVerdict
+    from hvdlite.launch.elastic.delivery import ElasticDelivery
 
     verdict = ElasticVerdict({})
-    results = ElasticDelivery(payload, verdict, wish.policy.least, request.command)
-    far = job.elsewhere(host.name for host in wish.hosts)
+    results = ElasticDelivery(payload, verdict, chosen.policy.least, request.command)
+    far = job.elsewhere(host.name for host in chosen.hosts)
     with _console(options) as console:
         this = _job([], request, options, far, console, verdict, results)
-        elastic.supervise(this, wish, verdict)
+        elastic.supervise(this, chosen, verdict)
     return results.results
 
 

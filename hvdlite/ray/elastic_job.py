@@ -18,15 +18,14 @@ from hvdlite.base.mailbox import Mailbox
 from hvdlite.job import basics
 from hvdlite.launch import delivery, environment, job, task
 from hvdlite.launch.console import of_a_module
-from hvdlite.launch.elastic.contacts import Contacts
-from hvdlite.launch.elastic.crew import Policy
+from hvdlite.launch.elastic.agents import Connector
+from hvdlite.launch.elastic.context import Context, ElasticVerdict, Streams
+from hvdlite.launch.elastic.delivery import ElasticDelivery
 from hvdlite.launch.elastic.discovery import Answer
 from hvdlite.launch.elastic.driver import PREFIX
-from hvdlite.launch.elastic.function import ElasticDelivery
+from hvdlite.launch.elastic.host_discovery import HostDiscovery
+from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.elastic.run import drive
-from hvdlite.launch.elastic.scout import Lookout
-from hvdlite.launch.elastic.streams import Streams
-from hvdlite.launch.elastic.surroundings import ElasticVerdict, Surroundings
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.last_words import in_one_line
 from hvdlite.launch.observers import Observers
@@ -71,7 +70,7 @@ def run(
         with this.opened(PREFIX, everywhere=True) as opened:
             shared = coordinator.variables(opened.store.address[1], True, settings.timeout_s)
             shared |= {**variables, "HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"}
-            around = Surroundings(
+            context = Context(
                 console,
                 this.log,
                 _COMMAND,
@@ -83,7 +82,7 @@ def run(
                 torch_run="",
                 verdict=verdict,
             )
-            drive(this, opened, policy, around, _Nodes(settings.discovery), Contacts(_by_ray))
+            drive(this, opened, policy, context, _Nodes(settings.discovery), Connector(_by_ray))
     return results.results
 
 
@@ -106,7 +105,7 @@ class _Actors:
         return ActorParty(member, actor, ended)
 
 
-class _Nodes(Lookout):
+class _Nodes(HostDiscovery):
     """Asks the discovery once a second."""
 
     patience = 5.0  # where Ray has lost its head node, an answer takes a minute
@@ -131,7 +130,7 @@ class _Nodes(Lookout):
         return Answer(hosts if changed else None)
 
 
-def _by_ray(host: str, slots: int, contacts: Contacts) -> None:
+def _by_ray(host: str, slots: int, connector: Connector) -> None:
     """No agent is needed: Ray starts actors on every node."""
 
 

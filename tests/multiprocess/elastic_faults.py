@@ -18,9 +18,9 @@ QUICKLY = ("--blacklist-cooldown-range", "0.01", "0.02", "--leave-seconds", PATI
 LAUNCHER = """
 import sys
 from hvdlite.launch import cli
-from hvdlite.launch.elastic import announcing, membership, scout
-announcing.TOGETHER_SECONDS = 0.05
-scout.DISCOVER_HOSTS_FREQUENCY_SECS = 0.05
+from hvdlite.launch.elastic import host_discovery, state_machine
+state_machine.TOGETHER_SECONDS = 0.05
+host_discovery.DISCOVER_HOSTS_FREQUENCY_SECS = 0.05
 {more}
 sys.exit(cli.main())
 """

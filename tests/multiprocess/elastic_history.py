@@ -26,9 +26,9 @@ MOST = 5  # ranks
 LAUNCHER = """
 import sys
 from hvdlite.launch import cli
-from hvdlite.launch.elastic import announcing, scout
-announcing.TOGETHER_SECONDS = 0.05
-scout.DISCOVER_HOSTS_FREQUENCY_SECS = 0.05
+from hvdlite.launch.elastic import host_discovery, state_machine
+state_machine.TOGETHER_SECONDS = 0.05
+host_discovery.DISCOVER_HOSTS_FREQUENCY_SECS = 0.05
 sys.exit(cli.main())
 """
 

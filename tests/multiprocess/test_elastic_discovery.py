@@ -63,7 +63,7 @@ def test_a_script_may_leave_a_process_behind(job: Job) -> None:
 def test_a_script_that_fails_later_is_told_once_and_its_last_answer_stays(
     job: Job, mode: str
 ) -> None:
-    limit = "scout.LIMIT_SECONDS = 2.0" if mode == "hangs" else ""
+    limit = "host_discovery.LIMIT_SECONDS = 2.0" if mode == "hangs" else ""
     script = program(job, done="hvd.size() == 3 and hvd.elastic.generation() > 1", launcher=limit)
     (job.directory / "discover").write_text(SCRIPT)
     (job.directory / "mode").write_text("")

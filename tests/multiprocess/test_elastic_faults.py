@@ -133,12 +133,12 @@ def test_a_rank_that_is_frozen_for_a_moment_changes_nothing(job: Job) -> None:  
 # The time that is counted begins when the survivor has reported.
 SHORT = """
 import dataclasses
-due = membership.Membership.due
+due = state_machine.StateMachine.due
 def is_due(self):
     if self.generation and self._short_since is not None:
         self.policy = dataclasses.replace(self.policy, elastic_timeout=0.5)
     return due(self)
-membership.Membership.due = is_due
+state_machine.StateMachine.due = is_due
 """
 
 
@@ -255,7 +255,7 @@ def happens(step):
 @pytest.mark.costly
 def test_a_rank_in_a_long_evaluation_is_waited_for_and_named(job: Job) -> None:  # 31
     script = program(
-        job, EVALUATES, done=AGAIN_THREE, launcher="membership.TELL_OF_WAITING_SECONDS = 0.1"
+        job, EVALUATES, done=AGAIN_THREE, launcher="state_machine.TELL_OF_WAITING_SECONDS = 0.1"
     )
     process = job.start("-np", "3", "--min-np", "1", *QUICKLY, PYTHON, script)
     assert process.stderr is not None

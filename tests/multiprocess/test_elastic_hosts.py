@@ -184,8 +184,9 @@ def test_a_host_that_flaps_changes_nothing(hosts: HostsJob) -> None:  # 17, race
     (hosts.job.directory / "flapping").write_text(FLAPPING)
     hosts.job.launcher = [
         hosts.job.script(
-            "import sys\nfrom hvdlite.launch import cli\nfrom hvdlite.launch.elastic import scout\n"
-            "scout.DISCOVER_HOSTS_FREQUENCY_SECS = 0.01\nsys.exit(cli.main())\n",
+            "import sys\nfrom hvdlite.launch import cli\n"
+            "from hvdlite.launch.elastic import host_discovery\n"
+            "host_discovery.DISCOVER_HOSTS_FREQUENCY_SECS = 0.01\nsys.exit(cli.main())\n",
             "launcher.py",
         )
     ]

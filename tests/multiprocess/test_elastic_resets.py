@@ -213,12 +213,13 @@ def happens(step):
 WATCHES = """
 import os
 from hvdlite.launch.elastic import driver
-from hvdlite.launch.elastic.crew import Stage
+from hvdlite.launch.elastic.members import Stage
 handle, start = driver.Driver._handle, driver.Driver._start
 def handles(self, batch):
     handle(self, batch)
-    crew, now = self._machine.crew, self._machine._now
-    if 2 in crew.members and crew.members[2].stage is Stage.LOST and not crew.cooling(now):
+    members, now = self._machine.members, self._machine._now
+    second = members.by_number.get(2)
+    if second is not None and second.stage is Stage.LOST and not members.cooling(now):
         open("cooled", "w").close()
 def starts(self, action):
     if action.member > 3:

@@ -99,7 +99,7 @@ hvdlite/rendezvous/roll.py
 test_elastic_documents.py::test_a_report_is_refused_below_another_key
 
 L16: failures of an empty place extend its time
-hvdlite/launch/elastic/cooldown.py
+hvdlite/launch/elastic/members.py
 -         if now >= record.until:
 -             record.until
 +         if True:
@@ -107,13 +107,13 @@ hvdlite/launch/elastic/cooldown.py
 test_elastic_slots.py::test_a_failure_of_an_empty_place_does_not_extend_its_time
 
 L17: failures are forgotten while the place is still empty
-hvdlite/launch/elastic/cooldown.py
+hvdlite/launch/elastic/members.py
 - now - max(record.last, record.until) >= FORGET_SECONDS
 + now - record.last >= FORGET_SECONDS
 test_elastic_slots.py::test_failures_are_remembered_while_the_place_is_empty
 
 L18: two members of a host take one GPU
-hvdlite/launch/elastic/placing.py
+hvdlite/launch/elastic/members.py
 -                 break
 -             yield host.name, slot
 +                 continue
@@ -122,35 +122,35 @@ test_elastic_slots.py::test_slots_are_free_host_by_host_and_from_below
 test_elastic_rules.py::test_while_a_lower_slot_cools_down_higher_ones_wait
 
 L19: rank 0 may be a newcomer, which has no state to send
-hvdlite/launch/elastic/placing.py
+hvdlite/launch/elastic/members.py
 - each.host not in with_survivors, place, not
 + place, not
 test_elastic_slots.py::test_survivors_come_first_and_keep_their_order
 test_elastic_rules.py::test_a_host_without_survivors_goes_behind
 
 L20: ranks that fail because another one did end the job
-hvdlite/launch/elastic/faults.py
+hvdlite/launch/elastic/outcome.py
 - if failure.error and not failure.is_consequence:
 + if failure.error:
 test_elastic_slots.py::test_faults_are_three_in_a_row
 
 L20a: ranks that are killed at once end the job by a line that all have printed
-hvdlite/launch/elastic/faults.py
+hvdlite/launch/elastic/outcome.py
 - error = ended.last_line if ended.is_error and not outside else ""
 + error = ended.last_line
 test_elastic_slots.py::test_faults_are_three_in_a_row
 
 L20b: a host that takes three ranks with it ends the job
-hvdlite/launch/elastic/faults.py
+hvdlite/launch/elastic/outcome.py
 -         if generation > self.generation or failure.member > self.started:
 +         if True:
 test_elastic_slots.py::test_what_ends_together_counts_once_unless_no_member_is_left
 
 L20c: a rank that ends with 0 before init() keeps the others waiting
-hvdlite/launch/elastic/departures.py
--             for member, failure in early:
+hvdlite/launch/elastic/exits.py
+-             for member, failure in self._outcome.take_early():
 -                 self.lose(member, failure, now)
-+             self._outcome.returned = bool(early)
++             self._outcome.returned = bool(self._outcome.take_early())
 test_elastic_rules.py::test_one_that_ends_with_0_before_the_others_come_to_init_is_lost
 
 L20d: each rank copies its state when its own clock says so
@@ -160,7 +160,7 @@ hvdlite/elastic/state.py
 test_elastic.py::test_copies_that_step_makes_are_of_one_position_on_all_ranks
 
 L21: a failure now and then ends a job that goes on in between
-hvdlite/launch/elastic/faults.py
+hvdlite/launch/elastic/outcome.py
 -             self._rows.clear()
 test_elastic_rules.py::test_anything_else_is_not_the_programs_fault
 
@@ -177,13 +177,13 @@ hvdlite/launch/elastic/unreachable.py
 test_elastic_rules.py::test_the_second_time_the_smaller_host_is_put_out
 
 L24: newcomers that keep coming are never told of
-hvdlite/launch/elastic/announcing.py
+hvdlite/launch/elastic/state_machine.py
 -         self._since = now if self._since is None else self._since
 +         self._since = now
 test_elastic_rules.py::test_newcomers_of_two_seconds_are_told_together
 
 L25: a member fills the log
-hvdlite/launch/elastic/inbox.py
+hvdlite/launch/elastic/store_events.py
 -                 if self._quota.allows(now):
 +                 if True:
 test_elastic_inbox.py::test_a_flood_is_told_in_a_few_lines_and_a_count
@@ -200,18 +200,18 @@ hvdlite/elastic/state.py
 test_elastic_likeness.py::test_a_step_that_is_done_again_draws_the_same_random_numbers
 
 L41: any process of the job says for a member that it is done
-hvdlite/launch/elastic/inbox.py
+hvdlite/launch/elastic/store_events.py
 -         seal.check(key, value, self._tokens[member], member)
 test_elastic_inbox.py::test_no_other_process_says_for_a_member_that_it_is_in_trains_or_is_done
 
 L42: a member that is stopped now and then is killed
-hvdlite/launch/elastic/stops.py
+hvdlite/launch/elastic/exits.py
 -         if self._looks - last > 1 + _MISSED:
 -             since = now
 test_elastic_silence.py::test_one_answer_may_be_missing_and_two_may_not
 
 L43: a host whose agent is stopped is waited for
-hvdlite/launch/elastic/keepalive.py
+hvdlite/launch/elastic/agents.py
 - return self._open > self._most
 + return False
 test_elastic_silence.py::test_an_agent_is_lost_when_it_has_not_answered_for_as_long_as_ssh_waits
@@ -230,8 +230,8 @@ hvdlite/rendezvous/request.py
 test_elastic_inbox.py::test_no_process_without_the_members_token_asks_for_it_to_leave
 
 L46: a member that has returned and is stopped is killed while the others train
-hvdlite/launch/elastic/departures.py
--         if returned and self._crew.of(Stage.SERVING):
+hvdlite/launch/elastic/exits.py
+-         if returned and self._members.of(Stage.SERVING):
 -             return
 test_elastic_silence.py::
   test_one_that_is_stopped_behind_its_functions_return_is_not_waited_for_while_others_train

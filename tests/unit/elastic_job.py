@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.crew import Policy
-from hvdlite.launch.elastic.membership import Membership
-from hvdlite.launch.elastic.progress import Phase
+from hvdlite.launch.elastic.options import Policy
+from hvdlite.launch.elastic.state_machine import Phase, StateMachine
 from hvdlite.launch.hosts import parse_hosts
 from hvdlite.rendezvous.roll import News, Report, Roll
 
@@ -20,7 +19,7 @@ class Job:
     def __init__(self, hosts: str, **policy: Any) -> None:
         slots = sum(host.slots for host in parse_hosts(hosts))
         chosen = {"processes": slots, "least": 1, **policy}
-        self.machine = Membership(Policy(**chosen))
+        self.machine = StateMachine(Policy(**chosen))
         self.now = 0.0
         self.said: list[on.Action] = []
         self.position = 0

@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.crew import Policy
-from hvdlite.launch.elastic.membership import Membership
+from hvdlite.launch.elastic.options import Policy
+from hvdlite.launch.elastic.state_machine import StateMachine
 from hvdlite.launch.hosts import Host
 from hvdlite.rendezvous.roll import Accusation, Cause, Part, Report, Roll
 
@@ -52,7 +52,7 @@ class World:
     log: list[object] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.machine = Membership(self.policy, self.now, self.rng.random)
+        self.machine = StateMachine(self.policy, self.now, self.rng.random)
 
     # Driving it.
 
@@ -98,7 +98,7 @@ class World:
         elif isinstance(action, on.WriteRoll):
             self._check(action.roll)
             self._join(action.roll)
-        elif isinstance(action, on.FailMeeting):
+        elif isinstance(action, on.FailRendezvous):
             assert self.roll and action.generation == self.roll.generation
             assert action.member in self.roll.numbers()
         elif isinstance(action, on.End):

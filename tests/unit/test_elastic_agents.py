@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvdlite.launch.elastic.agents import Agents
-from hvdlite.launch.elastic.contacts import Outcome
+from hvdlite.launch.elastic.agents import Agents, ConnectResult
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn.silent_hosts import PAUSE, most_unanswered
 
@@ -56,7 +55,7 @@ class Group:
         self.did.append("terminate")
 
 
-class Contacts:
+class Connector:
     def __init__(self) -> None:
         self.called: list[tuple[str, int]] = []
 
@@ -68,17 +67,17 @@ class Contacts:
 
 class World:
     def __init__(self) -> None:
-        self.loop, self.here, self.contacts = Loop(), Group("localhost"), Contacts()
+        self.loop, self.here, self.connector = Loop(), Group("localhost"), Connector()
         self.now = time.monotonic()
         loop: Any = self.loop
         here: Any = self.here
-        contacts: Any = self.contacts
-        self.agents = Agents(loop, here, ["localhost"], contacts)
+        connector: Any = self.connector
+        self.agents = Agents(loop, here, ["localhost"], connector)
 
     def reach(self, host: str) -> Group:
         group = Group(host)
         agent: Any = group
-        self.agents.settled(Outcome(host, agent))
+        self.agents.connected(ConnectResult(host, agent))
         return group
 
     def gone(self, agent: Any) -> bool:
@@ -97,7 +96,7 @@ def test_members_wait_until_their_host_is_reached(world: World) -> None:
     world.agents.start("far", 2, {})
     world.agents.start("far", 3, {})
     assert world.here.did == ["start 1"]
-    assert world.contacts.called == [("far", 3)], "it is called once"
+    assert world.connector.called == [("far", 3)], "it is called once"
     far = world.reach("far")
     world.agents.start("far", 4, {})
     assert far.did == ["start 2", "start 3", "start 4"]
@@ -106,7 +105,7 @@ def test_members_wait_until_their_host_is_reached(world: World) -> None:
 
 def test_a_host_may_turn_out_to_be_this_machine(world: World) -> None:
     world.agents.start("far", 2, {})
-    world.agents.settled(Outcome("far"))
+    world.agents.connected(ConnectResult("far"))
     assert world.here.did == ["start 2"] and world.loop.added == ["localhost"]
 
 
@@ -121,9 +120,9 @@ def test_a_member_that_waits_is_not_started_when_it_is_ended(world: World) -> No
 
 def test_a_host_is_called_again_after_it_could_not_be_reached(world: World) -> None:
     world.agents.start("far", 2, {})
-    world.agents.settled(Outcome("far", problem="it is down"))
+    world.agents.connected(ConnectResult("far", problem="it is down"))
     world.agents.start("far", 3, {})
-    assert len(world.contacts.called) == 2
+    assert len(world.connector.called) == 2
     assert world.reach("far").did == ["start 3"]
 
 
@@ -147,9 +146,9 @@ def test_a_host_that_is_named_again_while_its_agent_ends_gets_a_new_one(world: W
     world.agents.release(set())
     world.agents.named([Host("far", 1)])
     world.agents.start("far", 3, {})
-    assert len(world.contacts.called) == 1
+    assert len(world.connector.called) == 1
     assert world.gone(far)
-    assert world.contacts.called[1:] == [("far", 1)]
+    assert world.connector.called[1:] == [("far", 1)]
     assert world.reach("far").did == ["start 3"]
 
 

@@ -1,4 +1,4 @@
-"""Elastic jobs on several hosts: orders to agents, contacts, a hostfile that changes."""
+"""Elastic jobs on several hosts: orders to agents, connector, a hostfile that changes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hvdlite.exceptions import Cause as LossCause
 from hvdlite.exceptions import Loss
 from hvdlite.job.membership import Failure, Member
-from hvdlite.launch.elastic import scout
-from hvdlite.launch.elastic.contacts import Contacts, Outcome
+from hvdlite.launch.elastic import host_discovery
+from hvdlite.launch.elastic.agents import Connector, ConnectResult
 from hvdlite.launch.elastic.discovery import Answer
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import events
@@ -53,40 +53,40 @@ def test_events_of_elastic_agents_are_lines(event: events.Event) -> None:
     assert events.parse(events.line(event)) == event
 
 
-def _ready(source: Contacts | scout.Lookout) -> None:
+def _ready(source: Connector | host_discovery.HostDiscovery) -> None:
     assert select.select([source], [], [], SECONDS)[0], "nothing has come"
 
 
 def test_contacts_tell_what_has_become_of_a_host() -> None:
-    def reach(host: str, slots: int, contacts: Contacts) -> Remote | None:
-        contacts.say(f"{slots} slots")
+    def reach(host: str, slots: int, connector: Connector) -> Remote | None:
+        connector.say(f"{slots} slots")
         if host == "far":
             raise ConnectionError("no such host")
         return None
 
-    contacts = Contacts(reach)
-    found: list[Outcome | str] = []
+    connector = Connector(reach)
+    found: list[ConnectResult | str] = []
     for host, slots in (("here", 2), ("far", 3)):
-        contacts.begin(host, slots)
+        connector.begin(host, slots)
     while len(found) < 4:
-        _ready(contacts)
-        found += contacts.take()
-    contacts.close()
+        _ready(connector)
+        found += connector.take()
+    connector.close()
     assert {each for each in found if isinstance(each, str)} == {"2 slots", "3 slots"}
-    assert Outcome("here") in found and Outcome("far", problem="no such host") in found
+    assert ConnectResult("here") in found and ConnectResult("far", problem="no such host") in found
 
 
 def test_the_end_does_not_wait_for_a_host() -> None:
-    def reach(host: str, slots: int, contacts: Contacts) -> Remote | None:
-        assert select.select([contacts.over], [], [], SECONDS)[0], "the end does not come"
+    def reach(host: str, slots: int, connector: Connector) -> Remote | None:
+        assert select.select([connector.over], [], [], SECONDS)[0], "the end does not come"
         raise ConnectionError("not needed any more")
 
-    contacts = Contacts(reach)
-    contacts.begin("slow", 1)
-    contacts.close()
+    connector = Connector(reach)
+    connector.begin("slow", 1)
+    connector.close()
 
 
-def _next(source: scout.Hostfile) -> Answer:
+def _next(source: host_discovery.HostfileDiscovery) -> Answer:
     _ready(source)
     [answer] = source.take()
     return answer
@@ -95,14 +95,14 @@ def _next(source: scout.Hostfile) -> Answer:
 def test_a_hostfile_is_read_when_it_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scout, "DISCOVER_HOSTS_FREQUENCY_SECS", 0.01)
+    monkeypatch.setattr(host_discovery, "DISCOVER_HOSTS_FREQUENCY_SECS", 0.01)
 
     def write(text: str) -> None:
         (tmp_path / "new").write_text(text)
         os.replace(tmp_path / "new", tmp_path / "hosts")
 
     write("a\n")
-    source = scout.Hostfile(str(tmp_path / "hosts"), 2, [Host("a", 2)])
+    source = host_discovery.HostfileDiscovery(str(tmp_path / "hosts"), 2, [Host("a", 2)])
     try:
         assert _next(source) == Answer((Host("a", 2),))
         write("a slots=1\nb\n")

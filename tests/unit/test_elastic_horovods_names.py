@@ -24,10 +24,10 @@ from hvdlite.elastic.horovod_names import (
 from hvdlite.elastic.notifications import Repeated
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt, MismatchError
 from hvdlite.launch import cli, task
+from hvdlite.launch.elastic.context import ElasticVerdict
+from hvdlite.launch.elastic.delivery import ElasticDelivery
 from hvdlite.launch.elastic.events import End, Say
-from hvdlite.launch.elastic.function import ElasticDelivery
-from hvdlite.launch.elastic.surroundings import ElasticVerdict
-from hvdlite.launch.elastic.wish import Wish
+from hvdlite.launch.elastic.options import ElasticOptions
 from hvdlite.rendezvous.roll import Part
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,12 +53,12 @@ from horovod.common.elastic import ObjectState, State, notification_manager, run
 from horovod.common.exceptions import HostsUpdatedInterrupt
 from horovod.runner.elastic.worker import HostUpdateResult
 import horovod.common, horovod.common.elastic, horovod.runner.elastic.driver as driver
-import hvdlite.elastic, hvdlite.launch.elastic.scout as scout
+import hvdlite.elastic, hvdlite.launch.elastic.host_discovery as host_discovery
 assert ObjectState is hvdlite.elastic.ObjectState and State is hvdlite.elastic.State
 assert HostsUpdatedInterrupt is hvdlite.elastic.HostsUpdatedInterrupt
 assert horovod.common.elastic.run_fn is run_fn
 driver.DISCOVER_HOSTS_FREQUENCY_SECS = 0.01
-assert scout.DISCOVER_HOSTS_FREQUENCY_SECS == 0.01
+assert host_discovery.DISCOVER_HOSTS_FREQUENCY_SECS == 0.01
 assert HostUpdateResult.mixed == HostUpdateResult.added | HostUpdateResult.removed == 3
 """)
     assert done.returncode == 0, done.stderr
@@ -245,7 +245,7 @@ def test_the_state_is_a_listener_while_the_function_runs() -> None:
 # ---- horovodrun's flags
 
 
-def _wish(*words: str, environ: dict[str, str] | None = None) -> Wish:
+def _options(*words: str, environ: dict[str, str] | None = None) -> ElasticOptions:
     arguments = cli.read_arguments([*words, "python", "train.py"])
     found = cli.understand(arguments, environ or {}, lambda path: "").elastic
     assert found is not None
@@ -268,7 +268,7 @@ HOSTS = ("-H", "localhost:1,127.0.0.1:1")
 def test_horovodrun_gives_up_a_host_with_its_first_failure(
     words: tuple[str, ...], unit: str
 ) -> None:
-    assert _wish(*words).policy.failure_unit == unit
+    assert _options(*words).policy.failure_unit == unit
 
 
 def test_horovodrun_without_elastic_flags_says_nothing_of_them() -> None:
@@ -279,11 +279,11 @@ def test_horovodrun_without_elastic_flags_says_nothing_of_them() -> None:
 def test_the_timeout_has_horovods_variable() -> None:
     words = ("-np", "2", "--min-np", "1")
     variable = {"HOROVOD_ELASTIC_TIMEOUT": "40"}
-    assert _wish(*words, environ=variable).policy.elastic_timeout == 40
+    assert _options(*words, environ=variable).policy.elastic_timeout == 40
     flag = (*words, "--elastic-timeout", "50")
-    assert _wish(*flag, environ=variable).policy.elastic_timeout == 50
+    assert _options(*flag, environ=variable).policy.elastic_timeout == 50
     with pytest.raises(ValueError, match="HOROVOD_ELASTIC_TIMEOUT: 'soon'"):
-        _wish(*words, environ={"HOROVOD_ELASTIC_TIMEOUT": "soon"})
+        _options(*words, environ={"HOROVOD_ELASTIC_TIMEOUT": "soon"})
 
 
 OLD = """--num-proc 3 --min-num-proc 2 --max-num-proc 4 --slots-per-host 2 --start-timeout 20
@@ -292,12 +292,12 @@ OLD = """--num-proc 3 --min-num-proc 2 --max-num-proc 4 --slots-per-host 2 --sta
 
 
 def test_old_spellings_of_horovodrun_mean_the_same() -> None:
-    wish = _wish(*OLD.split(), "--host-discovery-script", "./hosts.sh")
-    policy: Any = wish.policy
+    options = _options(*OLD.split(), "--host-discovery-script", "./hosts.sh")
+    policy: Any = options.policy
     assert (policy.processes, policy.least, policy.most) == (3, 2, 4)
     assert (policy.elastic_timeout, policy.reset_limit) == (30, 5)
     assert policy.cooldown_range == (10, 20)
-    assert (wish.script, wish.slots_per_host) == ("./hosts.sh", 2)
+    assert (options.script, options.slots_per_host) == ("./hosts.sh", 2)
 
 
 def test_parse_args_has_horovods_names_of_the_elastic_flags() -> None:

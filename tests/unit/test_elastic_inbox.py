@@ -9,7 +9,7 @@ from elastic_histories import seeded
 from fuzz.documents import changed
 
 from hvdlite.launch.elastic import events
-from hvdlite.launch.elastic.inbox import Inbox
+from hvdlite.launch.elastic.store_events import StoreEvents
 from hvdlite.rendezvous import request
 from hvdlite.rendezvous.quota import FIRST, SECONDS
 from hvdlite.rendezvous.roll import Report, encode_report
@@ -27,11 +27,11 @@ SAID: dict[str, events.Entered | events.Trains | events.Returned] = {
 class Job:
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.inbox = Inbox(self.said.append, lambda: {2: "a", 3: "b"})
-        self.tokens = {member: self.inbox.new_token(member) for member in (2, 3)}
+        self.events_of = StoreEvents(self.said.append, lambda: {2: "a", 3: "b"})
+        self.tokens = {member: self.events_of.new_token(member) for member in (2, 3)}
 
     def read(self, key: str, value: bytes = b"", now: float = 0.0) -> list[events.Event]:
-        return self.inbox.read([(key, value)], now)
+        return self.events_of.read([(key, value)], now)
 
     def refuses(self, key: str, value: bytes, why: str) -> None:
         before = len(self.said)

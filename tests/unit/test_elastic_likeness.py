@@ -15,7 +15,7 @@ from hvdlite.elastic import description
 from hvdlite.elastic.handlers import StateHandler
 from hvdlite.job.membership import Standing
 from hvdlite.launch.elastic import events
-from hvdlite.launch.elastic.inbox import Inbox
+from hvdlite.launch.elastic.store_events import StoreEvents
 from hvdlite.rendezvous import roll
 from hvdlite.rendezvous.fields import MOST_BYTES
 from hvdlite.rendezvous.last_step import Inconsistent, decide
@@ -86,7 +86,7 @@ def test_a_newcomer_with_other_tensors_is_refused_by_name_and_the_others_go_on(f
         "4] in the job."
     )
     job.form(1, 2).die(newcomer)
-    assert newcomer not in job.machine.crew.members and not job.all(events.Tell)
+    assert newcomer not in job.machine.members.by_number and not job.all(events.Tell)
 
 
 def test_a_state_that_tells_nothing_of_itself_is_not_compared() -> None:
@@ -98,17 +98,17 @@ def test_a_state_that_tells_nothing_of_itself_is_not_compared() -> None:
 
 def test_a_newcomer_of_another_release_is_refused_by_name() -> None:
     said: list[str] = []
-    inbox = Inbox(said.append)
-    token = inbox.new_token(7)
+    events_of = StoreEvents(said.append)
+    token = events_of.new_token(7)
     report = Report(7, 0, newcomer=True)
     fields = {**json.loads(encode_report(report, token)), "release": "9.9", "of a later one": [1]}
     del fields["seal"]
     sealed = {**fields, "seal": roll._seal(fields, token)}
-    [unfit] = inbox.read([("report/0/7", json.dumps(sealed).encode())], 0.0)
+    [unfit] = events_of.read([("report/0/7", json.dumps(sealed).encode())], 0.0)
     why = "it runs hvdlite 9.9, and hvdliterun runs hvdlite "
     assert isinstance(unfit, events.Unfit) and unfit.member == 7 and unfit.why.startswith(why)
     forged = {**fields, "seal": roll._seal(fields, bytes(32))}
-    assert inbox.read([("report/0/7", json.dumps(forged).encode())], 0.0) == []
+    assert events_of.read([("report/0/7", json.dumps(forged).encode())], 0.0) == []
     assert "not sealed" in said[0]
     job, newcomer = _with_a_free_slot()
     job.hear(events.Unfit(newcomer, unfit.why))

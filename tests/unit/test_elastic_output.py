@@ -10,8 +10,7 @@ from elastic_job import Job, running
 from written import Kept
 
 from hvdlite.launch.console import Console
-from hvdlite.launch.elastic.situation import situation
-from hvdlite.launch.elastic.streams import Streams
+from hvdlite.launch.elastic.context import Streams, status_line
 from hvdlite.launch.monitor.board import Board
 
 
@@ -94,13 +93,13 @@ def test_lines_that_wait_are_those_of_the_ranks_that_printed_them() -> None:
 
 def test_the_monitor_is_told_of_generation_members_and_empty_slots() -> None:
     job = Job("a:2,b:1")
-    assert situation(job.machine, 0.0).line.startswith("before the first generation; starting: ")
+    assert status_line(job.machine, 0.0).line.startswith("before the first generation; starting: ")
     job = running("a:2,b:1")
-    shown = situation(job.machine, job.now)
+    shown = status_line(job.machine, job.now)
     assert shown.line == "generation 1"
     assert shown.hosts == {0: "a, member 1", 1: "a, member 2", 2: "b, member 3"}
     job.die(2)
-    shown = situation(job.machine, job.now)
+    shown = status_line(job.machine, job.now)
     assert "empty after a failure: a:1 for 1 s" in shown.line
     assert shown.hosts == {0: "a, member 1", 2: "b, member 3"}
 

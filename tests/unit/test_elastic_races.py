@@ -8,7 +8,7 @@ import pytest
 from elastic_job import Job, running
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.progress import Phase
+from hvdlite.launch.elastic.state_machine import Phase
 
 
 def test_race_1_news_name_the_generation_that_they_break() -> None:
@@ -17,14 +17,14 @@ def test_race_1_news_name_the_generation_that_they_break() -> None:
     assert (job.news.generation, job.news.broken) == (1, True)
     job.report(1, 2, 3).die(3)
     assert job.news.generation == 2
-    assert job.all(on.FailMeeting) == [on.FailMeeting(2, 3)]
+    assert job.all(on.FailRendezvous) == [on.FailRendezvous(2, 3)]
 
 
 def test_race_2_the_meeting_of_one_that_dies_before_it_joins_is_failed() -> None:
     job = running()
     job.die(4).report(1, 2, 3).enter(1).die(2)
-    assert job.all(on.FailMeeting) == [on.FailMeeting(2, 2)]
-    assert job.news.lost == (2,) and job.phase is Phase.GATHERING
+    assert job.all(on.FailRendezvous) == [on.FailRendezvous(2, 2)]
+    assert job.news.lost == (2,) and job.phase is Phase.REPORTING
     job.report(1, 3)
     assert (job.roll.generation, job.roll.numbers()) == (3, (1, 3))
 
@@ -32,7 +32,7 @@ def test_race_2_the_meeting_of_one_that_dies_before_it_joins_is_failed() -> None
 def test_race_2_one_that_gives_up_meeting_fails_the_meeting_of_the_others() -> None:
     job = running()
     job.die(4).report(1, 2, 3).report(2, broken=True)
-    assert job.all(on.FailMeeting) == [on.FailMeeting(2, 2)]
+    assert job.all(on.FailRendezvous) == [on.FailRendezvous(2, 2)]
     assert job.news.broken and job.news.lost == ()
     job.report(3, broken=True)
     assert job.said == [], "it was told once"
@@ -253,7 +253,7 @@ def test_one_that_leaves_does_not_put_out_its_host() -> None:
     job = running("a:2", failure_unit="host")
     job.hear(on.MemberLeaves(2, "SIGTERM")).report(2, leaves=True).report(1).form(1)
     job.die(2, status=0).hear(after=0.5)
-    assert job.starts == [] and job.machine.crew.cooling(job.now) == {"a:1": 0.5}
+    assert job.starts == [] and job.machine.members.cooling(job.now) == {"a:1": 0.5}
     job.hear(after=0.5)
     assert job.starts == [(3, "a", 1)]
 

@@ -8,7 +8,7 @@ import pytest
 from elastic_job import Job, running
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.progress import Phase
+from hvdlite.launch.elastic.state_machine import Phase
 from hvdlite.launch.elastic.unreachable import Unreachable
 from hvdlite.rendezvous.roll import Accusation, Cause, Part, Report
 
@@ -133,7 +133,7 @@ def test_a_warm_newcomer_is_taken_along_by_a_broken_generation() -> None:
 def test_below_the_minimum_the_roll_waits_for_newcomers() -> None:
     job = running("a:3", least=3, elastic_timeout=100)
     job.die(3).report(1, 2)
-    assert job.all(on.WriteRoll) == [] and job.phase is Phase.GATHERING
+    assert job.all(on.WriteRoll) == [] and job.phase is Phase.REPORTING
     job.hear(after=1.0)
     assert job.starts == [(4, "a", 2)]
     job.warm(4)
@@ -168,7 +168,7 @@ def test_a_generation_is_up_when_all_have_entered_this_one() -> None:
 def test_a_report_at_a_boundary_breaks_nothing_and_one_of_an_error_does() -> None:
     planned, broken = running(), running()
     planned.report(1)
-    assert planned.said == [] and planned.phase is Phase.GATHERING
+    assert planned.said == [] and planned.phase is Phase.REPORTING
     broken.report(1, broken=True)
     assert broken.news.broken and broken.news.generation == 1 and broken.news.lost == ()
 
@@ -219,7 +219,7 @@ def test_a_generation_that_does_not_come_up_is_broken_and_only_the_silent_one_is
     job = running("a:3", elastic_timeout=600)
     job.report(1, 2, 3).hear(after=600)
     assert job.kills == [] and job.news.broken and job.news.generation == 2
-    assert [fail.generation for fail in job.all(on.FailMeeting)] == [2]
+    assert [fail.generation for fail in job.all(on.FailRendezvous)] == [2]
     job.report(1, 2, broken=True).hear(after=600)
     assert job.kills == [3]
     assert job.roll.numbers() == (1, 2)
@@ -368,7 +368,9 @@ def test_a_newcomer_waits_for_no_other_one_that_does_not_come() -> None:
 
 def test_a_newcomer_that_fills_the_job_waits_for_no_spare() -> None:
     job = running("a:2", most=3)
-    job.machine.policy = job.machine.crew.policy = type(job.machine.policy)(2, 1, most=3, spares=1)
+    job.machine.policy = job.machine.members.policy = type(job.machine.policy)(
+        2, 1, most=3, spares=1
+    )
     job.found("a:4")
     assert len(job.starts) == 2
     assert job.warm(4).news.ready == (4,)
@@ -385,7 +387,9 @@ def test_while_a_lower_slot_cools_down_higher_ones_wait() -> None:
 
 def test_spares_are_not_news_until_there_is_room() -> None:
     job = running("a:2", most=2)
-    job.machine.policy = job.machine.crew.policy = type(job.machine.policy)(2, 1, most=2, spares=1)
+    job.machine.policy = job.machine.members.policy = type(job.machine.policy)(
+        2, 1, most=2, spares=1
+    )
     job.found("a:3").warm(3).hear(after=10)
     assert job.starts == [] and job.all(on.Tell) == []
     job.die(2).report(1)
@@ -559,7 +563,7 @@ def test_the_last_line_does_not_repeat_the_line_before_it() -> None:
 def test_an_exception_of_three_members_at_once_counts_once() -> None:
     job = running("a:9")
     for turn, others in enumerate(((4, 5, 6, 7, 8, 9), (6, 7, 8, 9), (8, 9))):
-        dead = [m for m in range(1, others[0]) if m in job.machine.crew.members]
+        dead = [m for m in range(1, others[0]) if m in job.machine.members.by_number]
         job.die(*dead, status=1, line="ValueError: sample 7").report(*others)
         if turn < 2:
             job.form(*others)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from elastic_job import Job, running
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.progress import Phase
+from hvdlite.launch.elastic.state_machine import Phase
 
 
 def _leaving(job: Job) -> list[int]:

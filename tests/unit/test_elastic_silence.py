@@ -6,8 +6,8 @@ import pytest
 from elastic_job import Job, running
 
 from hvdlite.launch.elastic import events as on
-from hvdlite.launch.elastic.keepalive import KeepAlive
-from hvdlite.launch.elastic.stops import LOOKS, Stops
+from hvdlite.launch.elastic.agents import KeepAlive
+from hvdlite.launch.elastic.exits import LOOKS, StoppedMembers
 from hvdlite.launch.spawn.silent_hosts import PAUSE, most_unanswered
 from hvdlite.rendezvous.roll import Accusation, Cause
 
@@ -43,7 +43,7 @@ def test_a_member_that_is_stopped_while_its_generation_forms_is_killed_too() -> 
     for _ in range(LOOKS):
         assert _looks(job, 2) == []
     assert _looks(job, 2) == [2]
-    assert job.the(on.FailMeeting).member == 2
+    assert job.the(on.FailRendezvous).member == 2
     job.report(1, broken=True)
     assert job.roll.numbers() == (1,)
 
@@ -133,7 +133,7 @@ def test_an_accused_member_does_not_wait_for_looks() -> None:
 
 
 def test_one_answer_may_be_missing_and_two_may_not() -> None:
-    stops = Stops(SILENCE)
+    stops = StoppedMembers(SILENCE)
     now = 0.0
     for number, found in enumerate([True, False, True, False, False, True, True, True, True]):
         stops.is_due(True, now)

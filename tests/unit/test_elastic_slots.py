@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import pytest
 
 from hvdlite.launch.elastic import events
-from hvdlite.launch.elastic.cooldown import Cooldowns
 from hvdlite.launch.elastic.discovery import MOST_BYTES, Answer, Answers, BadAnswer, parse
-from hvdlite.launch.elastic.faults import Fault, Faults, of_process
-from hvdlite.launch.elastic.placing import Candidate, free_slots, in_order
+from hvdlite.launch.elastic.members import Candidate, Cooldowns, free_slots, in_order
+from hvdlite.launch.elastic.outcome import Fault, Faults, of_process
 from hvdlite.launch.hosts import Host
 
 

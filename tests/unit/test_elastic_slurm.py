@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdlite.launch.elastic import slurm
+from hvdlite.launch.elastic import run
 
 HERE = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}
 
@@ -25,7 +25,7 @@ HERE = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}
 def test_one_node_has_no_other_that_could_survive_it(
     environ: dict[str, str], several: bool
 ) -> None:
-    assert slurm.several_nodes(environ) == several
+    assert run.in_several_nodes(environ) == several
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_one_node_has_no_other_that_could_survive_it(
 def test_a_variable_or_the_batch_script_says_that_the_job_survives(
     environ: dict[str, str], script: str, survives: bool
 ) -> None:
-    assert slurm.survives(environ, script) == survives
+    assert run.survives_a_node(environ, script) == survives
 
 
 @pytest.mark.parametrize("options", ["--no-kill", "--requeue"])
@@ -60,7 +60,7 @@ def test_the_batch_script_is_asked_of_scontrol(
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     said: list[str] = []
-    slurm.warn(said.append, HERE)
+    run._warn_of_slurm(said.append, HERE)
     assert len(said) == (options != "--no-kill")
     assert all("submitted with --no-kill" in line for line in said)
 
@@ -68,5 +68,5 @@ def test_the_batch_script_is_asked_of_scontrol(
 def test_without_scontrol_the_job_is_warned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     said: list[str] = []
-    slurm.warn(said.append, HERE)
+    run._warn_of_slurm(said.append, HERE)
     assert len(said) == 1

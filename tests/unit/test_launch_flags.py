@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hvdlite.launch import cli, flags
-from hvdlite.launch.elastic import flags as elastic_flags
+from hvdlite.launch.elastic import options as elastic_options
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.machine import Machine
 from hvdlite.launch.spawn import local
@@ -61,7 +61,7 @@ def test_every_flag_of_horovodrun_is_understood(flag: str) -> None:
         request = _understand(f"-np 2 {flag}")
         without = flags.without_effect(arguments)
         assert len(request.warnings) == len(without) + (
-            0 if request.elastic else len(elastic_flags.given(arguments))
+            0 if request.elastic else len(elastic_options.flags_given(arguments))
         )
         assert all("has no effect: " in note for note in request.warnings)
 
@@ -71,9 +71,9 @@ def test_the_mpi_operators_script_names_the_hosts_of_an_elastic_job(flags: str) 
     files = {"/etc/mpi/hostfile": "a slots=2\nb slots=2\n", "/etc/mpi/discover_hosts.sh": "#!"}
     words = _parse(f"-np 4 --min-np 2 {flags}")
     environ = {"K_MPI_JOB_ROLE": "launcher"}
-    wish = cli.understand(words, environ, files.__getitem__, lambda _: MACHINE).elastic
-    assert wish is not None
-    assert wish.script == ("mine" if flags else "/etc/mpi/discover_hosts.sh")
+    elastic = cli.understand(words, environ, files.__getitem__, lambda _: MACHINE).elastic
+    assert elastic is not None
+    assert elastic.script == ("mine" if flags else "/etc/mpi/discover_hosts.sh")
 
 
 def test_what_does_nothing_says_why() -> None:
@@ -95,25 +95,27 @@ def test_a_variable_that_means_nothing_is_told_before_a_rank_starts() -> None:
 
 def test_a_minimum_or_a_script_makes_a_job_elastic() -> None:
     assert _understand("-np 4").elastic is None
-    wish = _understand("-np 4 --min-np 2 --reset-limit 3 --failure-unit host").elastic
-    assert wish is not None and wish.hosts == [Host("localhost", 4)] and wish.script is None
-    assert (wish.policy.processes, wish.policy.least, wish.policy.most) == (4, 2, None)
-    policy = wish.policy
+    elastic = _understand("-np 4 --min-np 2 --reset-limit 3 --failure-unit host").elastic
+    assert (
+        elastic is not None and elastic.hosts == [Host("localhost", 4)] and elastic.script is None
+    )
+    assert (elastic.policy.processes, elastic.policy.least, elastic.policy.most) == (4, 2, None)
+    policy = elastic.policy
     assert (policy.reset_limit, policy.failure_unit, policy.elastic_timeout) == (3, "host", 600.0)
-    wish = _understand("-np 2 --host-discovery-script ./hosts.sh --slots-per-host 3").elastic
-    assert wish is not None and wish.policy.least == 2
-    assert (wish.script, wish.slots_per_host) == ("./hosts.sh", 3)
-    wish = _understand("--min-np 1 -H localhost:3 --max-np 5").elastic
-    assert wish is not None
-    assert (wish.policy.processes, wish.policy.least, wish.policy.most) == (3, 1, 5)
+    elastic = _understand("-np 2 --host-discovery-script ./hosts.sh --slots-per-host 3").elastic
+    assert elastic is not None and elastic.policy.least == 2
+    assert (elastic.script, elastic.slots_per_host) == ("./hosts.sh", 3)
+    elastic = _understand("--min-np 1 -H localhost:3 --max-np 5").elastic
+    assert elastic is not None
+    assert (elastic.policy.processes, elastic.policy.least, elastic.policy.most) == (3, 1, 5)
 
 
 def test_spares_have_slots_beyond_the_ranks() -> None:
-    wish = _understand("-np 2 --min-np 1 --spares 3").elastic
-    assert wish is not None and wish.hosts == [Host("localhost", 5)]
-    assert (wish.policy.spares, wish.policy.most) == (3, 2)
-    wish = _understand("-np 2 --min-np 1 --max-np 3 --spares 1 -H localhost:4").elastic
-    assert wish is not None and (wish.policy.spares, wish.policy.most) == (1, 3)
+    elastic = _understand("-np 2 --min-np 1 --spares 3").elastic
+    assert elastic is not None and elastic.hosts == [Host("localhost", 5)]
+    assert (elastic.policy.spares, elastic.policy.most) == (3, 2)
+    elastic = _understand("-np 2 --min-np 1 --max-np 3 --spares 1 -H localhost:4").elastic
+    assert elastic is not None and (elastic.policy.spares, elastic.policy.most) == (1, 3)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ import pytest
 
 from hvdlite.launch import direct, job, machine, plan
 from hvdlite.launch.elastic import run
-from hvdlite.launch.elastic.crew import Policy
-from hvdlite.launch.elastic.surroundings import ElasticVerdict
-from hvdlite.launch.elastic.wish import Wish
+from hvdlite.launch.elastic.context import ElasticVerdict
+from hvdlite.launch.elastic.options import ElasticOptions, Policy
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.machine import THREADS, Machine
 from hvdlite.launch.verdict import Verdict
@@ -83,8 +82,8 @@ def _elastic(
     processes = sum(host.slots for host in hosts)
     verdict = ElasticVerdict({})
     with pytest.raises(_Enough):
-        wish = Wish(Policy(processes, 1), hosts)
-        run.supervise(_job(hosts, [], verdict), wish, verdict)
+        options = ElasticOptions(Policy(processes, 1), hosts)
+        run.supervise(_job(hosts, [], verdict), options, verdict)
     return here, orders[0].environment
 
 
@@ -106,8 +105,8 @@ def test_a_number_that_the_user_has_chosen_goes_to_all_hosts(
 
 
 def test_a_host_that_may_be_named_later_is_given_the_share_of_all_ranks() -> None:
-    fixed = Wish(Policy(4, 1), [Host(FAR, 4)])
+    fixed = ElasticOptions(Policy(4, 1), [Host(FAR, 4)])
     assert run._ranks_here(fixed, [FAR]) == 0
     assert run._ranks_here(dataclasses.replace(fixed, hostfile="hosts"), [FAR]) == 4
-    both = Wish(Policy(4, 1), [Host("localhost", 8), Host(FAR, 4)])
+    both = ElasticOptions(Policy(4, 1), [Host("localhost", 8), Host(FAR, 4)])
     assert run._ranks_here(both, [FAR]) == 4

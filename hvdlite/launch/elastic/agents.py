@@ -7,16 +7,19 @@ agent that is asked and does not answer is given up.
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from hvdlite.launch.elastic.contacts import Contacts, Outcome
-from hvdlite.launch.elastic.keepalive import KeepAlive
+from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import agent_protocol, ssh
 from hvdlite.launch.spawn.events import Group, Pipes
 from hvdlite.launch.spawn.parties import Parties
+from hvdlite.launch.spawn.silent_hosts import PAUSE, most_unanswered
 
 
 class Loop(Protocol):
@@ -29,11 +32,13 @@ class Loop(Protocol):
 class Agents:
     """`near`: names of this machine. Others may turn out to be."""
 
-    def __init__(self, loop: Loop, here: Parties, near: Iterable[str], contacts: Contacts) -> None:
+    def __init__(
+        self, loop: Loop, here: Parties, near: Iterable[str], connector: Connector
+    ) -> None:
         self._loop = loop
         self._here = here
         self._near = set(near)
-        self._contacts = contacts
+        self._connector = connector
         self._slots: dict[str, int] = {}  # of the hosts that discovery names
         self._agents: dict[str, ssh.Remote] = {}
         self._alive: dict[str, KeepAlive] = {}  # by the agents' hosts
@@ -99,21 +104,21 @@ class Agents:
         times = [alive.left(now) for alive in self._alive.values()]
         return min((seconds for seconds in times if seconds is not None), default=None)
 
-    def settled(self, outcome: Outcome) -> None:
-        """A contact has come to its end."""
-        waiting = self._waiting.pop(outcome.host, {})
-        if outcome.problem:
+    def connected(self, result: ConnectResult) -> None:
+        """The connector has reached a host, or has given it up."""
+        waiting = self._waiting.pop(result.host, {})
+        if result.problem:
             return
-        if outcome.agent is None:
-            self._near.add(outcome.host)
+        if result.agent is None:
+            self._near.add(result.host)
         else:
-            self._agents[outcome.host] = outcome.agent
-            silence = outcome.agent.order.silence_seconds
-            self._alive[outcome.host] = KeepAlive(silence, time.monotonic())
-            outcome.agent.start()
-            self._loop.add(outcome.host, outcome.agent)
+            self._agents[result.host] = result.agent
+            silence = result.agent.order.silence_seconds
+            self._alive[result.host] = KeepAlive(silence, time.monotonic())
+            result.agent.start()
+            self._loop.add(result.host, result.agent)
         for member, own in waiting.items():
-            self.start(outcome.host, member, own)
+            self.start(result.host, member, own)
 
     def gone(self, agent: ssh.Remote) -> bool:
         """Its last event has come. Returns whether it was told to end."""
@@ -121,7 +126,7 @@ class Agents:
         self._ending.discard(agent.host)
         self._noticed.discard(agent.host)
         del self._agents[agent.host], self._alive[agent.host]
-        self._contacts.dismiss(agent)
+        self._connector.dismiss(agent)
         if self._waiting.get(agent.host):
             self._call(agent.host)
         else:
@@ -146,9 +151,106 @@ class Agents:
                 agent.terminate()
 
     def _call(self, host: str) -> None:
-        self._contacts.begin(host, self._slots.get(host, 1))
+        self._connector.begin(host, self._slots.get(host, 1))
 
     def close(self) -> None:
-        self._contacts.close()
+        self._connector.close()
         ssh.close(self._agents.values())
         self._here.close()
+
+
+@dataclass(frozen=True)
+class ConnectResult:
+    """A host is reached, or is not. Neither an agent nor a problem: it is this machine."""
+
+    host: str
+    agent: ssh.Remote | None = None
+    problem: str = ""
+
+
+class Connector(Mailbox[ConnectResult | str]):
+    """Reaches hosts in threads, so the launcher's loop never waits for a name or for a network.
+
+    `take()` gives results, and lines for people.
+
+    `reach` looks for a host with so many slots and returns its agent; None: it is this machine.
+    OSError or ValueError: the host cannot take part. It ends when `over` is readable.
+    """
+
+    def __init__(self, reach: Callable[[str, int, Connector], ssh.Remote | None]) -> None:
+        super().__init__()
+        self._reach = reach
+        self.over, self._end = os.pipe2(os.O_CLOEXEC)
+        self._closing = False
+        self._threads: list[threading.Thread] = []
+
+    def begin(self, host: str, slots: int) -> None:
+        self._start(lambda: self._connect(host, slots))
+
+    def dismiss(self, agent: ssh.Remote) -> None:
+        """Of no more use. It may take a while to end."""
+        self._start(lambda: ssh.close([agent]))
+
+    def say(self, text: str) -> None:
+        """A line for people, by any thread."""
+        self.put(text)
+
+    def close(self) -> None:
+        """Ends all connector that are under way."""
+        self._closing = True
+        os.write(self._end, b"e")
+        for thread in self._threads:
+            thread.join()
+        ssh.close(
+            [each.agent for each in self.take() if isinstance(each, ConnectResult) and each.agent]
+        )
+        for descriptor in (self.over, self._end):
+            os.close(descriptor)
+        super().close()
+
+    def _start(self, work: Callable[[], None]) -> None:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        thread = threading.Thread(target=work, name="hvd-connect", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _connect(self, host: str, slots: int) -> None:
+        try:
+            result = ConnectResult(host, self._reach(host, slots, self))
+        except (OSError, ValueError) as error:
+            result = ConnectResult(host, problem=str(error))
+        self.put(result)
+
+
+class KeepAlive:
+    """When an agent counts as lost because it does not answer. Pure: times are handed in.
+
+    sshd answers the questions of ssh, even where the agent is stopped. So the driver asks the agent
+    itself. It counts questions, not seconds: a launcher that was suspended asks none meanwhile.
+    `silence`: the seconds of an outage that the agent outlives; 0: it is never asked.
+    """
+
+    def __init__(self, silence: float, now: float) -> None:
+        self._most = most_unanswered(silence)
+        self._next = now
+        self._open = 0
+
+    @property
+    def is_lost(self) -> bool:
+        return self._open > self._most
+
+    def heard(self) -> None:
+        """It has sent something, or was not read until now."""
+        self._open = 0
+
+    def is_due(self, now: float) -> bool:
+        """Whether it has to be asked now. The answer calls heard()."""
+        if not self._most or now < self._next:
+            return False
+        self._next = now + PAUSE
+        self._open += 1
+        return True
+
+    def left(self, now: float) -> float | None:
+        """The seconds until the next question."""
+        return max(0.0, self._next - now) if self._most else None

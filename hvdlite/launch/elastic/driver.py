@@ -1,6 +1,7 @@
-"""Connects the machine of an elastic job with processes, the store and the hosts' source.
+"""The driver of an elastic job: the loop between its processes, the store and the hosts' source.
 
-It decides nothing: what happens becomes events of `membership`, and its actions are done here.
+It decides nothing. It makes events of what happens, hands them to `state_machine`, and does the
+actions that come back.
 """
 
 from __future__ import annotations
@@ -13,15 +14,13 @@ import time
 from collections.abc import Sequence
 
 from hvdlite.launch import plan
-from hvdlite.launch.elastic import events, requests
-from hvdlite.launch.elastic.agents import Agents
-from hvdlite.launch.elastic.contacts import Contacts, Outcome
-from hvdlite.launch.elastic.crew import Policy
-from hvdlite.launch.elastic.inbox import Inbox
-from hvdlite.launch.elastic.membership import Membership
-from hvdlite.launch.elastic.scout import Fixed, Lookout
-from hvdlite.launch.elastic.situation import situation
-from hvdlite.launch.elastic.surroundings import Surroundings
+from hvdlite.launch.elastic import events
+from hvdlite.launch.elastic.agents import Agents, Connector, ConnectResult
+from hvdlite.launch.elastic.context import Context, status_line
+from hvdlite.launch.elastic.host_discovery import FixedHosts, HostDiscovery
+from hvdlite.launch.elastic.options import Policy
+from hvdlite.launch.elastic.state_machine import StateMachine
+from hvdlite.launch.elastic.store_events import StoreEvents, forget, say_over
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import ssh
@@ -50,36 +49,36 @@ class Driver(Watch):
     def __init__(
         self,
         policy: Policy,
-        around: Surroundings,
+        context: Context,
         store: StoreServer,
         watched: Watched,
-        source: Lookout | Fixed,
-        contacts: Contacts,
+        source: HostDiscovery | FixedHosts,
+        connector: Connector,
     ) -> None:
-        super().__init__({}, {}, around.verdict, around.log, self._chore)
-        self._around = around
-        self._verdict = around.verdict
+        super().__init__({}, {}, context.verdict, context.log, self._chore)
+        self._context = context
+        self._verdict = context.verdict
         self._store = store
         self._watched = watched
         self._source = source
-        self._contacts = contacts
-        self._here = Parties(around.start)
-        self._agents = Agents(self, self._here, around.near, contacts)
+        self._connector = connector
+        self._here = Parties(context.start)
+        self._agents = Agents(self, self._here, context.near, connector)
         self._least = policy.least
         self._hosts: Sequence[Host] = ()  # that discovery has named last
         self._unreached: dict[str, str] = {}  # hosts that cannot be reached, and why
         self._lost: dict[str, str] = {}  # hosts whose agents are lost, and why
         # By member, the host of its process, or where there is to be one when the host is reached.
         self._processes: dict[int, str] = {}
-        self._inbox = Inbox(around.console.say, lambda: self._verdict.hosts)
+        self._store_events = StoreEvents(context.console.say, lambda: self._verdict.hosts)
         self._stopping = False
         self._waiting: list[events.Event] = []  # that came while actions were done
         self._busy = False
-        self._machine = Membership(policy, time.monotonic(), random.random)
-        around.observer.ask(lambda: situation(self._machine, time.monotonic()))
-        self.call_all(around.observer.calls())
+        self._machine = StateMachine(policy, time.monotonic(), random.random)
+        context.observer.ask(lambda: status_line(self._machine, time.monotonic()))
+        self.call_all(context.observer.calls())
         self.call(watched.fileno(), self._read_store)
-        self.call(contacts.fileno(), self._read_contacts)
+        self.call(connector.fileno(), self._read_connector)
         if source.fileno() >= 0:
             self.call(source.fileno(), self._read_source)
         else:
@@ -99,7 +98,7 @@ class Driver(Watch):
             ended = events.Ended(event.rank, status, shown(words), is_error, number)
             self._handle([ended])
         elif isinstance(event, StartFailed):
-            reason = f"cannot start {self._around.command[0]!r}: {os.strerror(event.errno)}"
+            reason = f"cannot start {self._context.command[0]!r}: {os.strerror(event.errno)}"
             self._handle([events.StartFailed(event.rank, reason)])
         elif isinstance(event, Gone):
             self.resisting += event.resisting
@@ -152,7 +151,7 @@ class Driver(Watch):
                 self._interrupt(number)
 
     def ask(self, politely: bool) -> None:
-        requests.say_over(self._store, self._processes)
+        say_over(self._store, self._processes)
         super().ask(politely)
 
     def judge(self) -> None:
@@ -178,7 +177,7 @@ class Driver(Watch):
             None if due is None else max(0.0, due - now),
             self._here.left(now),
             None if self.asked else self._agents.left(now),
-            self._around.observer.tick(),
+            self._context.observer.tick(),
         )
         return min((seconds for seconds in reasons if seconds is not None), default=None)
 
@@ -189,24 +188,24 @@ class Driver(Watch):
             if answer.fatal:
                 self._do(events.End(1, answer.trouble))
             elif answer.trouble:
-                self._around.console.say(answer.trouble)
+                self._context.console.say(answer.trouble)
             if answer.hosts is not None:
                 self._hosts = answer.hosts
                 self._agents.named(answer.hosts)
                 self._handle([events.HostsFound(answer.hosts)])
 
-    def _read_contacts(self) -> None:
-        for found in self._contacts.take():
+    def _read_connector(self) -> None:
+        for found in self._connector.take():
             if isinstance(found, str):
-                self._around.console.say(found)
+                self._context.console.say(found)
             elif not self.asked:
-                self._agents.settled(found)
+                self._agents.connected(found)
                 self._reached(found)
             elif found.agent is not None:
-                self._contacts.dismiss(found.agent)
+                self._connector.dismiss(found.agent)
         self._release()
 
-    def _reached(self, found: Outcome) -> None:
+    def _reached(self, found: ConnectResult) -> None:
         """A host, or it cannot be reached. The reason is told once until it can."""
         if not found.problem:
             self._unreached.pop(found.host, None)
@@ -219,7 +218,7 @@ class Driver(Watch):
         return self._lose(found.host, f"{found.problem}." if told != found.problem else "")
 
     def _read_store(self) -> None:
-        self._handle(self._inbox.read(self._watched.take(), time.monotonic()))
+        self._handle(self._store_events.read(self._watched.take(), time.monotonic()))
 
     def _handle(self, batch: Sequence[events.Event]) -> None:
         """What an action itself leads to is an event after those of this batch."""
@@ -259,7 +258,7 @@ class Driver(Watch):
             put(f"{PREFIX}news/{action.news.number}", roll.encode_news(action.news))
         elif isinstance(action, events.WarmAlone):
             put(f"{PREFIX}place/{action.member}", b"0")
-        elif isinstance(action, events.FailMeeting):
+        elif isinstance(action, events.FailRendezvous):
             sentence = f"member {action.member} ended while generation {action.generation} formed."
             store.call_off(f"g{action.generation}/init", sentence)
         elif isinstance(action, events.WriteRoll):
@@ -269,8 +268,8 @@ class Driver(Watch):
                 store.delete(f"{PREFIX}{kind}/{action.generation}")
             store.delete(f"g{action.generation}")
         elif isinstance(action, events.Say):
-            self._around.console.say(action.text)
-            self._around.observer.told(action.text)
+            self._context.console.say(action.text)
+            self._context.observer.told(action.text)
         elif self._verdict.end is None:
             self._verdict.end = action
             self.ask(politely=True)
@@ -278,7 +277,7 @@ class Driver(Watch):
     def _write(self, written: roll.Roll) -> None:
         ranks = {entry.member: rank for rank, entry in enumerate(written.members)}
         self._verdict.ranks = written.numbers()
-        self._around.streams.renumber(ranks)
+        self._context.streams.renumber(ranks)
         self._store.delete("monitor")  # reports of the ranks that there were
         names = ", ".join(f"{member} is rank {rank}" for member, rank in ranks.items())
         self.log(f"generation {written.generation} has {len(ranks)} ranks: member {names}")
@@ -291,19 +290,19 @@ class Driver(Watch):
                 self._store.put(f"{PREFIX}place/{entry.member}", number)
 
     def _start(self, action: events.Start) -> None:
-        around, member, place = self._around, action.member, action.expected
+        context, member, place = self._context, action.member, action.expected
         slot = plan.Slot(action.host, **vars(place))
         own = {
-            **plan.rank_environment(slot, around.several_hosts),
+            **plan.rank_environment(slot, context.several_hosts),
             "HVDLITE_MEMBER": str(member),
             "HVDLITE_SLOT": str(action.slot),
-            "HVDLITE_MEMBER_TOKEN": self._inbox.new_token(member).hex(),
+            "HVDLITE_MEMBER_TOKEN": self._store_events.new_token(member).hex(),
             "HVDLITE_MEMBER_MEETS": str(int(action.meets)),
         }
-        if around.torch_run:
-            own |= plan.torch_environment([slot], around.torch_run)[place.rank]
+        if context.torch_run:
+            own |= plan.torch_environment([slot], context.torch_run)[place.rank]
         try:
-            streams = around.streams.open(member, place.rank)
+            streams = context.streams.open(member, place.rank)
         except OSError as error:
             reason = f"cannot write to {error.filename}: {error.strerror}"
             return self._handle([events.StartFailed(member, reason)])
@@ -321,7 +320,7 @@ class Driver(Watch):
             return
         self.log(f"member {action.member} is ended: {action.why}")
         if action.politely:
-            requests.say_over(self._store, [action.member])
+            say_over(self._store, [action.member])
         if not self._agents.end(host, action.member, action.politely):
             self._close(action.member)
             killed = signal.SIGKILL
@@ -332,11 +331,11 @@ class Driver(Watch):
         self.finish(member)
         for name in ("stdout", "stderr"):
             self.end_stream(member, name)
-        self._around.streams.close(member)
+        self._context.streams.close(member)
         self._agents.close_one(member)
         self._processes.pop(member, None)
         self.stderr.pop(member, None)
-        requests.forget(self._store, member)
+        forget(self._store, member)
 
     def close(self) -> None:
         super().close()

@@ -1,7 +1,7 @@
 """What the driver of an elastic job hears, and what it is told to do: all that the machine knows.
 
 A member is a process, with a number that is never used again.
-The driver hands events in batches to `membership.Membership.handle(events, now)`, does the
+The driver hands events in batches to `state_machine.StateMachine.handle(events, now)`, does the
 actions that come back in their order, and calls again by `due()` at the latest.
 
 A process learns by these keys of the store what becomes of it:
@@ -191,7 +191,7 @@ class WarmAlone:
 
 
 @dataclass(frozen=True)
-class FailMeeting:
+class FailRendezvous:
     """A member of the roll will not join its generation: the others stop waiting for it."""
 
     generation: int
@@ -227,4 +227,4 @@ class End:
     sentence: str = ""
 
 
-Action = Start | Kill | Look | Tell | WarmAlone | FailMeeting | WriteRoll | Forget | Say | End
+Action = Start | Kill | Look | Tell | WarmAlone | FailRendezvous | WriteRoll | Forget | Say | End

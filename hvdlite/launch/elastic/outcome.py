@@ -1,19 +1,118 @@
-"""When an elastic job is over, and what its status is. Pure."""
+"""When an elastic job is over, what its status is, and whether its program is at fault. Pure."""
 
 from __future__ import annotations
 
 import signal
 from dataclasses import dataclass, field
 
-from hvdlite.launch.elastic.crew import Crew, Member, Stage
-from hvdlite.launch.elastic.events import End
-from hvdlite.launch.elastic.faults import Failure, Fault
+from hvdlite.launch.elastic.events import End, Ended
+from hvdlite.launch.elastic.members import Member, Members, Stage
+from hvdlite.launch.verdict import ended_how, is_consequence
 
+IN_A_ROW = 3
+_CANNOT_START = 127
+# Sent from outside: by the kernel when memory ran out, a user, a scheduler, a closed terminal.
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 ASKED_TO_END = 128 + signal.SIGTERM
 # Programs and people look for Horovod's words.
 RESET_LIMIT_EXCEEDED = (
     "Horovod was shutdown because number of resets during elastic job exceeded limit: {}"
 )
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a member has ended that should have gone on."""
+
+    member: int
+    host: str
+    status: int
+    how: str  # for people: "ended with status 1: ValueError: bad"
+    error: str = ""  # the exception that has ended it, or why it cannot be in the job
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether another member's end was the cause."""
+        return is_consequence(self.how.encode(errors="replace"))
+
+    def sentence(self) -> str:
+        return f"member {self.member} on {self.host} {self.how.removesuffix('.')}."
+
+
+def of_process(member: int, host: str, ended: Ended, where: str = "") -> Failure:
+    """`where`: " before hvd.init()", for people."""
+    how = ended_how(ended.signal, f"ended with status {ended.status}{where}", ended.last_line)
+    outside = ended.signal in _FROM_OUTSIDE
+    error = ended.last_line if ended.is_error and not outside else ""
+    return Failure(member, host, ended.status, how, error)
+
+
+def not_started(member: int, host: str, reason: str) -> Failure:
+    how = f"ended with status {_CANNOT_START}: {reason}"
+    return Failure(member, host, _CANNOT_START, how, error=reason)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The same exception, again and again at one position."""
+
+    failure: Failure  # the last one
+    times: int
+    host: str | None  # where all have failed, if that is one host
+
+
+@dataclass
+class _Row:
+    """Those that have ended by one exception at the present position."""
+
+    times: int = 0  # those that ended together count once
+    members: int = 0
+    hosts: set[str] = field(default_factory=set)
+    generation: int = -1  # of the last that counted
+    started: int = 0  # the newest member that there was then
+
+    def count(self, failure: Failure, generation: int, started: int) -> None:
+        self.members += 1
+        self.hosts.add(failure.host)
+        if generation > self.generation or failure.member > self.started:
+            self.times += 1
+            self.generation, self.started = generation, started
+
+
+class Faults:
+    """An exception that members meet three times in a row at one position is the program's fault.
+
+    Those that end in one generation, or were started together, count once: a failing host takes
+    several. Where no member is left, each counts.
+    """
+
+    def __init__(self) -> None:
+        self._new: list[Failure] = []
+        self._position = 0
+        self._rows: dict[str, _Row] = {}  # by exception
+
+    def note(self, failure: Failure) -> None:
+        """Of one whose position is known later. What names no exception of its own, such as a
+        process that was killed, does not count."""
+        if failure.error and not failure.is_consequence:
+            self._new.append(failure)
+
+    def at(self, position: int, generation: int, started: int, alone: bool = False) -> Fault | None:
+        """All that were noted have failed there. `started`: the newest member. `alone`: none is
+        left. Returns the fault that the last of them is, if it is one."""
+        if position != self._position:
+            self._rows.clear()
+            self._position = position
+        new, self._new = self._new, []
+        for failure in new:
+            self._rows.setdefault(failure.error, _Row()).count(failure, generation, started)
+        for failure in reversed(new):
+            row = self._rows[failure.error]
+            times = row.members if alone else row.times
+            if times >= IN_A_ROW:
+                only = next(iter(row.hosts)) if len(row.hosts) == 1 else None
+                return Fault(failure, times, only)
+        return None
 
 
 @dataclass
@@ -31,6 +130,42 @@ class Outcome:
     failures: list[Failure] = field(default_factory=list)  # that no roll has made good
     stop: int | None = None  # the status with which the launcher ends when all have left
 
+    # What the state machine and the exits note.
+
+    def next_generation(self) -> None:
+        self.rolled = True
+        self.failures.clear()
+
+    def trains(self) -> None:
+        self.trained = True
+
+    def function_returned(self) -> None:
+        self.returned = True
+
+    def ended_well(self) -> None:
+        """A program without `run` has ended well."""
+        self.returned = self.succeeded = True
+
+    def ended_behind_return(self, failure: Failure) -> None:
+        """The process of a member whose function has returned is gone."""
+        self.succeeded = self.succeeded or failure.status == 0
+        if failure.status:
+            self.failed_later = self.failed_later or failure
+
+    def ended_early(self, member: Member, failure: Failure) -> None:
+        self.early.append((member, failure))
+
+    def take_early(self) -> list[tuple[Member, Failure]]:
+        """Another member has called `init()`: those that ended before it count as lost."""
+        early, self.early, self.failed_early = self.early, [], None
+        return early
+
+    def lost(self, failure: Failure, in_generation: bool, before_init: bool) -> None:
+        if in_generation:
+            self.failures.append(failure)
+        if before_init:
+            self.failed_early = self.failed_early or failure
+
     @property
     def winds_down(self) -> bool:
         """No newcomer is started or admitted, and there is no minimum any more."""
@@ -41,15 +176,15 @@ class Outcome:
         causes = [failure for failure in self.failures if not failure.is_consequence]
         return next(iter([*causes, *self.failures]), None)
 
-    def end(self, crew: Crew) -> End | None:
+    def end(self, members: Members) -> End | None:
         """The job's end, if it has come."""
-        if crew.of(Stage.RETURNED, Stage.LEFT):
+        if members.of(Stage.RETURNED, Stage.LEFT):
             return None
-        serving = crew.of(Stage.SERVING)
-        waiting = serving if self.rolled else crew.of(Stage.COLD, Stage.WARM)
+        serving = members.of(Stage.SERVING)
+        waiting = serving if self.rolled else members.of(Stage.COLD, Stage.WARM)
         if self.succeeded and not waiting:
             return self._finished()
-        if self.early and not crew.newcomers() and not serving:
+        if self.early and not members.newcomers() and not serving:
             failed = self.failed_early
             return End(failed.status or 1, failed.sentence()) if failed else End(0)
         if self.stop is not None and not serving:

@@ -4,52 +4,66 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shlex
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hvdlite.launch import direct, job, plan
-from hvdlite.launch.elastic import slurm
-from hvdlite.launch.elastic.contacts import Contacts
-from hvdlite.launch.elastic.crew import Policy
+from hvdlite.launch.elastic.agents import Connector
+from hvdlite.launch.elastic.context import Context, ElasticVerdict, Streams
 from hvdlite.launch.elastic.driver import PREFIX, Driver
-from hvdlite.launch.elastic.scout import Fixed, Hostfile, Lookout, Scout
-from hvdlite.launch.elastic.streams import Streams
-from hvdlite.launch.elastic.surroundings import ElasticVerdict, Surroundings
-from hvdlite.launch.elastic.wish import Wish
+from hvdlite.launch.elastic.host_discovery import (
+    FixedHosts,
+    HostDiscovery,
+    HostfileDiscovery,
+    ScriptDiscovery,
+)
+from hvdlite.launch.elastic.options import ElasticOptions, Policy
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.parties import Starter
 from hvdlite.rendezvous.addresses import join_address
 
+# sbatch's and salloc's variables with the effect of --no-kill.
+_NO_KILL = ("SBATCH_NO_KILL", "SALLOC_NO_KILL")
+_SCONTROL_SECONDS = 5.0
 
-def run(wish: Wish, command: Sequence[str], knobs: Mapping[str, str], options: job.Options) -> int:
+
+def run(
+    options: ElasticOptions,
+    command: Sequence[str],
+    knobs: Mapping[str, str],
+    job_options: job.Options,
+) -> int:
     """Run the job to its end; returns the exit status. Main thread only."""
     verdict = ElasticVerdict({})
-    names = [host.name for host in wish.hosts]
-    this = job.of_the_command_line(names, [], command, knobs, options, verdict)
-    return this.conclude(lambda: supervise(this, wish, verdict))
+    names = [host.name for host in options.hosts]
+    this = job.of_the_command_line(names, [], command, knobs, job_options, verdict)
+    return this.conclude(lambda: supervise(this, options, verdict))
 
 
-def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
+def supervise(this: job.Job, options: ElasticOptions, verdict: ElasticVerdict) -> None:
     """Runs until nothing of the job is left. Raises OSError or ValueError if it cannot start."""
-    names = [host.name for host in wish.hosts]
-    may_grow = bool(wish.script or wish.hostfile)
+    names = [host.name for host in options.hosts]
+    may_grow = bool(options.script or options.hostfile)
     with this.opened(PREFIX, everywhere=may_grow) as opened, contextlib.ExitStack() as stack:
-        slurm.warn(this.console.say)
+        _warn_of_slurm(this.console.say)
         this.log(f"the store is at {join_address(*opened.store.address)}")
         shared = plan.without_mpi(plan.job_environment(os.environ, this.knobs))
         shared |= {"HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"}
         torch = ("", 0)
         if this.options.torch_env:
             torch = direct.torch_rendezvous(shared, names[0], this.far)
-        by = replace(this.options.ssh, in_slurm=wish.in_slurm)
+        by = replace(this.options.ssh, in_slurm=options.in_slurm)
         # Without this host's number of threads: agents decide for their hosts.
-        contacts = Contacts(_reach(this, direct.order(this, opened, shared, torch), by))
+        connector = Connector(_reach(this, direct.order(this, opened, shared, torch), by))
         shared |= plan.rendezvous_environment(("127.0.0.1", opened.store.address[1]))
         if this.options.torch_env:
             shared |= plan.torch_rendezvous(torch[0] or "127.0.0.1", torch[1])
-        shared |= direct.share_cores(this, shared, _ranks_here(wish, this.far))
-        around = Surroundings(
+        shared |= direct.share_cores(this, shared, _ranks_here(options, this.far))
+        context = Context(
             this.console,
             this.log,
             this.command,
@@ -61,22 +75,22 @@ def supervise(this: job.Job, wish: Wish, verdict: ElasticVerdict) -> None:
             torch_run=f"hvdlite-{opened.store.address[1]}" if this.options.torch_env else "",
             verdict=verdict,
         )
-        policy = replace(wish.policy, silence_seconds=this.options.ssh.silence_seconds)
-        drive(this, opened, policy, around, _source(wish), contacts)
+        policy = replace(options.policy, silence_seconds=this.options.ssh.silence_seconds)
+        drive(this, opened, policy, context, _source(options), connector)
 
 
 def drive(
     this: job.Job,
     opened: job.Opened,
     policy: Policy,
-    around: Surroundings,
-    source: Lookout | Fixed,
-    contacts: Contacts,
+    context: Context,
+    source: HostDiscovery | FixedHosts,
+    connector: Connector,
 ) -> None:
     """The driver's part: from the first look at the hosts until no member is left."""
     assert opened.watched is not None
     with contextlib.closing(this.signals()) as signals:
-        driver = Driver(policy, around, opened.store, opened.watched, source, contacts)
+        driver = Driver(policy, context, opened.store, opened.watched, source, connector)
         with contextlib.closing(driver):
             driver.loop(signals.wake, signals.caught)
         signals.close()  # a signal that was held back takes its effect in the observer
@@ -96,28 +110,28 @@ def _starter(
     return start
 
 
-def _ranks_here(wish: Wish, far: Sequence[str]) -> int:
+def _ranks_here(options: ElasticOptions, far: Sequence[str]) -> int:
     """How many ranks this host has at the start, at most. Pure."""
-    slots = sum(host.slots for host in wish.hosts if host.name not in far)
-    if not slots and (wish.script or wish.hostfile):  # it may be named later
-        return wish.policy.processes
-    return min(slots, wish.policy.processes)
+    slots = sum(host.slots for host in options.hosts if host.name not in far)
+    if not slots and (options.script or options.hostfile):  # it may be named later
+        return options.policy.processes
+    return min(slots, options.policy.processes)
 
 
-def _source(wish: Wish) -> Scout | Hostfile | Fixed:
-    if wish.script:
-        return Scout(wish.script, wish.slots_per_host)
-    if wish.hostfile:
-        return Hostfile(wish.hostfile, wish.slots_per_host, wish.hosts)
-    return Fixed(wish.hosts)
+def _source(options: ElasticOptions) -> ScriptDiscovery | HostfileDiscovery | FixedHosts:
+    if options.script:
+        return ScriptDiscovery(options.script, options.slots_per_host)
+    if options.hostfile:
+        return HostfileDiscovery(options.hostfile, options.slots_per_host, options.hosts)
+    return FixedHosts(options.hosts)
 
 
 def _reach(
     this: job.Job, order: Order, by: ssh.Options
-) -> Callable[[str, int, Contacts], ssh.Remote | None]:
+) -> Callable[[str, int, Connector], ssh.Remote | None]:
     """How threads reach a host."""
 
-    def reach(host: str, slots: int, contacts: Contacts) -> ssh.Remote | None:
+    def reach(host: str, slots: int, connector: Connector) -> ssh.Remote | None:
         if not job.elsewhere([host]):
             return None
         [agent] = ssh.contact(
@@ -125,10 +139,58 @@ def _reach(
             by,
             os.environ,
             this.options.start_timeout,
-            contacts.say,
-            log=contacts.say if this.options.verbose else lambda text: None,
-            cancel=contacts.over,
+            connector.say,
+            log=connector.say if this.options.verbose else lambda text: None,
+            cancel=connector.over,
         )
         return agent
 
     return reach
+
+
+# Slurm: whether it ends the whole job when a node fails.
+
+
+def _warn_of_slurm(say: Callable[[str], None], environ: Mapping[str, str] = os.environ) -> None:
+    if in_several_nodes(environ) and not survives_a_node(
+        environ, _batch_script(environ["SLURM_JOB_ID"])
+    ):
+        say(
+            "Slurm ends the whole job when one of its nodes fails, unless it was submitted with "
+            "--no-kill. Neither the batch script nor SBATCH_NO_KILL says so here."
+        )
+
+
+def in_several_nodes(environ: Mapping[str, str]) -> bool:
+    """Whether this is an allocation of several nodes. Pure."""
+    nodes = environ.get("SLURM_JOB_NUM_NODES", environ.get("SLURM_NNODES", ""))
+    return bool(environ.get("SLURM_JOB_ID")) and nodes.isdecimal() and int(nodes) > 1
+
+
+def survives_a_node(environ: Mapping[str, str], script: str) -> bool:
+    """Whether a variable or a line of the batch script says that the job survives a node. Pure."""
+    for name in _NO_KILL:
+        if environ.get(name, "no").lower() not in ("no", "off"):
+            return True
+    said = False
+    for options in re.findall(r"^#SBATCH\s+(.*)", script, re.M):
+        for word in shlex.split(options, comments=True):
+            if re.fullmatch(r"-\w*k\w*|--no-kill(=.*)?", word):
+                said = not word.lower().endswith(("=no", "=off"))
+    return said
+
+
+def _batch_script(job: str) -> str:
+    """Empty where there is none, as with salloc, or where Slurm does not answer."""
+    try:
+        done = subprocess.run(
+            ["scontrol", "write", "batch_script", job, "-"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SCONTROL_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""

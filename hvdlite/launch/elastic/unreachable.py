@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from hvdlite.launch.elastic.crew import Member
+from hvdlite.launch.elastic.members import Member
 from hvdlite.rendezvous.roll import Cause
 
 AGAIN_SECONDS = 60.0

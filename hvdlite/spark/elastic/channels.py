@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.elastic.discovery import Answer
-from hvdlite.launch.elastic.scout import Lookout
+from hvdlite.launch.elastic.host_discovery import HostDiscovery
 from hvdlite.spark.elastic.census import Census
 from hvdlite.spark.elastic.channel import Channel
 from hvdlite.spark.elastic.member import Member
 
 
-class Channels(Lookout):
+class Channels(HostDiscovery):
     """Looks once a second. `guests`: connections of tasks, as StoreServer.guests() returns them."""
 
     def __init__(

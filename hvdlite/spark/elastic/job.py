@@ -10,13 +10,12 @@ from typing import Any, TextIO
 
 from hvdlite.launch import job
 from hvdlite.launch.console import of_a_module
-from hvdlite.launch.elastic.contacts import Contacts
-from hvdlite.launch.elastic.crew import Policy
+from hvdlite.launch.elastic.agents import Connector
+from hvdlite.launch.elastic.context import Context, ElasticVerdict, Streams
+from hvdlite.launch.elastic.delivery import ElasticDelivery
 from hvdlite.launch.elastic.driver import PREFIX
-from hvdlite.launch.elastic.function import ElasticDelivery
+from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.elastic.run import drive
-from hvdlite.launch.elastic.streams import Streams
-from hvdlite.launch.elastic.surroundings import ElasticVerdict, Surroundings
 from hvdlite.rendezvous import StoreServer, addresses
 from hvdlite.spark import sessions
 from hvdlite.spark.elastic.census import Census
@@ -67,7 +66,7 @@ def run(session: Any, payload: bytes, policy: Policy, choice: Choice) -> list[An
             tasks = Tasks(session, call, asked, channels.failed)
             stack.callback(tasks.close)
             stack.callback(channels.hang_up)
-            around = Surroundings(
+            context = Context(
                 console,
                 this.log,
                 _COMMAND,
@@ -79,9 +78,9 @@ def run(session: Any, payload: bytes, policy: Policy, choice: Choice) -> list[An
                 torch_run="",
                 verdict=verdict,
             )
-            drive(this, opened, policy, around, channels, Contacts(_by_spark))
+            drive(this, opened, policy, context, channels, Connector(_by_spark))
     return results.results
 
 
-def _by_spark(host: str, slots: int, contacts: Contacts) -> None:
+def _by_spark(host: str, slots: int, connector: Connector) -> None:
     """No agent is called: each task has brought its own."""

@@ -9,8 +9,8 @@ from typing import Any, TextIO
 
 from hvdlite.base import knobs
 from hvdlite.launch import function
-from hvdlite.launch.elastic import wish
-from hvdlite.launch.elastic.crew import Policy
+from hvdlite.launch.elastic import options
+from hvdlite.launch.elastic.options import Policy
 from hvdlite.spark import runner, sessions, slots
 from hvdlite.spark.elastic import job
 
@@ -66,7 +66,7 @@ def run_elastic(
         size,
         least,
         most,
-        elastic_timeout or wish.timeout(os.environ),
+        elastic_timeout or options.timeout(os.environ),
         reset_limit,
         float(values["heartbeat_seconds"]),
     )

@@ -4,31 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from hvdlite.launch.collapse import ranges
-from hvdlite.launch.elastic.cooldown import Cooldowns
-from hvdlite.launch.elastic.placing import Candidate, free_slots, in_order
+from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.hosts import Host
 from hvdlite.rendezvous.roll import Place, Report, places
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What the user has chosen: the flags of the same names."""
-
-    processes: int  # -np
-    least: int  # --min-np
-    most: int | None = None  # --max-np
-    spares: int = 0
-    elastic_timeout: float = 600.0
-    leave_seconds: float = 30.0
-    reset_limit: int | None = None
-    cooldown_range: tuple[float, float] | None = None
-    failure_unit: str = "slot"  # or "host"
-    silence_seconds: float = 10.0  # HVDLITE_HEARTBEAT_SECONDS
 
 
 class Stage(Enum):
@@ -75,19 +58,46 @@ class Member:
         new = self.stage in (Stage.COLD, Stage.WARM) and report.generation == 0
         return new and report.newcomer and (self.meets or not report.meets)
 
+    def told_to_leave(self, by: float, reason: str) -> None:
+        self.leave_by, self.reason = by, reason
+
+    def reports(self, report: Report) -> None:
+        """A survivor of the generation wants into the next one."""
+        self.report, self.suspect_until = report, None
+        self.has_state = not report.newcomer
+
+    def returned(self) -> None:
+        """The program's function has returned."""
+        self.stage, self.leave_by, self.suspect_until = Stage.RETURNED, None, None
+
+    def left(self, by: float) -> None:
+        """It leaves its generation, and has to end in time."""
+        self.stage, self.suspect_until = Stage.LEFT, None
+        self.leave_by = by if self.leave_by is None else self.leave_by
+
+    def lose(self) -> Stage:
+        """It is out for good. Returns what it was."""
+        was, self.stage = self.stage, Stage.LOST
+        self.leave_by = self.suspect_until = None
+        return was
+
+    def warms_up_alone(self) -> None:
+        """It was started for the first generation, and is too late for it."""
+        self.meets, self.stage, self.report = False, Stage.COLD, None
+
     def seconds_left(self, now: float) -> float:
         return max(0.0, (self.leave_by or 0.0) - now)
 
 
-class Crew:
+class Members:
     """The table of members. A process stays in it until it is reaped, and its slot stays taken."""
 
     def __init__(self, policy: Policy, chance: Callable[[], float]) -> None:
         self.policy = policy
-        self.members: dict[int, Member] = {}
+        self.by_number: dict[int, Member] = {}
         self.hosts: tuple[Host, ...] = ()
         self.at_boundary = False  # the members stand at the end of a step, and no loss is known
-        self.departing: set[str] = set()  # hosts that were asked to leave: nothing starts there
+        self._leaving_hosts: set[str] = set()  # that were asked to leave: nothing starts there
         self._order: list[str] = []  # of the hosts of the last generation, then of others
         self._slots: dict[str, int] = {}
         self.started = 0  # the newest member
@@ -97,15 +107,27 @@ class Crew:
         self._after_leave = Cooldowns(policy.cooldown_range, chance)
 
     def of(self, *stages: Stage) -> list[Member]:
-        return [member for member in self.members.values() if member.stage in stages]
+        return [member for member in self.by_number.values() if member.stage in stages]
 
     def on(self, host: str) -> list[Member]:
-        return [member for member in self.members.values() if member.host == host]
+        return [member for member in self.by_number.values() if member.host == host]
+
+    def remove(self, member: Member) -> None:
+        """Its process is gone."""
+        self.by_number.pop(member.number, None)
+
+    def host_leaves(self, host: str) -> None:
+        """Nothing starts on it until discovery drops it, or until it is lost."""
+        self._leaving_hosts.add(host)
+
+    def host_lost(self, host: str, now: float) -> None:
+        self.cool_host(host, now)
+        self._leaving_hosts.discard(host)
 
     def found(self, hosts: tuple[Host, ...]) -> None:
         self.hosts = hosts
         self._slots = {host.name: host.slots for host in hosts}
-        self.departing &= self._slots.keys()
+        self._leaving_hosts &= self._slots.keys()
         self._order += [host.name for host in hosts if host.name not in self._order]
 
     def listed(self) -> set[int]:
@@ -141,7 +163,7 @@ class Crew:
     def cooling(self, now: float) -> dict[str, float]:
         """For people: by host or host:slot, for how many seconds it stays empty."""
         running = {**self._after_leave.running(now), **self._after_failure.running(now)}
-        return {_named(place): seconds for place, seconds in running.items()}
+        return {_named(unit): seconds for unit, seconds in running.items()}
 
     def cooled(self, now: float) -> float | None:
         """When a slot may be filled next that may not be now."""
@@ -155,8 +177,8 @@ class Crew:
             failed = any(self._after_failure.empty(each, now) for each in (host, (host, slot)))
             return failed or self._after_leave.empty((host, slot), now)
 
-        taken = {(member.host, member.slot) for member in self.members.values()}
-        hosts = [host for host in self.hosts if host.name not in self.departing]
+        taken = {(member.host, member.slot) for member in self.by_number.values()}
+        hosts = [host for host in self.hosts if host.name not in self._leaving_hosts]
         beyond = Counter(host for host, slot in taken if slot >= self._slots.get(host, 0))
         return list(free_slots(hosts, taken, empty, beyond))
 
@@ -202,12 +224,12 @@ class Crew:
     def start(self, host: str, slot: int, meets: bool, awaited: bool) -> Member:
         self.started += 1
         member = Member(self.started, host, slot, meets, awaited)
-        self.members[member.number] = member
+        self.by_number[member.number] = member
         return member
 
     def in_order_of_ranks(self, members: Iterable[Member]) -> list[Member]:
         candidates = [Candidate(m.number, m.host, m.slot, m.has_state, m.rank) for m in members]
-        return [self.members[each.member] for each in in_order(candidates, self._order)]
+        return [self.by_number[each.member] for each in in_order(candidates, self._order)]
 
     def expected(self) -> dict[int, Place]:
         """By member, its place if all came that are wanted now."""
@@ -241,5 +263,122 @@ def _last_to_go(member: Member) -> tuple[bool, bool, bool, int]:
     return is_newcomer, not member.has_state, is_told, member.slot
 
 
-def _named(place: str | tuple[str, int]) -> str:
-    return place if isinstance(place, str) else f"{place[0]}:{place[1]}"
+def _named(unit: FailureUnit) -> str:
+    return unit if isinstance(unit, str) else f"{unit[0]}:{unit[1]}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A member that may be in the next generation."""
+
+    member: int
+    host: str
+    slot: int
+    survivor: bool
+    rank: int = -1  # in the last generation
+
+
+def free_slots(
+    hosts: Iterable[Host],
+    taken: frozenset[tuple[str, int]] | set[tuple[str, int]],
+    empty: Callable[[str, int], bool],
+    beyond: Mapping[str, int],
+) -> Iterator[tuple[str, int]]:
+    """The slots that may be filled now, host by host and from below.
+
+    While a lower slot cools down, the free ones above it wait: so a newcomer's local rank is its
+    slot, and no two members take one GPU. `beyond`: by host, how many processes are in slots that
+    it no longer has. The highest free slots stay empty for them.
+    """
+    for host in hosts:
+        free = [slot for slot in range(host.slots) if (host.name, slot) not in taken]
+        for slot in free[: max(0, len(free) - beyond.get(host.name, 0))]:
+            if empty(host.name, slot):
+                break
+            yield host.name, slot
+
+
+def in_order(candidates: Sequence[Candidate], hosts: Sequence[str]) -> list[Candidate]:
+    """The order of ranks. `hosts`: those of the last generation in their order, then new ones.
+
+    A host without survivors goes behind those with survivors, so rank 0 is a survivor.
+    Within a host survivors keep their order, and newcomers follow by slot.
+    """
+    with_survivors = {each.host for each in candidates if each.survivor}
+    number = {host: n for n, host in enumerate(hosts)}
+
+    def key(each: Candidate) -> tuple[bool, int, bool, int, int]:
+        order = each.rank if each.survivor else each.slot
+        place = number.get(each.host, len(number))
+        return each.host not in with_survivors, place, not each.survivor, order, each.member
+
+    return sorted(candidates, key=key)
+
+
+#: What a failure empties: a host, or a host and a slot.
+FailureUnit = str | tuple[str, int]
+
+DEFAULT_RANGE = (1.0, 60.0)
+FORGET_SECONDS = 600.0
+_FOR_GOOD = math.inf
+
+
+@dataclass
+class _CooldownRecord:
+    failures: int
+    last: float
+    until: float
+
+
+class Cooldowns:
+    """How long which hosts and slots stay empty after a failure. Times and chance are handed in.
+
+    With a range (MIN, MAX) the k-th failure, counted from 0, empties a unit for MIN * 2**k
+    and up to MIN more by chance, but never longer than MAX.
+    Without one it is 1 s, doubled by each failure up to 60 s; chance has no part in it.
+    Failures are forgotten after 10 minutes without one.
+    A failure of an empty unit does not extend its time.
+    """
+
+    def __init__(
+        self,
+        seconds: tuple[float, float] | None = None,
+        chance: Callable[[], float] = lambda: 0.0,
+        for_good: bool = False,
+    ) -> None:
+        """`chance` gives numbers from 0 to 1. `for_good`: a unit stays empty for ever."""
+        self._least, self._most = seconds or DEFAULT_RANGE
+        self._chance = chance if seconds else lambda: 0.0
+        self._for_good = for_good
+        self._records: dict[FailureUnit, _CooldownRecord] = {}
+
+    def failed(self, unit: FailureUnit, now: float) -> float:
+        """The unit is empty from now on. Returns for how many seconds."""
+        record = self._records.get(unit)
+        if record is None or now - max(record.last, record.until) >= FORGET_SECONDS:
+            record = self._records[unit] = _CooldownRecord(0, now, now)
+        if now >= record.until:
+            record.until = now + self._seconds(record.failures)
+            record.failures += 1
+        record.last = now
+        return record.until - now
+
+    def empty(self, unit: FailureUnit, now: float) -> bool:
+        record = self._records.get(unit)
+        return record is not None and now < record.until
+
+    def running(self, now: float) -> dict[FailureUnit, float]:
+        """For how many seconds which units are still empty."""
+        ends = {unit: record.until - now for unit, record in self._records.items()}
+        return {unit: seconds for unit, seconds in ends.items() if seconds > 0}
+
+    def next_end(self, now: float) -> float | None:
+        """When the next unit may be filled again."""
+        ends = [record.until for record in self._records.values() if now < record.until < _FOR_GOOD]
+        return min(ends, default=None)
+
+    def _seconds(self, failures: int) -> float:
+        if self._for_good:
+            return _FOR_GOOD
+        doubled = self._least * 2.0 ** min(failures, 64)
+        return min(max(doubled + self._least * self._chance(), self._least), self._most)

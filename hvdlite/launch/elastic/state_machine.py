@@ -13,23 +13,24 @@ those that are left finish among themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
 
-from hvdlite.launch.elastic import events, faults, outcome
-from hvdlite.launch.elastic.announcing import Announcements
-from hvdlite.launch.elastic.crew import Crew, Member, Policy, Stage, listed
-from hvdlite.launch.elastic.departures import Departures
+from hvdlite.launch.elastic import events, outcome
 from hvdlite.launch.elastic.events import Action, Event, OfMember
-from hvdlite.launch.elastic.progress import Phase, Progress
+from hvdlite.launch.elastic.exits import Exits
+from hvdlite.launch.elastic.members import Member, Members, Stage, listed
+from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.elastic.unreachable import Unreachable, accusations
 from hvdlite.rendezvous.last_step import Decision, Inconsistent, decide
-from hvdlite.rendezvous.roll import Cause, Entry, Report, Roll
+from hvdlite.rendezvous.roll import Cause, Entry, Leaving, News, Report, Roll
 
 SUSPECT_SECONDS = 2.0
 TELL_OF_WAITING_SECONDS = 60.0
 
 
-class Membership:
+class StateMachine:
     def __init__(
         self,
         policy: Policy,
@@ -38,12 +39,12 @@ class Membership:
     ) -> None:
         """`chance` gives numbers from 0 to 1, for the cool-down."""
         self.policy = policy
-        self.crew = Crew(policy, chance)
-        self.phase = Phase.GATHERING
+        self.members = Members(policy, chance)
+        self.phase = Phase.REPORTING
         self.generation = 0
         self._actions: list[Action] = []
         self._outcome = outcome.Outcome()
-        self._departures = Departures(self.crew, self._outcome, self._actions)
+        self._exits = Exits(self.members, self._outcome, self._actions)
         self._announcements = Announcements()
         self._unreachable = Unreachable()
         self._progress = Progress()
@@ -62,8 +63,8 @@ class Membership:
         self._now = max(self._now, now)
         for event in batch:
             self._hear(event)
-        self._departures.reconsider(self._now)
-        self._departures.recall()
+        self._exits.reconsider(self._now)
+        self._exits.recall()
         self._overdue()
         self._tell_of_losses()
         self._proceed()
@@ -75,8 +76,8 @@ class Membership:
         """When handle() has to be called at the latest, whether or not anything happens."""
         if self.phase is Phase.ENDED:
             return None
-        times = [self._stop_by, self._departures.stops.deadline()]
-        for member in self.crew.members.values():
+        times = [self._stop_by, self._exits.stopped_members.deadline()]
+        for member in self.members.by_number.values():
             times += [member.leave_by, member.suspect_until]
         if self._awaited():
             times.append(self._since + self.policy.elastic_timeout)
@@ -87,26 +88,26 @@ class Membership:
         if self.phase is Phase.RUNNING:
             times.append(self._announcements.deadline())
         if self._fills():
-            times.append(self.crew.cooled(self._now))
+            times.append(self.members.cooled(self._now))
         return min((time for time in times if time is not None), default=None)
 
     # Events.
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, events.HostsFound):
-            self._departures.hosts_found(event.hosts)
+            self._exits.hosts_found(event.hosts)
         elif isinstance(event, events.HostLost):
-            self._departures.host_lost(event, self._now)
+            self._exits.host_lost(event, self._now)
         elif isinstance(event, events.HostLeaves):
-            self._departures.host_leaves(event, self._now)
+            self._exits.host_leaves(event, self._now)
         elif isinstance(event, events.Stop):
             self._stop(event.status)
         elif isinstance(event, events.Reported):
-            member = self.crew.members.get(event.report.member)
+            member = self.members.by_number.get(event.report.member)
             if member is not None:
                 self._reported(member, event.report)
-        elif event.member in self.crew.members:
-            self._hear_of(self.crew.members[event.member], event)
+        elif event.member in self.members.by_number:
+            self._hear_of(self.members.by_number[event.member], event)
 
     def _hear_of(
         self,
@@ -116,25 +117,25 @@ class Membership:
         if isinstance(event, events.Ended):
             first = member.stage is Stage.COLD and member.meets
             where = " before hvd.init()" if first and not event.status else ""
-            failure = faults.of_process(member.number, member.host, event, where)
-            self._departures.ended(member, failure, self._now)
+            failure = outcome.of_process(member.number, member.host, event, where)
+            self._exits.ended(member, failure, self._now)
         elif isinstance(event, events.StartFailed):
-            failure = faults.not_started(member.number, member.host, event.reason)
-            self._departures.ended(member, failure, self._now)
+            failure = outcome.not_started(member.number, member.host, event.reason)
+            self._exits.ended(member, failure, self._now)
         elif isinstance(event, events.Unfit):
-            self._departures.refuse(member, event.why, self._now)
+            self._exits.refuse(member, event.why, self._now)
         elif isinstance(event, events.Stopped):
-            self._departures.stopped(member, self._now)
+            self._exits.stopped(member, self._now)
         elif isinstance(event, events.MemberLeaves):
-            self._departures.asked_to_leave([member], event.reason, event.seconds, self._now)
+            self._exits.asked_to_leave([member], event.reason, event.seconds, self._now)
         elif isinstance(event, events.Entered):
             member.inside = member.inside or event.generation == self.generation
         elif member.stage is Stage.SERVING:
-            member.has_state = self._outcome.trained = True
+            member.has_state = True
+            self._outcome.trains()
             if isinstance(event, events.Returned):
-                member.stage, member.leave_by = Stage.RETURNED, None
-                member.suspect_until = None
-                self._outcome.returned = True
+                member.returned()
+                self._outcome.function_returned()
 
     def _reported(self, member: Member, report: Report) -> None:
         if member.stage is Stage.SERVING and report.generation == self.generation + 1:
@@ -143,29 +144,29 @@ class Membership:
             member.stage, member.report = Stage.WARM, report
 
     def _survivor_reported(self, member: Member, report: Report) -> None:
-        member.report, member.suspect_until = report, None
-        member.has_state = not report.newcomer
-        self._outcome.trained = self._outcome.trained or member.has_state
+        member.reports(report)
+        if member.has_state:
+            self._outcome.trains()
         for accusation in report.accused:
-            accused = self.crew.members.get(accusation.member)
+            accused = self.members.by_number.get(accusation.member)
             if accusation.cause is Cause.SILENCE and accused and accused.is_missing:
                 accused.suspect_until = accused.suspect_until or self._now + SUSPECT_SECONDS
         self._breaks = self._breaks or report.broken
         if self.phase is Phase.FORMING:
-            self._actions.append(events.FailMeeting(self.generation, member.number))
-        if self.phase is not Phase.GATHERING:
-            self.crew.at_boundary = self.phase is Phase.RUNNING and not report.broken
-            self._enter(Phase.GATHERING)
+            self._actions.append(events.FailRendezvous(self.generation, member.number))
+        if self.phase is not Phase.REPORTING:
+            self.members.at_boundary = self.phase is Phase.RUNNING and not report.broken
+            self._enter(Phase.REPORTING)
         if report.leaves:
-            self._departures.left(member, self._now)
+            self._exits.left(member, self._now)
 
     def _stop(self, status: int) -> None:
         if self._outcome.stop is None:
             self._outcome.stop = status
             self._stop_by = self._now + self.policy.leave_seconds
-            serving = self.crew.of(Stage.SERVING)
-            self._departures.asked_to_leave(serving, "the job was asked to end", None, self._now)
-            self._departures.dismiss(self.crew.newcomers(), "the job ends")
+            serving = self.members.of(Stage.SERVING)
+            self._exits.asked_to_leave(serving, "the job was asked to end", None, self._now)
+            self._exits.dismiss(self.members.newcomers(), "the job ends")
             self._tell()
 
     # What time does.
@@ -173,9 +174,9 @@ class Membership:
     def _overdue(self) -> None:
         if self._stop_by is not None and self._now >= self._stop_by:
             return self._end(self._outcome.stopped())
-        self._departures.overdue(self._now)
+        self._exits.overdue(self._now)
         late, now = self._awaited(), self._now
-        self._departures.look(bool(late), now)
+        self._exits.look(bool(late), now)
         if late and now >= self._since + self.policy.elastic_timeout:
             self._waited_too_long(late)
         elif late and now >= self._since + TELL_OF_WAITING_SECONDS and not self._said_waiting:
@@ -190,56 +191,56 @@ class Membership:
         """Where a generation does not come up, all report, but those that cannot."""
         if self.phase is Phase.FORMING:
             self._breaks = True
-            self._actions.append(events.FailMeeting(self.generation, late[0].number))
+            self._actions.append(events.FailRendezvous(self.generation, late[0].number))
             return
         for member in late:
             why = f"it was waited for {self.policy.elastic_timeout:g} s"
-            self._departures.kill(member, why, self._now)
+            self._exits.kill(member, why, self._now)
 
     def _awaited(self) -> list[Member]:
         """Those without which the phase does not end."""
-        serving = self.crew.of(Stage.SERVING)
+        serving = self.members.of(Stage.SERVING)
         if self.phase is Phase.FORMING:
             return [member for member in serving if not member.inside]
-        if self.phase is not Phase.GATHERING:
+        if self.phase is not Phase.REPORTING:
             return []
-        cohort = [m for m in self.crew.of(Stage.COLD) if m.awaited and not serving]
-        return cohort + [member for member in self.crew.staying() if member.report is None]
+        cohort = [m for m in self.members.of(Stage.COLD) if m.awaited and not serving]
+        return cohort + [member for member in self.members.staying() if member.report is None]
 
     # News.
 
     def _tell_of_losses(self) -> None:
-        lost = self._departures.lost
+        lost = self._exits.lost
         breaks = self._breaks and self._broken != self.generation
         if not (lost or breaks) or self.phase is Phase.ENDED:
             return
         if self.phase is Phase.FORMING:
-            self._actions += [events.FailMeeting(self.generation, number) for number in lost]
-        if self.phase is not Phase.GATHERING:
-            self._enter(Phase.GATHERING)
+            self._actions += [events.FailRendezvous(self.generation, number) for number in lost]
+        if self.phase is not Phase.REPORTING:
+            self._enter(Phase.REPORTING)
         self._tell(broken=True)
 
     def _tell(self, broken: bool = False, ready: Sequence[Member] = ()) -> None:
-        lost = tuple(self._departures.lost) if broken else ()
+        lost = tuple(self._exits.lost) if broken else ()
         if broken:
-            self._departures.lost.clear()
+            self._exits.lost.clear()
             self._broken = self.generation
-            self.crew.at_boundary = False
-        leaving, stop = self.crew.leaving(), self._outcome.stop is not None
+            self.members.at_boundary = False
+        leaving, stop = self.members.leaving(), self._outcome.stop is not None
         told = self._announcements
         news = told.news(self.generation, broken, lost, ready, leaving, stop, self._now)
         self._actions.append(events.Tell(news))
 
     def _announce(self) -> None:
         """Planned changes."""
-        staying, unlisted = self.crew.staying(), self.crew.unlisted()
+        staying, unlisted = self.members.staying(), self.members.unlisted()
         ready, most = self._admitted(staying), self.policy.most
         room = most is None or len(staying) + len(ready) < most
-        others = room and bool(self.crew.of(Stage.COLD))
-        if self._announcements.due(ready, self.crew.leaving(), unlisted, others, self._now):
+        others = room and bool(self.members.of(Stage.COLD))
+        if self._announcements.due(ready, self.members.leaving(), unlisted, others, self._now):
             for member in unlisted:
-                member.leave_by = self._now + self.policy.leave_seconds
-                member.reason = "its host has no slot for it any more"
+                reason = "its host has no slot for it any more"
+                member.told_to_leave(self._now + self.policy.leave_seconds, reason)
             self._tell(ready=ready)
 
     # From one phase to the next.
@@ -251,10 +252,10 @@ class Membership:
         """All that the present state asks for."""
         if self.phase is Phase.FORMING and not self._awaited():
             self._run()
-        over = self._outcome.end(self.crew)
+        over = self._outcome.end(self.members)
         if over is not None:
             self._end(over)
-        self._gathering()
+        self._form_next()
         if self.phase is Phase.RUNNING and self._outcome.stop is None:
             self._announce()
         if self._fills():
@@ -266,36 +267,36 @@ class Membership:
         self._progress.met, self._progress.up = True, self.generation
         if self._outcome.stop is not None:
             self._tell()  # the roll has answered the news that said so
-        for member in self.crew.newcomers():
+        for member in self.members.newcomers():
             if member.meets:
-                member.meets, member.stage, member.report = False, Stage.COLD, None
+                member.warms_up_alone()
                 self._actions.append(events.WarmAlone(member.number))
 
     def _admitted(self, staying: Sequence[Member]) -> list[Member]:
         """The newcomers that a roll takes along: those that are warm, as long as there is room."""
         if self._outcome.winds_down:
             return []
-        warm = self.crew.of(Stage.WARM)
+        warm = self.members.of(Stage.WARM)
         most = self.policy.most
         return warm if most is None else warm[: max(0, most - len(staying))]
 
-    def _gathering(self) -> None:
-        if self.phase is not Phase.GATHERING:
+    def _form_next(self) -> None:
+        if self.phase is not Phase.REPORTING:
             return None
         if not self._outcome.trained:
             if self._is_faulty(0):
-                return self._gathering()
-            if self._progress.ranks and not self.crew.of(Stage.SERVING):
+                return self._form_next()
+            if self._progress.ranks and not self.members.of(Stage.SERVING):
                 self._start_anew()
         if self._awaited():
             return None
-        staying = self.crew.staying()
+        staying = self.members.staying()
         begun = self._outcome.trained or self._outcome.stop is not None
         if begun and not any(member.has_state for member in staying):
             self._short_since = None
             return None  # the outcome decides, once all have left
-        self._departures.refuse_others(self._admitted(staying), staying, self._now)
-        members = self.crew.in_order_of_ranks(staying + self._admitted(staying))
+        self._exits.refuse_others(self._admitted(staying), staying, self._now)
+        members = self.members.in_order_of_ranks(staying + self._admitted(staying))
         if len(members) < self._least():
             return self._wait_for_more(len(members))
         hosts = [member.host for member in members]
@@ -304,15 +305,15 @@ class Membership:
         if cut_off is None:
             return self._roll(members)
         why = "the network between it and another host has failed twice"
-        self._departures.cut_off(cut_off, why, self._now)
-        return self._gathering()
+        self._exits.cut_off(cut_off, why, self._now)
+        return self._form_next()
 
     def _is_faulty(self, position: int) -> bool:
         """Whether members fail there again and again. Then the job has ended, or goes on without
         the host where all of them have failed."""
-        left = self.crew.newcomers() + self.crew.of(Stage.SERVING)
-        fault = self._departures.faults.at(
-            position, self.generation, self.crew.started, alone=not left
+        left = self.members.newcomers() + self.members.of(Stage.SERVING)
+        fault = self._exits.faults.at(
+            position, self.generation, self.members.started, alone=not left
         )
         if fault is None:
             return False
@@ -322,13 +323,13 @@ class Membership:
             self._end(outcome.repeated(fault))
         else:
             why = f"its members have ended {fault.times} times in a row by one error"
-            self._departures.cut_off(fault.host, why, self._now)
+            self._exits.cut_off(fault.host, why, self._now)
         return True
 
     def _start_anew(self) -> None:
         """Newcomers that warm up on their own would miss what the others do before `run`."""
-        alone = [member for member in self.crew.newcomers() if not member.meets]
-        self._departures.dismiss(alone, "the job starts anew")
+        alone = [member for member in self.members.newcomers() if not member.meets]
+        self._exits.dismiss(alone, "the job starts anew")
         self._progress.met, self._progress.ranks = False, ()
         self._short_since = self._now
 
@@ -343,7 +344,7 @@ class Membership:
         seconds = self.policy.elastic_timeout
         self._short_since = self._now if self._short_since is None else self._short_since
         if self._now >= self._short_since + seconds:
-            slots = sum(host.slots for host in self.crew.hosts)
+            slots = sum(host.slots for host in self.members.hosts)
             self._end(outcome.too_few(there, self._least(), slots, seconds))
 
     def _roll(self, ranks: Sequence[Member]) -> None:
@@ -352,7 +353,7 @@ class Membership:
         except Inconsistent as error:
             return self._end(events.End(1, f"{error}."))
         if self._is_faulty(decision.position):
-            return self._gathering()
+            return self._form_next()
         numbers = tuple(member.number for member in ranks)
         # The same members again, as after a host that was away for a moment, are no change.
         if self.generation and set(numbers) != set(self._progress.ranks):
@@ -367,8 +368,7 @@ class Membership:
         were_up = self._progress.up == self.generation
         patience = self._unreachable.patience(self.policy.silence_seconds, were_up)
         self.generation += 1
-        self._outcome.rolled = True
-        self._outcome.failures.clear()
+        self._outcome.next_generation()
         parts = decision.parts
         entries = [Entry(m.number, m.host, m.slot, parts[m.number], not m.has_state) for m in ranks]
         position, source = decision.position, decision.source
@@ -377,12 +377,12 @@ class Membership:
         self._actions.append(events.WriteRoll(roll))
         if self.generation > 2:
             self._actions.append(events.Forget(self.generation - 2))
-        self.crew.rolled(ranks)
-        for member in self.crew.of(Stage.SERVING):
+        self.members.rolled(ranks)
+        for member in self.members.of(Stage.SERVING):
             if member not in ranks:
-                self._departures.left(member, self._now)
+                self._exits.left(member, self._now)
         self._announcements.answered()
-        self._departures.lost.clear()
+        self._exits.lost.clear()
         self._breaks, self._short_since = False, None
         self._enter(Phase.FORMING)
 
@@ -393,10 +393,10 @@ class Membership:
         return self.phase is not Phase.ENDED and not self._outcome.winds_down
 
     def _fill(self) -> None:
-        free = self.crew.free(self._now)
+        free = self.members.free(self._now)
         if not free:
             return
-        there = self.crew.of(Stage.COLD, Stage.WARM, Stage.SERVING)
+        there = self.members.of(Stage.COLD, Stage.WARM, Stage.SERVING)
         progress = self._progress
         progress.cohort = progress.cohort and bool(there)
         first = not (progress.met or progress.cohort)
@@ -404,13 +404,13 @@ class Membership:
             return
         if first:
             progress.cohort, self._since = True, self._now
-        places = free[: int(min(len(free), self.crew.wanted()))]
+        places = free[: int(min(len(free), self.members.wanted()))]
         ranks = len(places) if self.policy.most is None else self.policy.most - len(there)
         started = [  # the first generation does not wait for spares
-            self.crew.start(host, slot, not progress.met, awaited=first and number < ranks)
+            self.members.start(host, slot, not progress.met, awaited=first and number < ranks)
             for number, (host, slot) in enumerate(places)
         ]
-        expected = self.crew.expected() if started else {}
+        expected = self.members.expected() if started else {}
         for new in started:
             place = expected[new.number]
             self._actions.append(events.Start(new.number, new.host, new.slot, new.meets, place))
@@ -422,3 +422,92 @@ class Membership:
                 if end.sentence.startswith(said.text):  # the last line says it again
                     self._actions.remove(said)
             self._actions.append(end)
+
+
+TOGETHER_SECONDS = 2.0
+
+
+class Announcements:
+    """One per job. A roll answers what was told before it."""
+
+    def __init__(self) -> None:
+        self.number = 0  # of the last news
+        self._leaving: frozenset[int] = frozenset()  # who was told to leave
+        self._ready = False  # newcomers were told of
+        self._since: float | None = None  # the first change that was not told
+
+    def due(
+        self,
+        ready: Sequence[Member],
+        leaving: Iterable[Member],
+        unlisted: Iterable[Member],
+        others_start: bool,
+        now: float,
+    ) -> bool:
+        """Whether it is time to tell of newcomers, of those that leave and of those that are to.
+
+        `others_start`: more newcomers are on their way, and there is room for them.
+        """
+        noticed, away = _numbers(leaving), _numbers(unlisted)
+        if noticed - self._leaving or self._leaving - noticed:
+            return True
+        if not away and (self._ready or not ready):
+            self._since = None
+            return False
+        if not away and not others_start:
+            return True
+        self._since = now if self._since is None else self._since
+        return now >= self._since + TOGETHER_SECONDS
+
+    def news(
+        self,
+        generation: int,
+        broken: bool,
+        lost: tuple[int, ...],
+        ready: Sequence[Member],
+        leaving: Sequence[Member],
+        stop: bool,
+        now: float,
+    ) -> News:
+        """The next one. It says all that is true now."""
+        self.number += 1
+        self._ready = self._ready or bool(ready)
+        self._leaving, self._since = _numbers(leaving), None
+        return News(
+            number=self.number,
+            generation=generation,
+            broken=broken,
+            lost=lost,
+            ready=tuple(member.number for member in ready),
+            leaving=tuple(Leaving(m.number, m.seconds_left(now), m.reason) for m in leaving),
+            stop=stop,
+        )
+
+    def answered(self) -> None:
+        """A roll is written."""
+        self._ready, self._since, self._leaving = False, None, frozenset()
+
+    def deadline(self) -> float | None:
+        return None if self._since is None else self._since + TOGETHER_SECONDS
+
+
+def _numbers(members: Iterable[Member]) -> frozenset[int]:
+    return frozenset(member.number for member in members)
+
+
+class Phase(Enum):
+    REPORTING = "reporting"  # reports of the living members of generation g are awaited
+    FORMING = "forming"  # roll g + 1 is written, its engines come up
+    RUNNING = "running"  # all are in; a loss or a report ends the generation
+    ENDED = "ended"
+
+
+@dataclass
+class Progress:
+    """How far the job has come."""
+
+    met: bool = False  # a generation was up since the job has started, or started anew
+    up: int = 0  # the last generation that was up
+    cohort: bool = False  # those that the first generation waits for are started
+    resets: int = 0  # generations with other members than the one before
+    ranks: tuple[int, ...] = ()  # of the latest roll

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.launch import delivery
-from hvdlite.launch.elastic.surroundings import ElasticVerdict
+from hvdlite.launch.elastic.context import ElasticVerdict
 from hvdlite.launch.verdict import is_consequence
 from hvdlite.rendezvous import StoreClient
 

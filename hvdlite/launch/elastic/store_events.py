@@ -12,18 +12,21 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 
 from hvdlite.base.untrusted import printable
-from hvdlite.launch.elastic import events, requests
-from hvdlite.rendezvous import roll, seal
+from hvdlite.launch.elastic import events
+from hvdlite.rendezvous import request, roll, seal
 from hvdlite.rendezvous.quota import Quota
+from hvdlite.rendezvous.server import StoreServer
 
+_PREFIX = "elastic/"
+_REQUESTS = (request.LEAVE, request.LEAVE_HOST)
 _TOKEN_BYTES = 32
 _MOST_SHOWN = 80  # characters of a key
 # By the first word of a key: how many numbers follow.
-_NUMBERS = {"report": 2, "in": 2, "trains": 1, "done": 1} | dict.fromkeys(requests.KINDS, 1)
+_NUMBERS = {"report": 2, "in": 2, "trains": 1, "done": 1} | dict.fromkeys(_REQUESTS, 1)
 _MOST_DIGITS = 18
 
 
-class Inbox:
+class StoreEvents:
     """`say` tells people of what is refused: a few lines a minute, then a count. `hosts`: of the
     members, as they are now."""
 
@@ -65,8 +68,8 @@ class Inbox:
             raise roll.Refused(f"there is no member {member}")
         if what == "report":
             return self._report(value, member, numbers[0])
-        if what in requests.KINDS:
-            return requests.event(what, member, value, self._tokens[member], self._hosts())
+        if what in _REQUESTS:
+            return self._request(what, member, value)
         seal.check(key, value, self._tokens[member], member)
         if what == "in":
             return events.Entered(member, numbers[0])
@@ -79,6 +82,27 @@ class Inbox:
         except roll.OtherRelease as other:
             return events.Unfit(member, str(other))
 
+    def _request(self, what: str, member: int, value: bytes) -> events.Event:
+        asked = request.decode(value, f"{what}/{member}", self._tokens[member], member)
+        host = self._hosts().get(member)
+        if host is None:
+            raise roll.Refused(f"member {member} has no host")
+        if what == request.LEAVE:
+            return events.MemberLeaves(member, asked.reason, asked.seconds)
+        return events.HostLeaves(host, asked.reason, asked.seconds)
+
 
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdecimal() and len(word) <= _MOST_DIGITS
+
+
+def say_over(store: StoreServer, members: Iterable[int]) -> None:
+    """The SIGTERM that these processes will get is no notice, but their end."""
+    for member in members:
+        store.put(f"{_PREFIX}{request.OVER}/{member}", b"")
+
+
+def forget(store: StoreServer, member: int) -> None:
+    """Its process is gone."""
+    for kind in (*_REQUESTS, request.OVER):
+        store.delete(f"{_PREFIX}{kind}/{member}")

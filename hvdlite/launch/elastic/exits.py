@@ -1,15 +1,13 @@
-"""How members go: they end, are lost, are killed, or leave. Pure: times are handed in."""
+"""How members end: they exit, are lost, are killed, or leave. Pure: times are handed in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hvdlite.launch.elastic.crew import Crew, Member, Stage
 from hvdlite.launch.elastic.events import Action, HostLeaves, HostLost, Kill, Look, Say
-from hvdlite.launch.elastic.faults import Failure, Faults
-from hvdlite.launch.elastic.outcome import Outcome
-from hvdlite.launch.elastic.stops import Stops
+from hvdlite.launch.elastic.members import Member, Members, Stage
+from hvdlite.launch.elastic.outcome import Failure, Faults, Outcome
 from hvdlite.launch.hosts import Host
 from hvdlite.rendezvous.likeness import difference
 
@@ -18,16 +16,16 @@ _HOST_STATUS = 255
 _KILLED_STATUS = 137
 
 
-class Departures:
+class Exits:
     """A member that is lost is out for good. Its process is killed and reaped before its slot is
     given again."""
 
-    def __init__(self, crew: Crew, outcome: Outcome, actions: list[Action]) -> None:
+    def __init__(self, members: Members, outcome: Outcome, actions: list[Action]) -> None:
         """`actions`: what is to be done is appended."""
         self.faults = Faults()
-        self.stops = Stops(crew.policy.silence_seconds)
+        self.stopped_members = StoppedMembers(members.policy.silence_seconds)
         self.lost: list[int] = []  # members of this generation, of which no news has told
-        self._crew = crew
+        self._members = members
         self._outcome = outcome
         self._actions = actions
 
@@ -36,52 +34,47 @@ class Departures:
         outcome, status = self._outcome, failure.status
         if member.ended_for:
             failure = replace(failure, how=f"was ended: {member.ended_for}")
-        self._crew.members.pop(member.number, None)
+        self._members.remove(member)
         if member.stage is Stage.RETURNED:
-            outcome.succeeded = outcome.succeeded or status == 0
-            if status:
-                outcome.failed_later = outcome.failed_later or failure
+            outcome.ended_behind_return(failure)
         elif status == 0 and not outcome.trained and member.in_first_part:
             # A program that does without `run`, or even without the others, ends well by itself.
             if member.stage is Stage.SERVING:
-                outcome.returned = outcome.succeeded = True
+                outcome.ended_well()
             else:
-                outcome.early.append((member, failure))
+                outcome.ended_early(member, failure)
         elif member.stage is Stage.LEFT:
-            self._crew.rest(member, now)
+            self._members.rest(member, now)
         elif member.stage is not Stage.LOST:
             self.lose(member, failure, now)
 
     def reconsider(self, now: float) -> None:
         """Those that have ended with 0 before `init()` are lost if another member has called it."""
-        if self._crew.of(Stage.WARM, Stage.SERVING):
-            early, self._outcome.early = self._outcome.early, []
-            self._outcome.failed_early = None
-            for member, failure in early:
+        if self._members.of(Stage.WARM, Stage.SERVING):
+            for member, failure in self._outcome.take_early():
                 self.lose(member, failure, now)
 
     def host_lost(self, event: HostLost, now: float) -> None:
-        self._crew.cool_host(event.host, now)
-        self._crew.departing.discard(event.host)
+        self._members.host_lost(event.host, now)
         if event.reason:
             self._actions.append(Say(event.reason))
-        gone = self._crew.on(event.host)
+        gone = self._members.on(event.host)
         for member in gone:
-            del self._crew.members[member.number]
+            self._members.remove(member)
         for member in gone:
             how = "was lost with its host"
             self.ended(member, Failure(member.number, member.host, _HOST_STATUS, how), now)
 
     def host_leaves(self, event: HostLeaves, now: float) -> None:
         """Nothing starts on it until it is named anew, or until it was lost."""
-        self._crew.departing.add(event.host)
-        self.asked_to_leave(self._crew.on(event.host), event.reason, event.seconds, now)
+        self._members.host_leaves(event.host)
+        self.asked_to_leave(self._members.on(event.host), event.reason, event.seconds, now)
 
     def hosts_found(self, hosts: tuple[Host, ...]) -> None:
         """The latest answer of discovery."""
-        self._crew.found(hosts)
-        listed = self._crew.listed()
-        gone = [each for each in self._crew.newcomers() if each.number not in listed]
+        self._members.found(hosts)
+        listed = self._members.listed()
+        gone = [each for each in self._members.newcomers() if each.number not in listed]
         self.dismiss(gone, "its host has fewer slots")
 
     def recall(self) -> None:
@@ -90,11 +83,11 @@ class Departures:
         Either discovery names more, or a member that had one is lost or leaves. They stay as well
         where the state would go with them.
         """
-        told = [member for member in self._crew.leaving() if not member.noticed]
+        told = [member for member in self._members.leaving() if not member.noticed]
         if not told:
             return
-        listed = self._crew.listed()
-        serving = self._crew.of(Stage.SERVING)
+        listed = self._members.listed()
+        serving = self._members.of(Stage.SERVING)
         stay = [each for each in serving if each.leave_by is None or each.number in listed]
         state_stays = any(member.has_state for member in stay)
         for member in told:
@@ -103,18 +96,15 @@ class Departures:
 
     def lose(self, member: Member, failure: Failure, now: float) -> None:
         """Its slot, or its host, cools down."""
-        was, member.stage = member.stage, Stage.LOST
-        member.leave_by = member.suspect_until = None
-        self._crew.cool(member, now)
+        was = member.lose()
+        self._members.cool(member, now)
         if was is Stage.SERVING:
             self.lost.append(member.number)
-            self._outcome.failures.append(failure)
-        if was is Stage.COLD:
-            self._outcome.failed_early = self._outcome.failed_early or failure
+        self._outcome.lost(failure, was is Stage.SERVING, was is Stage.COLD)
         if was is Stage.SERVING or not self._outcome.trained:
             self.faults.note(failure)
         self._actions.append(Say(failure.sentence()))
-        if self._crew.policy.failure_unit == "host":
+        if self._members.policy.failure_unit == "host":
             self.put_out(member.host, "a member of its host has failed", now)
         self.recall()
 
@@ -132,17 +122,17 @@ class Departures:
 
         Those that have left are waited for as well: their slots are taken until they end.
         """
-        waits = waits or self._outcome.returned or bool(self._crew.of(Stage.LEFT))
-        if self.stops.is_due(waits, now):
+        waits = waits or self._outcome.returned or bool(self._members.of(Stage.LEFT))
+        if self.stopped_members.is_due(waits, now):
             self._actions.append(Look())
 
     def stopped(self, member: Member, now: float) -> None:
         """A look has found it stopped. One whose function has returned keeps only the job's end
         waiting."""
         returned = member.stage is Stage.RETURNED
-        if returned and self._crew.of(Stage.SERVING):
+        if returned and self._members.of(Stage.SERVING):
             return
-        if not self.stops.found(member.number, now):
+        if not self.stopped_members.found(member.number, now):
             return
         why = "it is stopped (SIGSTOP, a debugger), and others wait for it"
         if returned or member.stage is Stage.LEFT:
@@ -173,13 +163,13 @@ class Departures:
 
     def cut_off(self, host: str, why: str, now: float) -> None:
         """A host without which the others can go on."""
-        self._crew.cool_host(host, now)
+        self._members.cool_host(host, now)
         self._actions.append(Say(f"host {host} is put out of the job: {why}."))
         self.put_out(host, why, now)
 
     def put_out(self, host: str, why: str, now: float) -> None:
         """All that still work on a host."""
-        for member in self._crew.on(host):
+        for member in self._members.on(host):
             if member.stage in (Stage.COLD, Stage.WARM, Stage.SERVING):
                 self.kill(member, why, now)
 
@@ -187,7 +177,7 @@ class Departures:
         """They are of no more use, by no fault of theirs."""
         for member in newcomers:
             if member.stage in (Stage.COLD, Stage.WARM):
-                member.stage = Stage.LOST
+                member.lose()
                 self._kill(member, why, politely=True)
 
     def asked_to_leave(
@@ -198,21 +188,20 @@ class Departures:
         now: float,
     ) -> None:
         """The first notice of a member counts."""
-        left = self._crew.policy.leave_seconds if seconds is None else seconds
+        left = self._members.policy.leave_seconds if seconds is None else seconds
         for member in members:
             if member.stage is Stage.SERVING and not member.noticed:
-                member.noticed, member.leave_by, member.reason = True, now + left, reason
+                member.noticed = True
+                member.told_to_leave(now + left, reason)
             self.dismiss([member], "it was asked to leave")
 
     def left(self, member: Member, now: float) -> None:
         """It has left its generation; its exit ends nothing."""
-        member.stage, member.suspect_until = Stage.LEFT, None
-        if member.leave_by is None:
-            member.leave_by = now + self._crew.policy.leave_seconds
+        member.left(now + self._members.policy.leave_seconds)
 
     def overdue(self, now: float) -> None:
         """Those that have not left, or not reported, in time."""
-        for member in list(self._crew.members.values()):
+        for member in list(self._members.by_number.values()):
             if member.suspect_until is not None and now >= member.suspect_until:
                 self.kill(member, "it is silent: engines hear no heartbeat of it", now)
             elif member.leave_by is not None and now >= member.leave_by:
@@ -222,3 +211,41 @@ class Departures:
                 else:
                     why = "it has not ended in time"
                     self._kill(member, why, politely=True)
+
+
+LOOKS = 4  # within the time that a process may be stopped
+_MISSED = 1  # so many answers may come late
+
+
+class StoppedMembers:
+    """`seconds`: a process may be stopped for so long; 0: for ever."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next: float | None = None  # look
+        self._looks = 0
+        # By member: since when, and the last look that has found it stopped.
+        self._found: dict[int, tuple[float, int]] = {}
+
+    def is_due(self, waits: bool, now: float) -> bool:
+        """Whether it is time to look. `waits`: a member is waited for."""
+        if not waits or not self._seconds:
+            self._next = None
+            self._found.clear()
+            return False
+        due = self._next is not None and now >= self._next
+        if due or self._next is None:
+            self._next = now + self._seconds / LOOKS
+        self._looks += due
+        return due
+
+    def deadline(self) -> float | None:
+        return self._next
+
+    def found(self, member: int, now: float) -> bool:
+        """A look has found it stopped. Returns whether it was stopped for too long."""
+        since, last = self._found.get(member, (now, self._looks))
+        if self._looks - last > 1 + _MISSED:
+            since = now
+        self._found[member] = since, self._looks
+        return self._next is not None and now >= since + self._seconds

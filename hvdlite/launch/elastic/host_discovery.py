@@ -26,7 +26,7 @@ LIMIT_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 
 
-class Lookout(Mailbox[Answer]):
+class HostDiscovery(Mailbox[Answer]):
     """Asks again and again in a thread until close(). `take()` gives what is new."""
 
     is_final = False
@@ -59,7 +59,7 @@ class Lookout(Mailbox[Answer]):
             self._closing.wait(DISCOVER_HOSTS_FREQUENCY_SECS)
 
 
-class Scout(Lookout):
+class ScriptDiscovery(HostDiscovery):
     """Runs the script."""
 
     def __init__(self, script: str, slots_per_host: int) -> None:
@@ -123,7 +123,7 @@ class Scout(Lookout):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-class Hostfile(Lookout):
+class HostfileDiscovery(HostDiscovery):
     """Reads the file when it has changed. `hosts`: what it has named at the start."""
 
     def __init__(self, path: str, slots_per_host: int, hosts: Sequence[Host]) -> None:
@@ -161,7 +161,7 @@ class Hostfile(Lookout):
         return Answer(hosts if changed else None)
 
 
-class Fixed:
+class FixedHosts:
     """The hosts of the command line: one answer."""
 
     is_final = True
