@@ -26,10 +26,10 @@ from sklearn.datasets import load_digits
 import hvdlite as hvd
 from hvdlite.adapter.compression import codecs
 from hvdlite.adapter.compression.dgc import DGC
-from hvdlite.adapter.compression.methods import DENSE, Encoded, Gather, Method, Sum, rounds
-from hvdlite.adapter.compression.on_numpy import ALGEBRA
+from hvdlite.adapter.compression.methods import DENSE, Encoded, Gather, Method, Sum, rounds_of
+from hvdlite.adapter.compression.on_numpy import ALGEBRA, NumpyAlgebra
 from hvdlite.adapter.compression.powersgd import PowerSGD
-from hvdlite.adapter.compression.rounds import start_encoded
+from hvdlite.adapter.compression.rounds import ask_core
 from hvdlite.adapter.compression.topk import TopK
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core import engine
@@ -51,8 +51,15 @@ class Row(NamedTuple):
     goals: dict[int, float]
 
 
+class NotLent(NumpyAlgebra):
+    """The ranks of this program are no ranks of the core."""
+
+    def is_lent(self, array: Array) -> bool:
+        return False
+
+
 def numpys() -> Any:
-    return ALGEBRA
+    return NotLent()
 
 
 def warmup(epochs: int) -> int:
@@ -179,7 +186,8 @@ class Wire:
 
     def _coded(self, asked: Encoded, name: str) -> Any:
         """Through the codec and back; a job of one rank does just that."""
-        return run_now(start_encoded(ALGEBRA, Call(ALLREDUCE, name), asked))
+        total, residual = run_now(ask_core(ALGEBRA, Call(ALLREDUCE, name), asked))
+        return total.array, residual
 
 
 def train(row: Row, epochs: int, seed: int) -> tuple[float, float]:
@@ -222,7 +230,7 @@ def _exchanged(
         flat = ALGEBRA.flat(gradient)
         part = DENSE if method is None else method.part(name, shape)
         state = {} if method is None else method.state_of(name, flat, shape, len(methods))
-        ways.append(rounds(part, ALGEBRA, flat, state, len(methods)))
+        ways.append(rounds_of(part, ALGEBRA, flat, state, len(methods)))
     mean, states = wire.mean(ways)
     for method, state in zip(methods, states, strict=True):
         if method is not None:

@@ -48,7 +48,7 @@ def check(named_parameters: Iterable[Any] | None) -> list[tuple[str, Any]]:
     return pairs
 
 
-def settle(groups: Sequence[Sequence[Any]], pairs: list[tuple[str, Any]]) -> dict[int, str]:
+def assigned(groups: Sequence[Sequence[Any]], pairs: list[tuple[str, Any]]) -> dict[int, str]:
     """The name of each parameter, by its id(). All must have one, or none."""
     if not pairs:
         return {

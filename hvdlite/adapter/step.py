@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from hvdlite.adapter import elastic
-from hvdlite.adapter.compression import Compressor, Settled
+from hvdlite.adapter.compression import CompressionAdapter, Compressor
 from hvdlite.adapter.factors import Mode
 from hvdlite.base.ops import Adasum, Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.exceptions import NotInitializedError
 from hvdlite.job import basics
 
-NO_COMPRESSION = Settled(Compressor())
+NO_COMPRESSION = CompressionAdapter(Compressor())
 
 
 # ---- which gradients travel together
@@ -92,7 +92,7 @@ class Options:
     op: int
     prescale: float
     postscale: float
-    compression: Settled = NO_COMPRESSION
+    compression: CompressionAdapter = NO_COMPRESSION
     sparse_as_dense: bool = False
     groups: Groups = None
     process_set: ProcessSet = global_process_set
@@ -115,7 +115,7 @@ class Options:
             "sufficient_factors": self.sufficient_factors,
         }  # fmt: skip
 
-    def way(self) -> str:
+    def described(self) -> str:
         """In words: how gradients are sent. All ranks must say the same."""
         factors = self.sufficient_factors
         return f"{self.compression}{f' and sufficient_factors={factors!r}' if factors else ''}"
@@ -128,7 +128,7 @@ class Options:
         return bool(self.process_set.included())
 
     def reduces(self) -> bool:
-        """Whether gradients have a way to go: there are other ranks, an elastic job may get them
+        """Whether gradients are reduced: there are other ranks, an elastic job may get them
         later, or the compression carries momentum, which one rank needs as well."""
         if not self.takes_part():
             return False
@@ -142,7 +142,7 @@ def check_passes(passes: int) -> int:
     return passes
 
 
-def settle(
+def options_of(
     op: int, gradient_predivide_factor: float, compression: Any, sparse_as_dense: bool = False,
     num_groups: int = 0, groups: Any = None, process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True, backward_passes_per_step: int = 1,
@@ -160,21 +160,21 @@ def settle(
     if num_groups != 0:
         warnings.warn("num_groups= is deprecated, use groups=", DeprecationWarning, stacklevel=3)
         groups = num_groups if groups is None else groups
-    settled = Settled(compression)
-    if settled.method is not None:
+    adapted = CompressionAdapter(compression)
+    if adapted.method is not None:
         if groups is not None:
             raise ValueError(
-                f"groups={groups!r} is not possible with {settled}: each tensor travels by itself"
+                f"groups={groups!r} is not possible with {adapted}: each tensor travels by itself"
             )
         if op == Adasum:
-            raise ValueError(f"op=hvd.Adasum is not possible with {settled}: it adds gradients up")
+            raise ValueError(f"op=hvd.Adasum is not possible with {adapted}: it adds gradients up")
     # The core divides by the number of ranks for Average; the factor is split around it.
     factor = float(gradient_predivide_factor)
     return Options(
         op=op,
         prescale=1.0 / factor,
         postscale=factor,
-        compression=settled,
+        compression=adapted,
         sparse_as_dense=bool(sparse_as_dense),
         groups=members.checked(groups),
         process_set=process_set,

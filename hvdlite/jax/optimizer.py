@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from hvdlite.adapter import names
-from hvdlite.adapter.step import settle
+from hvdlite.adapter.step import options_of
 from hvdlite.adapter.strategy import Strategy
 from hvdlite.base.ops import Average, reduction_of
 from hvdlite.core.process_sets import ProcessSet, global_process_set
@@ -44,7 +44,7 @@ def distributed(optimizer: Any, *, op: int = Average, compression: Any = Compres
     """
     if strategy is not None:
         return WAYS.applied(distributed, locals())
-    options = settle(op, gradient_predivide_factor, compression, process_set=process_set)
+    options = options_of(op, gradient_predivide_factor, compression, process_set=process_set)
     options = replace(options, op=reduction_of(None, op), scope=names.scope())
     if options.compression.method is not None:
         return _remembering(optimizer, Compressing(options.compression.method, options))

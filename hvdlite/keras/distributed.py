@@ -58,9 +58,7 @@ class Distributed(HasLocal, HasCompression):
         totals = held.plus(grads, variables)
 
         def communicate() -> None:
-            self._hvd_apply(
-                self._hvd_reduced(list(map(held.settled, totals)), variables), variables
-            )
+            self._hvd_apply(self._hvd_reduced(list(map(held.result, totals)), variables), variables)
             held.empty()
 
         def wait() -> None:
@@ -96,7 +94,7 @@ class Distributed(HasLocal, HasCompression):
             totals = held.plus(grads, variables)
 
         def communicate() -> tuple[list[Any], list[Any]]:
-            weights, state = step(list(map(held.settled, totals)))
+            weights, state = step(list(map(held.result, totals)))
             return weights, self._hvd_state_after(held.empty, state)
 
         def wait() -> tuple[list[Any], list[Any]]:

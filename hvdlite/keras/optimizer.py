@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from hvdlite.adapter import names
-from hvdlite.adapter.step import Options, layers_of, settle
+from hvdlite.adapter.step import Options, layers_of, options_of
 from hvdlite.adapter.strategy import Strategy
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
@@ -41,9 +41,9 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: 
     if strategy is not None:
         return WAYS.applied(DistributedOptimizer, locals())
     del name, device_dense, device_sparse
-    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
-                     groups, process_set, scale_local_gradients, backward_passes_per_step,
-                     average_aggregated_gradients)  # fmt: skip
+    options = options_of(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
+                         groups, process_set, scale_local_gradients, backward_passes_per_step,
+                         average_aggregated_gradients)  # fmt: skip
     return distribute(optimizer, options)
 
 
@@ -61,9 +61,9 @@ def PartialDistributedOptimizer(optimizer: Any, name: str | None = None, device_
     They are divided by the number of ranks, unless scale_local_gradients=False.
     """
     del name, device_dense, device_sparse
-    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, 0, groups,
-                     process_set, scale_local_gradients, backward_passes_per_step,
-                     average_aggregated_gradients)  # fmt: skip
+    options = options_of(op, gradient_predivide_factor, compression, sparse_as_dense, 0, groups,
+                         process_set, scale_local_gradients, backward_passes_per_step,
+                         average_aggregated_gradients)  # fmt: skip
     layers = layers_of(local_layers, lambda layer: isinstance(layer, KERAS.layers.Layer))
     return distribute(optimizer, options, layers)
 

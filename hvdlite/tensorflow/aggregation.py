@@ -70,7 +70,7 @@ class LocalGradientAggregationHelper(Accumulation):
             totals = [None if held is None else held.read_value() for held in sums]
 
         def reduced() -> list[Any]:
-            results = self._allreduce([self.settled(total) for total in totals], variables)
+            results = self._allreduce([self.result(total) for total in totals], variables)
             sums_of_all = [self.dense(result) for result in results if result is not None]
             # What was read may be the sums' own memory: they are cleared once it is not needed any
             # more.

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from hvdlite.adapter.compression import Method, compressed, travelled
+from hvdlite.adapter.compression import Method, compressed, compressed_allreduce
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core.collectives import Collectives
@@ -204,7 +204,7 @@ def _by_method(method: Method, call: Call, tensors: Sequence[Any]) -> list[Any]:
             f"{method} has a memory, which belongs to the gradients of a tape or an optimizer in a "
             "graph: pass it to hvd.DistributedGradientTape or hvd.DistributedOptimizer"
         )
-    return travelled(method, EAGER, call, tensors)
+    return compressed_allreduce(method, EAGER, call, tensors)
 
 
 def _scope(ignored: bool) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter.step import Options, settle
+from hvdlite.adapter.step import Options, options_of
 from hvdlite.adapter.strategy import KERAS_HAS_IT, NO_LAYERS, Strategy, Ways
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
@@ -101,8 +101,8 @@ def _make_allreduce_grads_fn(name: str, device_dense: str = "", device_sparse: s
     """A function of gradients (and their variables, which `groups` needs) that gives those of all
     ranks, for programs with a training loop or an optimizer of their own. `name`: their scope; all
     ranks use the same."""
-    how = Distribution(settle(op, gradient_predivide_factor, compression, sparse_as_dense, 0,
-                              groups, process_set, members=VARIABLES))  # fmt: skip
+    how = Distribution(options_of(op, gradient_predivide_factor, compression, sparse_as_dense, 0,
+                                  groups, process_set, members=VARIABLES))  # fmt: skip
 
     def allreduce_grads(grads: Sequence[Any], vars: Sequence[Any] | None = None) -> list[Any]:
         grads = list(grads)
@@ -127,9 +127,10 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, use_locking: b
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         if strategy is not None:
             return _WAYS.applied(DistributedOptimizer, locals())
-        options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
-                         groups, process_set, scale_local_gradients, backward_passes_per_step,
-                         average_aggregated_gradients, members=VARIABLES)  # fmt: skip
+        options = options_of(op, gradient_predivide_factor, compression, sparse_as_dense,
+                             num_groups, groups, process_set, scale_local_gradients,
+                             backward_passes_per_step, average_aggregated_gradients,
+                             members=VARIABLES)  # fmt: skip
         return _DistributedOptimizer(optimizer, name, use_locking, options)
     # Now, not above: it is made of this package.
     from hvdlite.tensorflow import keras

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter.step import layers_of, settle
+from hvdlite.adapter.step import layers_of, options_of
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.compression import Compression
@@ -70,8 +70,8 @@ def DistributedGradientTape(gradtape: Any, device_dense: str = "", device_sparse
     kind: Any = type(base.__name__, (_Distributed, base), {"__module__": __name__})
     tape = kind.__new__(kind)
     tape.__dict__.update(gradtape.__dict__)
-    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
-                     groups, process_set, scale_local_gradients, members=VARIABLES)  # fmt: skip
+    options = options_of(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
+                         groups, process_set, scale_local_gradients, members=VARIABLES)  # fmt: skip
     tape._hvd = Distribution(options)
     return tape
 

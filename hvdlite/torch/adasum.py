@@ -37,12 +37,13 @@ class DistributedAdasum(Distributed):
             calls = [
                 Call(ALLREDUCE, name, op=Adasum, in_place=True, patient=True) for name in names
             ]
-            ways = map(torch.sub, self._moving(), before)
-            under_way = [
-                compression.start(OPS, call, way) for call, way in zip(calls, ways, strict=True)
+            deltas = map(torch.sub, self._moving(), before)
+            runners = [
+                compression.start(OPS, call, delta)
+                for call, delta in zip(calls, deltas, strict=True)
             ]
-            for parameter, start, finish in zip(self._moving(), before, under_way, strict=True):
-                parameter.copy_(start + finish())
+            for parameter, start, runner in zip(self._moving(), before, runners, strict=True):
+                parameter.copy_(start + runner.result())
         return loss
 
     step.hooked = True  # type: ignore[attr-defined]

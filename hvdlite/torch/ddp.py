@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from hvdlite.adapter import names
-from hvdlite.adapter.compression import Settled
+from hvdlite.adapter.compression import CompressionAdapter
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Average
 from hvdlite.core.operations import Call
@@ -33,7 +33,7 @@ def ddp_comm_hook(
     """
     from torch import distributed as dist
 
-    settled = Settled(compression)
+    adapted = CompressionAdapter(compression)
     prefix = f"{names.scope()}ddp."
     under_way: list[tuple[torch.futures.Future[torch.Tensor], Callable[[], torch.Tensor]]] = []
 
@@ -41,20 +41,19 @@ def ddp_comm_hook(
     numbers: dict[int, int] = {}  # of parameters: their buckets may change
 
     def start(bucket: Any) -> Callable[[], torch.Tensor]:
-        if settled.method is None:
-            return settled.start(
-                OPS, how._replace(name=f"{prefix}{bucket.index()}"), bucket.buffer()
-            )
+        if adapted.method is None:
+            call = how._replace(name=f"{prefix}{bucket.index()}")
+            return adapted.start(OPS, call, bucket.buffer()).result
         gradients = list(bucket.gradients())
-        journeys = []
+        runners = []
         for parameter, gradient in zip(bucket.parameters(), gradients, strict=True):
             number = numbers.setdefault(id(parameter), len(numbers))
             call = how._replace(name=f"{prefix}gradient.{number}")
-            journeys.append(settled.start(OPS, call, gradient, f"gradient.{number}"))
+            runners.append(adapted.start(OPS, call, gradient, f"gradient.{number}"))
 
         def finish() -> torch.Tensor:
-            for gradient, journey in zip(gradients, journeys, strict=True):
-                gradient.copy_(journey())
+            for gradient, runner in zip(gradients, runners, strict=True):
+                gradient.copy_(runner.result())
             return bucket.buffer()
 
         return finish
@@ -70,8 +69,8 @@ def ddp_comm_hook(
             started, under_way[:] = list(under_way), []
             for each, finish in started:
                 each.set_result(finish())
-            if settled.method is not None:
-                settled.method.stepped(process_set)
+            if adapted.method is not None:
+                adapted.method.stepped(process_set)
         return future
 
     # DDP looks at the annotations, which are strings here.

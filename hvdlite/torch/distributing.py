@@ -9,7 +9,7 @@ import torch
 
 from hvdlite.adapter import elastic, names, pool
 from hvdlite.adapter.hooks.shared import Shared
-from hvdlite.adapter.step import Members, Options, positions, settle
+from hvdlite.adapter.step import Members, Options, options_of, positions
 from hvdlite.base.ops import Adasum, Average, Sum
 from hvdlite.job.basics import is_initialized, size
 from hvdlite.torch import factors, optimizer_state
@@ -95,7 +95,7 @@ def distribute(optimizer: torch.optim.Optimizer,
     if adasum:
         wrapped._begin(scope)
     if shared.reducer is not None:
-        numbers = {id(flight.parameter): n for n, flight in enumerate(shared.reducer.flights)}
+        numbers = {id(entry.parameter): n for n, entry in enumerate(shared.reducer.entries)}
         for i, group in enumerate(positions(options.groups, trained)):
             shared.reducer.group([numbers[id(trained[place])] for place in group], f"group.{i}")
     return wrapped
@@ -108,5 +108,5 @@ def _rebuild(base: Any, state: dict[str, Any], pairs: Any, options: dict[str, An
     if not is_initialized():
         return optimizer
     mode = options.pop("sufficient_factors")
-    settled = settle(**options, members=PARAMETERS)
-    return distribute(optimizer, pairs, factors.added(mode, settled))
+    given = options_of(**options, members=PARAMETERS)
+    return distribute(optimizer, pairs, factors.added(mode, given))

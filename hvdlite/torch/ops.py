@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter.compression import Method, compressed, travelled
+from hvdlite.adapter.compression import Method, compressed, compressed_allreduce
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core import engine
@@ -306,7 +306,7 @@ def _run(
         )
     if isinstance(compression, Method):
         with torch.no_grad():
-            return travelled(compression, OPS, call, tensors)
+            return compressed_allreduce(compression, OPS, call, tensors)
     if not traced.is_compiling() or call.splits is not None:
         rule = Rule(OPS, call)
         return compressed(compression, tensors, call.name, partial(FRAMEWORK.differentiable, rule))

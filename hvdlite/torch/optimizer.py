@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from hvdlite.adapter.factors import Mode
-from hvdlite.adapter.step import settle
+from hvdlite.adapter.step import options_of
 from hvdlite.adapter.strategy import Strategy
 from hvdlite.base.ops import Adasum, Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
@@ -54,9 +54,9 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     """
     if strategy is not None:
         return WAYS.applied(DistributedOptimizer, locals())
-    options = settle(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
-                     groups, process_set, backward_passes_per_step=backward_passes_per_step,
-                     members=PARAMETERS)  # fmt: skip
+    options = options_of(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
+                         groups, process_set, backward_passes_per_step=backward_passes_per_step,
+                         members=PARAMETERS)  # fmt: skip
     return distribute(optimizer, named_parameters, factors.added(sufficient_factors, options))
 
 

@@ -27,7 +27,7 @@ test_torch.py::net-2::torch_methods.auto_measures_the_network_and_leaves_one_hos
 
 R1: a gradient that nobody has is announced as present: weight decay moves what took no part
 hvdlite/adapter/hooks/reducer.py
--                 lacking.add(flight.place)
+-                 lacking.add(entry.place)
 +                 pass
 test_torch.py::shm-2::torch_equivalence.with_a_sparse_embedding
 test_torch.py::shm-2::torch_equivalence.with_parameters_that_get_no_gradient_in_a_step
@@ -35,18 +35,18 @@ test_torch.py::shm-2::torch_equivalence.with_parameters_that_get_no_gradient_in_
 R2: no gradient leaves by its native hook: all of them take the long way
 hvdlite/adapter/hooks/reducer.py
 -         self._direct.permit(
--             number, self.flights[number].directly and self._aggregation.travels_at_once(number)
+-             number, self.entries[number].directly and self._aggregation.travels_at_once(number)
 -         )
 +         self._direct.permit(number, False)
 test_torch.py::shm-2::torch_ways.dense_gradients_leave_by_their_native_hooks
 
 R3: after an exception in a step the passes of the old one count for the next
 hvdlite/adapter/hooks/reducer.py
--         self._others.clear()
+-         self._started.clear()
 -         self._sparse.clear()
 -         self._momenta.forget()
 -         self._aggregation.reset()
-+         self._others.clear()
++         self._started.clear()
 +         self._sparse.clear()
 +         self._momenta.forget()
 test_torch.py::shm-2::torch_misuse.too_many_backward_passes_are_an_error
@@ -69,7 +69,7 @@ hvdlite/torch/gradients.py
 -             handle.remove()
 test_torch.py::shm-2::torch_life.one_that_is_made_anew_for_the_same_model_takes_over
 
-R7: gradients that go the long way are reduced in step() only: nothing overlaps
+R7: gradients that the native hook refuses are reduced in step() only: nothing overlaps
 hvdlite/adapter/hooks/reducer.py
 -             living.arrived(number)
 -
@@ -83,7 +83,7 @@ test_torch.py::shm-2::torch_misuse.too_many_backward_passes_are_an_error
 R8: members of a group leave alone by the native hook
 hvdlite/adapter/hooks/reducer.py
 -             for number in members:
--                 self._choose_way(number)
+-                 self._update_hook(number)
 test_torch.py::shm-2::torch_life.members_of_a_group_do_not_leave_alone
 
 R9: what a rank lacks of a sparse gradient is never made up

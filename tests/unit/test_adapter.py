@@ -13,14 +13,14 @@ pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 
 from hvdlite.adapter import names  # noqa: E402
 from hvdlite.adapter.agreement import divergence  # noqa: E402
-from hvdlite.adapter.compression import Compressor, Settled  # noqa: E402
+from hvdlite.adapter.compression import CompressionAdapter, Compressor  # noqa: E402
 from hvdlite.adapter.containers import mapped  # noqa: E402
 from hvdlite.adapter.hooks.aggregation import Aggregation  # noqa: E402
 from hvdlite.adapter.hooks.shared import Shared  # noqa: E402
 from hvdlite.adapter.step import (  # noqa: E402
     layers_of,
+    options_of,
     positions,  # noqa: E402
-    settle,
 )
 from hvdlite.base.ops import Average  # noqa: E402
 from hvdlite.job import membership  # noqa: E402
@@ -125,12 +125,12 @@ def test_an_elastic_job_does_not_compare_parameters(monkeypatch: pytest.MonkeyPa
 
 def test_names_are_complete_or_absent() -> None:
     p, q, r = object(), object(), object()
-    assert names.settle([[p], [q, r]], []) == {
+    assert names.assigned([[p], [q, r]], []) == {
         id(p): "allreduce.noname.0.0", id(q): "allreduce.noname.1.0", id(r): "allreduce.noname.1.1"
     }  # fmt: skip
-    assert names.settle([[p]], [("p", p), ("q", q)])[id(p)] == "p"
+    assert names.assigned([[p]], [("p", p), ("q", q)])[id(p)] == "p"
     with pytest.raises(ValueError, match=r"group.position: 1\.0, 1\.1"):
-        names.settle([[p], [q, r]], [("p", p)])
+        names.assigned([[p], [q, r]], [("p", p)])
     for wrong in ([p], [("a",)], ["ab"]):
         with pytest.raises(ValueError, match="pairs of a name and a parameter"):
             names.check(wrong)
@@ -186,11 +186,11 @@ def test_compressors_of_both_versions_are_understood() -> None:
         def compress(self, tensor: str, name: str | None = None) -> tuple[str, str | None]:
             return f"{name}:{tensor}", name
 
-    old, new = Settled(Old), Settled(New())
+    old, new = CompressionAdapter(Old), CompressionAdapter(New())
     assert old.decompress(*old.compress("abcd", "name")) == "ab.."
     assert new.compress("abcd", "name") == ("name:abcd", "name")
     assert not old.is_none and not new.is_none and old.state_dict() == new.state_dict() == {}
-    assert Settled(Compressor()).is_none
+    assert CompressionAdapter(Compressor()).is_none
 
 
 class Pair(NamedTuple):
@@ -215,12 +215,12 @@ def test_containers_keep_their_kinds_and_meet_what_was_there() -> None:
 
 def test_parameters_that_are_added_later_keep_the_names_of_the_others() -> None:
     first, second, third = object(), object(), object()
-    shared = Shared(settle(Average, 1.0, Compressor), [("w", first)], lambda: None)
+    shared = Shared(options_of(Average, 1.0, Compressor), [("w", first)], lambda: None)
     known: dict[Any, str] = {}
     shared.adopt(known, [[first]], [])
     shared.adopt(known, [[first], [second, third]], [])
     assert list(known.values()) == ["w", "allreduce.noname.1.0", "allreduce.noname.1.1"]
-    its_own = Shared(settle(Average, 1.0, Compressor), [], lambda: None)
+    its_own = Shared(options_of(Average, 1.0, Compressor), [], lambda: None)
     known = {}
     its_own.adopt(known, [[first, second]], [("a", first), ("b", second)])
     assert list(known.values()) == ["a", "b"]
@@ -243,4 +243,4 @@ def test_local_layers_are_none_one_or_several(given: Any, count: int) -> None:
 )
 def test_what_is_no_compression_is_refused_with_one_that_is(given: object, told: str) -> None:
     with pytest.raises(TypeError, match=re.escape(told)):
-        Settled(given)
+        CompressionAdapter(given)

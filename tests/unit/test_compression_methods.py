@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from hvdlite.adapter.compression.dgc import DGC
-from hvdlite.adapter.compression.landing import landed
-from hvdlite.adapter.compression.methods import Gather, Largest, Method, Sum, rounds
+from hvdlite.adapter.compression.methods import Gather, Largest, Method, Sum, rounds_of
 from hvdlite.adapter.compression.on_numpy import ALGEBRA, likely
 from hvdlite.adapter.compression.powersgd import LowRank, PowerSGD
-from hvdlite.adapter.compression.selecting import summed, take
-from hvdlite.adapter.compression.topk import TopK
+from hvdlite.adapter.compression.rounds import finish
+from hvdlite.adapter.compression.topk import TopK, summed, take
 
 Array = Any
 SHAPE = (6, 5)
@@ -75,11 +74,11 @@ class World:
             flat = ALGEBRA.flat(gradient)
             state = method.state_of(name, flat, self.shape, len(self.methods))
             part = method.part(name, self.shape)
-            ways.append(rounds(part, ALGEBRA, flat, state, len(self.methods)))
+            ways.append(rounds_of(part, ALGEBRA, flat, state, len(self.methods)))
         results = together(ways)
         for method, (_, state) in zip(self.methods, results, strict=True):
             method.keep(name, state)
-        totals = [landed(ALGEBRA, total, 1.0, gradients[0]) for total, _ in results]
+        totals = [finish(ALGEBRA, total, 1.0, gradients[0]) for total, _ in results]
         for total in totals[1:]:
             assert total.tobytes() == totals[0].tobytes()
         return totals[0]

@@ -13,7 +13,7 @@ import torch
 import hvdlite as hvd
 from hvdlite.adapter.compression.dgc import DGC
 from hvdlite.adapter.compression.on_numpy import NumpyAlgebra
-from hvdlite.adapter.compression.rounds import travelled
+from hvdlite.adapter.compression.rounds import compressed_allreduce
 from hvdlite.adapter.compression.topk import TopK
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core import engine
@@ -82,8 +82,8 @@ def test_the_core_and_the_algebra_have_the_same_bits(
         gradient = own(drawn(size, number)).reshape(size, 1)
         if number == 2 and not clips:  # clipping would make all elements NaN
             gradient[size // 2] = float("nan")
-        (found,) = travelled(by_core, ops, call, [gradient])
-        (expected,) = travelled(by_algebra, ops, call, [gradient])
+        (found,) = compressed_allreduce(by_core, ops, call, [gradient])
+        (expected,) = compressed_allreduce(by_algebra, ops, call, [gradient])
         np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
         kept, also = (each.state_dict()["memory"]["w"] for each in (by_core, by_algebra))
         assert kept.keys() == also.keys()
@@ -96,7 +96,7 @@ def test_the_core_writes_a_sum_to_the_memory_of_the_tensor() -> None:
     tensor = drawn(12, 1).reshape(3, 4)
     tensor[1, 1] = 6.0
     call = Call(ALLREDUCE, "w", hvd.global_process_set, hvd.Sum, postscale=0.5, in_place=True)
-    (result,) = travelled(TopK(NumpyAlgebra, 0.01), OPS, call, [tensor])
+    (result,) = compressed_allreduce(TopK(NumpyAlgebra, 0.01), OPS, call, [tensor])
     assert np.shares_memory(result, tensor)
     assert result.shape == (3, 4) and result[1, 1] == 3.0 and np.count_nonzero(result) == 1
 
@@ -141,7 +141,7 @@ def test_two_memories_take_turns() -> None:
     call = Call(ALLREDUCE, "w", hvd.global_process_set, hvd.Sum)
     places = []
     for number in range(6):
-        travelled(method, OPS, call, [drawn(40, number).reshape(8, 5)])
+        compressed_allreduce(method, OPS, call, [drawn(40, number).reshape(8, 5)])
         places.append(method._memory["w"]["residual"].ctypes.data)
     assert places[0] != places[1]
     assert places[::2] == [places[0]] * 3 and places[1::2] == [places[1]] * 3

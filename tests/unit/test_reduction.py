@@ -63,7 +63,7 @@ def two_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step.Options, "reduces", lambda self: True)
 
 
-OPTIONS = step.settle(Sum, 1.0, Compressor())
+OPTIONS = step.options_of(Sum, 1.0, Compressor())
 VARIABLES = [object() for _ in range(4)]
 
 
@@ -95,7 +95,7 @@ def test_local_gradients_stay_and_are_divided_if_asked_for(scale: bool) -> None:
 
 
 def test_sparse_gradients_become_dense_if_asked_for_and_are_compressed_only_then() -> None:
-    options = replace(OPTIONS, compression=step.Settled(Halving()), scope="mine.")
+    options = replace(OPTIONS, compression=step.CompressionAdapter(Halving()), scope="mine.")
     gradients = [1.0, [1.0, 2.0]]
     assert reduced(options, Doubling(), gradients, VARIABLES[:2]) == [2.0, [1.0, 2.0, 1.0, 2.0]]
     backend = Doubling()

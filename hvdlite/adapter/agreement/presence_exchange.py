@@ -25,7 +25,7 @@ _NONE: Mapping[int, int] = {}
 _run = OPS.run_one
 
 
-class RollCall:
+class PresenceExchange:
     """Parameters have places: the frozen ones, too."""
 
     def __init__(self, settings: Options, guard: DriftGuard) -> None:
@@ -48,7 +48,7 @@ class RollCall:
         self._trained.append(place)
         self._usual = None
 
-    def hold(
+    def exchange(
         self,
         lacking: Collection[int] = (),
         sparse: Mapping[int, int] = _NONE,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hvdlite.adapter.compression import selecting
-from hvdlite.adapter.compression.algebra import Algebra
 from hvdlite.adapter.compression.methods import Encoded, Largest
-from hvdlite.adapter.compression.rounds import start_encoded
+from hvdlite.adapter.compression.rounds import ask_core
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Sum as SUM
-from hvdlite.core.engine import Pending, run_all
+from hvdlite.core.engine import run_all
 from hvdlite.core.framework import Tensor
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet
@@ -42,13 +40,11 @@ class Backend:
 
     def encoded(self, group: dict[int, Encoded], options: Options) -> dict[int, Any]:
         """The answers to rounds by a codec: sum and residual of each."""
-        return _answers(group, options, "encoded", start_encoded)
+        return _by_core(group, options, "encoded")
 
     def largest(self, group: dict[int, Largest], options: Options) -> dict[int, Any]:
         """The answers to rounds of tensors that the core is lent: sum and memory of each."""
-        answers = _answers(group, options, "largest", selecting.start)
-        # All factors are 1 here.
-        return {number: (total.array, state) for number, (total, state) in answers.items()}
+        return _by_core(group, options, "largest")
 
     def is_sparse(self, gradient: Tensor) -> bool:
         return False
@@ -71,18 +67,15 @@ class Backend:
         raise NotImplementedError
 
 
-def _answers(
-    group: dict[int, Any],
-    options: Options,
-    word: str,
-    start: Callable[[Algebra, Call, Any], Pending],
-) -> dict[int, Any]:
-    """Those of the core to rounds that are sums, all under way at once."""
+def _by_core(group: Mapping[int, Encoded | Largest], options: Options, word: str) -> dict[int, Any]:
+    """The core's answers, all rounds in flight at once."""
     method = options.compression.method
     assert method is not None
     call = Call(ALLREDUCE, None, options.process_set, SUM, patient=True)
     pending = [
-        start(method.algebra, call._replace(name=f"{options.scope}{word}.{number}"), each)
+        ask_core(method.algebra, call._replace(name=f"{options.scope}{word}.{number}"), each)
         for number, each in group.items()
     ]
-    return dict(zip(group, run_all(pending), strict=True))
+    # All factors are 1 here.
+    answers = zip(group, run_all(pending), strict=True)
+    return {number: (total.array, state) for number, (total, state) in answers}

@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from hvdlite.adapter.at_once.primitives import Backend, Group
-from hvdlite.adapter.compression import selecting
-from hvdlite.adapter.compression.landing import landed
-from hvdlite.adapter.compression.methods import Encoded, Gather, Largest, Round, Sum, rounds
-from hvdlite.adapter.compression.rounds import factor_of, together
+from hvdlite.adapter.compression.methods import Encoded, Gather, Largest, Round, Sum, rounds_of
+from hvdlite.adapter.compression.rounds import factor_of, finish, run_together
 from hvdlite.adapter.step import NO_COMPRESSION, Options, positions
 from hvdlite.base.ops import Sum as SUM
 
@@ -123,25 +121,26 @@ def _reduce_compressed(options: Options, backend: Backend, results: Gradients,
         (sparse if is_sparse else dense)[i] = gradient
     received = dict(backend.allreduce([sparse], plain)) if sparse else {}
     keys = {i: _key(variables[i], i) for i in dense}
-    ways = []
+    running = []
     for i, gradient in dense.items():
         flat, shape = algebra.flat(gradient), tuple(gradient.shape)
         state = method.state_of(keys[i], flat, shape, ranks)
-        ways.append(rounds(method.part(keys[i], shape), algebra, flat, state, ranks))
-    carrier = Carrier(backend, options, beside)
+        running.append(rounds_of(method.part(keys[i], shape), algebra, flat, state, ranks))
+    batcher = RoundBatcher(backend, options, beside)
     scale = factor_of(options.op, options.prescale * options.postscale, ranks)
-    for i, (total, state) in zip(dense, together(ways, carrier.send), strict=True):
+    for i, (total, state) in zip(dense, run_together(running, batcher.send), strict=True):
         method.keep(keys[i], state)
-        received[i] = landed(algebra, total, scale, dense[i])
+        received[i] = finish(algebra, total, scale, dense[i])
     for i in numbers:
         results[i] = received[i]
     if not compiled:
         method.stepped(options.process_set)
-    return received | carrier.beside
+    return received | batcher.beside
 
 
-class Carrier:
-    """Sends the rounds of a step. What is `beside` them travels with the first one."""
+class RoundBatcher:
+    """Sends the rounds of a step: all of one kind together. What is `beside` them travels with the
+    first ones."""
 
     def __init__(self, backend: Backend, options: Options, beside: Group) -> None:
         self._backend = backend
@@ -151,28 +150,14 @@ class Carrier:
         self._count = 0
 
     def send(self, asked: dict[int, Round]) -> dict[int, Any]:
+        """The answers, by the numbers of the rounds."""
         self._count += 1
         options = replace(self._options, scope=f"{self._options.scope}round{self._count}.")
-        answers = self._encoded(asked, options) | self._selected(asked, options)
-        options = replace(options, compression=NO_COMPRESSION)
-        return answers | self._gathered(asked, options) | self._added(asked, options)
-
-    def _selected(self, asked: dict[int, Round], options: Options) -> dict[int, Any]:
-        assert options.compression.method is not None
-        algebra = options.compression.method.algebra
+        plain = replace(options, compression=NO_COMPRESSION)
         largest = {n: each for n, each in asked.items() if isinstance(each, Largest)}
-        lent = {n: each for n, each in largest.items() if algebra.is_lent(each.flat)}
-        answers = self._backend.largest(lent, options) if lent else {}
-        taken = {n: selecting.take(algebra, largest[n]) for n in largest.keys() - lent.keys()}
-        gathers: dict[int, Round] = {n: Gather([t.values, t.positions]) for n, t in taken.items()}
-        scope = f"{options.scope}largest."
-        everyones = self._gathered(
-            gathers, replace(options, compression=NO_COMPRESSION, scope=scope)
-        )
-        ranks = options.process_set.size() or 1
-        return answers | {
-            n: selecting.summed(algebra, largest[n], taken[n], everyones[n], ranks) for n in taken
-        }
+        answers = self._encoded(asked, options)
+        answers |= self._backend.largest(largest, options) if largest else {}
+        return answers | self._gathered(asked, plain) | self._added(asked, plain)
 
     def _encoded(self, asked: dict[int, Round], options: Options) -> dict[int, Any]:
         """Rounds by one codec travel together."""
@@ -192,6 +177,7 @@ class Carrier:
         if not gathers:
             return {}
         arrays = [array for each in gathers.values() for array in each.arrays]
+        options = replace(options, scope=f"{options.scope}largest.")
         everyones = self._backend.allgather(dict(enumerate(arrays)), options)
         received = iter(everyones[i] for i in range(len(arrays)))
         return {n: [next(received) for _ in each.arrays] for n, each in gathers.items()}
@@ -253,7 +239,7 @@ class Accumulation:
             raise ValueError(_SPARSE)
         return self._backend.to_dense(gradient)
 
-    def settled(self, total: Any) -> Any:
+    def result(self, total: Any) -> Any:
         """What is reduced after the last pass: the sum, or the mean over the passes if the program
         asked for it."""
         return total / self.passes if self.average and total is not None else total

@@ -252,15 +252,12 @@ class Narrow(Method):
         return str(self._cast)
 
 
-class _Narrow:
+class _Narrow(Part):
     def __init__(
         self, narrow: Callable[[Array], tuple[Array, object]], widen: Callable[..., Array]
     ) -> None:
         self._narrow = narrow
         self._widen = widen
-
-    def begin(self, algebra: Algebra, flat: Array) -> State:
-        return {}
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
         narrow, context = self._narrow(flat)

@@ -38,7 +38,7 @@ class Quantised(Method):
         return f"{self._codec[0]}({', '.join(filter(None, (self._shown, feedback)))})"
 
 
-class _ByCodec:
+class _ByCodec(Part):
     guarded = False  # the core leaves the residual of a block with NaN as it was
 
     def __init__(self, codec: str, parameter: float, feedback: bool, seed: int) -> None:

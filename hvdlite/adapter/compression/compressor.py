@@ -10,14 +10,14 @@ from typing import Any
 
 from hvdlite.adapter.compression.casts import Cast, Compressor, Nothing
 from hvdlite.adapter.compression.methods import DENSE, Method
-from hvdlite.adapter.compression.rounds import Journey
+from hvdlite.adapter.compression.rounds import OneRound, RoundRunner
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.engine import run_now, synchronize
 from hvdlite.core.framework import Tensor
 from hvdlite.core.operations import Call
 
 
-class Settled:
+class CompressionAdapter:
     """Any compressor, in the one form that the rest of the adapter uses."""
 
     def __init__(self, compression: Any) -> None:
@@ -76,21 +76,21 @@ class Settled:
 
     def start(
         self, ops: Collectives, call: Call, tensor: Tensor, key: str | None = None
-    ) -> Callable[[], Tensor]:
-        """Starts an allreduce of the compressed tensor; the function returned waits for it. It may
-        be called once. `key`: the tensor's entry in a memory, where that is not the call's name."""
+    ) -> RoundRunner | OneRound:
+        """Starts an allreduce of the compressed tensor, whose result() waits for it and may be
+        called once. `key`: the tensor's entry in a memory, where that is not the call's name."""
         key = key or call.name or ""
         if self.method is not None:
             part = self.method.part(key, ops.framework.shape(tensor))
             if part is not DENSE:
-                return Journey(self.method, ops, call, tensor, key, part)
+                return RoundRunner(self.method, ops, call, tensor, key, part)
         payload, context = self.compress(tensor, call.name)
         if self.communicate is not None:
             handle = self.communicate(payload, call.name, call.op, call.process_set)
             wait = handle if callable(handle) else partial(synchronize, handle)
         else:
             wait = partial(run_now, ops.start(call, [payload]))
-        return lambda: self.decompress(wait(), context)
+        return OneRound(lambda: self.decompress(wait(), context))
 
     def state_dict(self) -> dict[str, Any]:
         remember = getattr(self.given, "state_dict", None)
@@ -122,11 +122,11 @@ def compressed(
     """send(tensors), compressed on their way."""
     if type(compression) is Compressor:  # hvd.Compression.none
         return list(send(tensors))
-    settled = Settled(compression)
-    packed = [settled.compress(tensor, name) for tensor in tensors]
+    adapted = CompressionAdapter(compression)
+    packed = [adapted.compress(tensor, name) for tensor in tensors]
     received = send([payload for payload, _ in packed])
     return [
-        settled.decompress(tensor, context)
+        adapted.decompress(tensor, context)
         for tensor, (_, context) in zip(received, packed, strict=True)
     ]
 

@@ -18,6 +18,7 @@ from hvdlite.adapter.compression.methods import (
     check_fraction,
     share_of,
 )
+from hvdlite.adapter.compression.topk import send_largest
 
 
 class DGC(Method):
@@ -108,10 +109,10 @@ class _Velocity:
         return flat * algebra.least(bound / (norm + 1e-12), 1.0)
 
 
-class _Corrected:
+class _Corrected(Part):
     """The momentum of a sparse tensor: steps add up until they are sent."""
 
-    guarded = False  # the round is
+    guarded = False  # the rounds guard the memory themselves
 
     def __init__(self, velocity: _Velocity, density: float, masking: bool) -> None:
         self._velocity = velocity
@@ -124,16 +125,20 @@ class _Corrected:
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
         gradient = self._velocity.clipped(algebra, flat, ranks)
         count = share_of(algebra, flat, self._density)
-        total, after = yield Largest(gradient, state, count, self._velocity.momentum, self._masking)
-        return total, after
+        asked = Largest(gradient, state, count, self._velocity.momentum, self._masking)
+        return (yield from send_largest(algebra, asked, ranks))
 
 
-class _Clipped(DenseMomentum):
-    """The same for a gradient that is clipped before."""
+class _Clipped(Part):
+    """Momentum of a dense tensor whose gradient is clipped before."""
 
     def __init__(self, velocity: _Velocity) -> None:
-        super().__init__(velocity.momentum)
         self._velocity = velocity
+        self._dense = DenseMomentum(velocity.momentum)
+
+    def begin(self, algebra: Algebra, flat: Array) -> State:
+        return self._dense.begin(algebra, flat)
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
-        return super().rounds(algebra, self._velocity.clipped(algebra, flat, ranks), state, ranks)
+        gradient = self._velocity.clipped(algebra, flat, ranks)
+        return self._dense.rounds(algebra, gradient, state, ranks)

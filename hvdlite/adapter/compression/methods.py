@@ -13,7 +13,7 @@ import fnmatch
 import warnings
 import weakref
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.casts import Compressor
@@ -87,20 +87,25 @@ Total = Array | Scaled
 Rounds = Generator[Round, Any, tuple[Total, State]]
 
 
-class Part(Protocol):
-    """The way of one tensor."""
+class Part:
+    """The algorithm of one tensor."""
+
+    #: this rank adds it to the tensor, which is then sent as it is
+    momentum: Momentum | None = None
+    #: a step whose result is no finite number must not enter the memory
+    guarded = True
 
     def begin(self, algebra: Algebra, flat: Array) -> State:
         """The state before the first step, for a tensor in one dimension."""
-
-    def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds: ...
-
-
-class Dense:
-    """Sends the tensor as it is."""
-
-    def begin(self, algebra: Algebra, flat: Array) -> State:
         return {}
+
+    def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
+        """What the ranks exchange in a step."""
+        raise NotImplementedError
+
+
+class Dense(Part):
+    """Sends the tensor as it is."""
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
         total = yield Sum(flat)
@@ -110,8 +115,10 @@ class Dense:
 DENSE = Dense()
 
 
-class DenseMomentum:
-    """Sends the tensor as it is, once it has momentum on this rank."""
+class DenseMomentum(Part):
+    """Sends the tensor as it is, once this rank has added its momentum."""
+
+    momentum: Momentum
 
     def __init__(self, momentum: Momentum) -> None:
         self.momentum = momentum
@@ -287,14 +294,14 @@ class Method(Compressor):
         return type(self).__name__.lower()
 
 
-def rounds(part: Part, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
-    """A part's, with a guard: a step whose result is no finite number does not enter the memory."""
-    way = part.rounds(algebra, flat, state, ranks)
-    return _guarded(way, algebra, state) if getattr(part, "guarded", True) else way
+def rounds_of(part: Part, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
+    """A part's, guarded."""
+    rounds = part.rounds(algebra, flat, state, ranks)
+    return _guarded(rounds, algebra, state) if part.guarded else rounds
 
 
-def _guarded(way: Rounds, algebra: Algebra, state: State) -> Rounds:
-    total, new = yield from way
+def _guarded(rounds: Rounds, algebra: Algebra, state: State) -> Rounds:
+    total, new = yield from rounds
     if not new:
         return total, new
     array = total.array if isinstance(total, Scaled) else total

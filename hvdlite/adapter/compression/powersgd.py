@@ -57,7 +57,7 @@ class PowerSGD(Method):
         return f"powersgd(rank={self.rank})"
 
 
-class Waiting:
+class Waiting(Part):
     """Has the memory of the part that will take over, and sends the tensor as it is."""
 
     def __init__(self, later: Part) -> None:
@@ -76,7 +76,7 @@ def as_matrix(shape: Sequence[int]) -> tuple[int, int]:
     return int(shape[0]), math.prod(int(length) for length in shape[1:])
 
 
-class LowRank:
+class LowRank(Part):
     def __init__(self, matrix: tuple[int, int], rank: int, warm_start: bool) -> None:
         self._matrix = matrix
         self._rank = min(rank, *matrix)

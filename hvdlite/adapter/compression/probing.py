@@ -12,9 +12,9 @@ import numpy as np
 
 from hvdlite.adapter.compression.algebra import Array
 from hvdlite.adapter.compression.choosing import Curve, Measured
-from hvdlite.adapter.compression.methods import DENSE, Method, Part, State, rounds
+from hvdlite.adapter.compression.methods import DENSE, Method, Part, State, rounds_of
 from hvdlite.adapter.compression.on_numpy import ALGEBRA
-from hvdlite.adapter.compression.rounds import begin_round
+from hvdlite.adapter.compression.rounds import ask
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max
 from hvdlite.core.arrays.ops import OPS
@@ -70,14 +70,14 @@ def _seconds(part: Part, count: int, name: str, process_set: ProcessSet) -> floa
 
 def _travel(part: Part, flat: Array, state: State, call: Call) -> State:
     """Carries the tensor over the ranks. The state after it."""
-    way = rounds(part, ALGEBRA, flat, state, call.process_set.size() or 1)
+    running = rounds_of(part, ALGEBRA, flat, state, call.process_set.size() or 1)
     answer, after = None, state
     for number in itertools.count():
         try:
-            asked = way.send(answer)
+            asked = running.send(answer)
         except StopIteration as end:
             _, after = end.value
             break
         mine = call._replace(name=f"{call.name}.{number}")
-        answer = run_now(begin_round(OPS, ALGEBRA, mine, asked))
+        answer = run_now(ask(OPS, ALGEBRA, mine, asked))
     return after

@@ -1,15 +1,14 @@
-"""A compressor's rounds over the ranks, for one tensor by itself and for many together."""
+"""Carries a compressor's rounds over the ranks: for one tensor, and for many side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hvdlite.adapter.compression import selecting
 from hvdlite.adapter.compression.algebra import Algebra, Array, Tensor
-from hvdlite.adapter.compression.landing import landed
 from hvdlite.adapter.compression.methods import (
     Encoded,
+    Gather,
     Largest,
     Method,
     Part,
@@ -17,9 +16,8 @@ from hvdlite.adapter.compression.methods import (
     Rounds,
     Scaled,
     State,
-    Sum,
     Total,
-    rounds,
+    rounds_of,
 )
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE
 from hvdlite.base.ops import Average
@@ -31,9 +29,11 @@ from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import set_id_of
 
 
-class Journey:
-    """One tensor's way. It begins at once. `key`: the tensor's entry in the memory; `part`: what
-    takes care of it, if the caller knows."""
+class RoundRunner:
+    """Runs a compressor's rounds for one tensor. The constructor starts the first round.
+
+    `key` names the tensor's state; `part` is its algorithm, if the caller has it.
+    """
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Journey:
         flat = algebra.flat(tensor)
         shape = ops.framework.shape(tensor)
         state = method.state_of(key, flat, shape, ranks)
-        self._rounds = rounds(part or method.part(key, shape), algebra, flat, state, ranks)
+        self._rounds = rounds_of(part or method.part(key, shape), algebra, flat, state, ranks)
         self._count = 0
         self._spare: State | None = None
         self._total: Total = None
@@ -62,9 +62,9 @@ class Journey:
         self._error: Exception | None = None
         self._send(None)
 
-    def has_arrived(self) -> bool:
-        """Waits for the round under way, and starts the next one if there is one. An error is kept
-        for the call."""
+    def advance(self) -> bool:
+        """Waits for the round in flight and starts the next one. Returns whether it was the last.
+        result() raises an error."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
             try:
@@ -73,12 +73,14 @@ class Journey:
                 self._error = error
         return self._pending is None
 
-    def __call__(self) -> Tensor:
-        """Waits for everything. The tensor that the optimizer gets."""
-        arrive([self])
+    def result(self) -> Tensor:
+        """Waits for all rounds. The tensor that the optimizer gets."""
+        wait_all([self])
         if self._error is not None:
             raise self._error
-        return landed(self._algebra, self._total, factor(self._call, self._ranks), self._tensor)
+        call = self._call
+        scale = factor_of(call.op, call.prescale * call.postscale, self._ranks)
+        return finish(self._algebra, self._total, scale, self._tensor)
 
     def _send(self, answer: Any) -> None:
         try:
@@ -95,22 +97,32 @@ class Journey:
         if self._count:
             call = call._replace(name=f"{call.name}.round{self._count}")
         self._count += 1
-        if isinstance(asked, Largest) and self._algebra.is_lent(asked.flat):
+        room = None
+        if isinstance(asked, Largest):
             # The new memory goes where that of before the last step was.
             self._spare = asked.state
             room = self._method.spare.pop(self._key, None)
-            self._pending = selecting.start(self._algebra, call, asked, room)
-        else:
-            self._pending = begin_round(self._ops, self._algebra, call, asked)
+        self._pending = ask(self._ops, self._algebra, call, asked, room)
 
 
-def arrive(journeys: Sequence[Journey]) -> None:
-    """Waits for all. Each round of all is under way before the program waits for one of them."""
-    while journeys:
-        journeys = [journey for journey in journeys if not journey.has_arrived()]
+class OneRound:
+    """A tensor without rounds, where a RoundRunner may be."""
+
+    def __init__(self, result: Callable[[], Tensor]) -> None:
+        self.result = result
+
+    def advance(self) -> bool:
+        """There is no other round."""
+        return True
 
 
-def travelled(
+def wait_all(runners: Sequence[RoundRunner | OneRound]) -> None:
+    """Waits for all. Each round of all is in flight before the program waits for one of them."""
+    while runners:
+        runners = [runner for runner in runners if not runner.advance()]
+
+
+def compressed_allreduce(
     method: Method, ops: Collectives, call: Call, tensors: Sequence[Tensor]
 ) -> list[Tensor]:
     """An allreduce by the program's own call, at once. The call's name is the memory's key."""
@@ -120,30 +132,55 @@ def travelled(
         raise ValueError(f"{method} remembers each tensor by its name: give the operation a name")
     method.decide_now(call.process_set)
     names = [f"{call.name}.{i}" if call.grouped else call.name for i in range(len(tensors))]
-    journeys = [
-        Journey(method, ops, call._replace(name=name), tensor, name)
+    runners = [
+        RoundRunner(method, ops, call._replace(name=name), tensor, name)
         for name, tensor in zip(names, tensors, strict=True)
     ]
-    arrive(journeys)
-    return [journey() for journey in journeys]
+    wait_all(runners)
+    return [runner.result() for runner in runners]
 
 
-def begin_round(ops: Collectives, algebra: Algebra, call: Call, asked: Round) -> Pending:
-    """Starts a round under the call's name; the Pending's result is the answer."""
-    if isinstance(asked, Encoded):
-        return start_encoded(algebra, call, asked, scaled=True)
-    if isinstance(asked, Sum):
-        return _begin_sum(ops, call, asked)
-    if isinstance(asked, Largest):
-        return _begin_largest(ops, algebra, call, asked)
-    return ops.start(_gather(call), [array[None] for array in asked.arrays])
+def run_together(
+    running: Sequence[Rounds], send: Callable[[dict[int, Round]], dict[int, Any]]
+) -> list[tuple[Total, State]]:
+    """Runs all side by side: `send` carries what they ask for at one time, by their numbers, and
+    returns the answers."""
+    results: list[Any] = [None] * len(running)
+    answers: dict[int, Any] = dict.fromkeys(range(len(running)))
+    while answers:
+        asked: dict[int, Round] = {}
+        for number, answer in answers.items():
+            try:
+                asked[number] = running[number].send(answer)
+            except StopIteration as end:
+                results[number] = end.value
+        answers = send(asked) if asked else {}
+    return results
 
 
-def _gather(call: Call) -> Call:
-    return Call(ALLGATHER, call.name, call.process_set, grouped=True, patient=call.patient)
+def factor_of(op: int, scale: float, ranks: int) -> float:
+    """What the sum of all ranks is multiplied by, for a reduction whose factors make `scale`."""
+    return scale / ranks if op == Average else scale
 
 
-def _begin_sum(ops: Collectives, call: Call, asked: Sum) -> Pending:
+def finish(algebra: Algebra, total: Total, scale: float, tensor: Tensor) -> Tensor:
+    """`total * scale`, with the shape and the dtype of `tensor`."""
+    array = total.array if isinstance(total, Scaled) else total * scale
+    return algebra.like(array, tensor)
+
+
+# ---- one round
+
+
+def ask(
+    ops: Collectives, algebra: Algebra, call: Call, asked: Round, room: State | None = None
+) -> Pending:
+    """Starts a round under the call's name. The Pending's result is the answer."""
+    if isinstance(asked, (Largest, Encoded)):
+        return ask_core(algebra, call, asked, room)
+    if isinstance(asked, Gather):
+        gather = Call(ALLGATHER, call.name, call.process_set, grouped=True, patient=call.patient)
+        return ops.start(gather, [array[None] for array in asked.arrays])
     plain = Call(ALLREDUCE, call.name, call.process_set, SUM, patient=call.patient)
     if not asked.last:
         return ops.start(plain, [asked.array])
@@ -152,35 +189,32 @@ def _begin_sum(ops: Collectives, call: Call, asked: Sum) -> Pending:
     return Pending(pending.natives, lambda outcomes: Scaled(pending.finish(outcomes)))
 
 
-def _begin_largest(ops: Collectives, algebra: Algebra, call: Call, asked: Largest) -> Pending:
-    if algebra.is_lent(asked.flat):
-        return selecting.start(algebra, call, asked)
-    ranks = call.process_set.size() or 1
-    taken = selecting.take(algebra, asked)
-    pending = ops.start(_gather(call), [taken.values[None], taken.positions[None]])
+def ask_core(
+    algebra: Algebra, call: Call, asked: Encoded | Largest, room: State | None = None
+) -> Pending:
+    """Starts a round that the core does by itself. The core multiplies by the call's factors, so
+    the sum is Scaled. In place, if the call is.
 
-    def answer(outcomes: list[Any]) -> tuple[Total, State]:
-        return selecting.summed(algebra, asked, taken, pending.finish(outcomes), ranks)
+    `room`: memory that the new state may be written to.
+    """
+    if isinstance(asked, Largest):
+        return _ask_largest(algebra, call, asked, room)
+    return _ask_encoded(algebra, call, asked)
 
-    return Pending(pending.natives, answer)
 
-
-def start_encoded(algebra: Algebra, call: Call, asked: Encoded, scaled: bool = False) -> Pending:
-    """Starts a round by a codec; the Pending's result is the answer. In place, if the call is.
-    `scaled`: the core multiplies by the call's factors, while the sum is in its cache, and the sum
-    is Scaled."""
+def _ask_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
     tensor = algebra.for_core(asked.array)
     output = tensor if call.in_place else algebra.zeros_for_core(asked.array)
     residual = None if asked.residual is None else algebra.writable(asked.residual)
     number, _ = engine.codecs()[asked.codec]
     native = engine.submit_encoded(
-        call.op if scaled else SUM,
+        call.op,
         set_id_of(call.process_set),
         call.name,
         tensor,
         output,
         1.0,
-        call.prescale * call.postscale if scaled else 1.0,
+        call.prescale * call.postscale,
         number,
         asked.parameter,
         residual,
@@ -190,35 +224,33 @@ def start_encoded(algebra: Algebra, call: Call, asked: Encoded, scaled: bool = F
     )
 
     def answer(_: Any) -> tuple[Total, Array | None]:
-        total = algebra.from_core(output, asked.array)
-        return Scaled(total) if scaled else total, residual
+        return Scaled(algebra.from_core(output, asked.array)), residual
 
     return Pending([native], answer)
 
 
-def factor(call: Call, ranks: int) -> float:
-    """What the sum of all ranks is multiplied by."""
-    return factor_of(call.op, call.prescale * call.postscale, ranks)
-
-
-def factor_of(op: int, scale: float, ranks: int) -> float:
-    """The same for a reduction whose factors make `scale`."""
-    return scale / ranks if op == Average else scale
-
-
-def together(
-    ways: Sequence[Rounds], send: Callable[[dict[int, Round]], dict[int, Any]]
-) -> list[tuple[Total, State]]:
-    """Runs all ways side by side: `send` carries what they ask for at one time, by their numbers,
-    and returns the answers."""
-    results: list[Any] = [None] * len(ways)
-    answers: dict[int, Any] = dict.fromkeys(range(len(ways)))
-    while answers:
-        asked: dict[int, Round] = {}
-        for number, answer in answers.items():
-            try:
-                asked[number] = ways[number].send(answer)
-            except StopIteration as end:
-                results[number] = end.value
-        answers = send(asked) if asked else {}
-    return results
+def _ask_largest(algebra: Algebra, call: Call, asked: Largest, room: State | None) -> Pending:
+    """See csrc/comm/sparse_allreduce.h."""
+    flat, state = asked.flat, asked.state
+    count = algebra.count(flat)
+    output = flat if call.in_place else algebra.room(count)
+    # Fresh pages cost time.
+    after = room or {key: algebra.room(count) for key in state}
+    native = engine.submit_sparse(
+        call.op,
+        set_id_of(call.process_set),
+        call.name,
+        flat,
+        output,
+        call.prescale,
+        call.postscale,
+        asked.elements,
+        state["residual"],
+        after["residual"],
+        state.get("velocity"),
+        after.get("velocity"),
+        *(asked.momentum or (0.0, False)),
+        asked.masking,
+        call.patient,
+    )
+    return Pending([native], lambda _: (Scaled(output), after))

@@ -1,10 +1,9 @@
-"""Reduces gradients while the backward pass goes on: a hook per parameter submits, synchronize()
-waits.
+"""Reduces gradients during the backward pass: a hook per parameter submits, synchronize() waits.
 
-For a framework whose parameters keep their gradients and call hooks when these are complete. Most
-gradients (dense, contiguous, in host memory, not compressed, after one backward pass, in no group)
-are submitted as they are, in place, by a native hook. What that refuses goes the long way:
-`arrived` counts, `_launch` starts, and `Flight.finish` brings it home.
+For a framework whose parameters keep their gradients and call hooks when these are complete. A
+native hook submits most gradients as they are, in place: dense, contiguous, in host memory, not
+compressed, after one backward pass, in no group. It refuses the others. For these `arrived` counts,
+`_launch` starts the operation, and `PendingGradient.finish` waits for it.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import Any
 
 from hvdlite.adapter.agreement import divergence, presence
 from hvdlite.adapter.agreement.drift_guard import DriftGuard
-from hvdlite.adapter.agreement.presence_exchange import RollCall
-from hvdlite.adapter.compression.methods import DENSE, DenseMomentum, Momentum
-from hvdlite.adapter.compression.rounds import Journey, arrive
+from hvdlite.adapter.agreement.presence_exchange import PresenceExchange
+from hvdlite.adapter.compression.methods import DENSE, Momentum
+from hvdlite.adapter.compression.rounds import OneRound, RoundRunner, wait_all
 from hvdlite.adapter.hooks.aggregation import Aggregation, Unit
 from hvdlite.adapter.hooks.momenta import Momenta
 from hvdlite.adapter.hooks.primitives import Gradients
@@ -36,13 +35,13 @@ class GradientReducer:
         self.settings = settings
         self._gradients = gradients
         self._how = (settings.process_set, settings.op, settings.prescale, settings.postscale)
-        self.flights: list[Flight] = []
+        self.entries: list[PendingGradient] = []
         self._aggregation = Aggregation(settings.passes)
         self._direct = engine.GradientHooks(
             settings.op, settings.prescale, settings.postscale, settings.process_set
         )
-        self._others: deque[Flight] = deque()
-        self._groups: dict[Unit, Flight] = {}
+        self._started: deque[PendingGradient] = deque()
+        self._groups: dict[Unit, PendingGradient] = {}
         self._synchronized = ""
         self._method = settings.compression.method
         settings.compression.serve(self)
@@ -51,9 +50,9 @@ class GradientReducer:
         # the reducers made before and after this one
         self._earlier, self._later = Sharers(), Sharers()
         self.guard = DriftGuard(
-            settings.scope, settings.process_set, self.flights, gradients.reader
+            settings.scope, settings.process_set, self.entries, gradients.reader
         )
-        self.roll_call = RollCall(settings, self.guard)
+        self.presence_exchange = PresenceExchange(settings, self.guard)
         # parameters that have not required a gradient so far, with their places
         self._frozen: list[tuple[int, Any]] = []
         # of gradients under way, by place: how many of their dimensions are sparse
@@ -63,7 +62,7 @@ class GradientReducer:
 
     def expect(self, parameter: Any, label: str) -> None:
         """A parameter of the optimizer, frozen until thaw()."""
-        self._frozen.append((self.roll_call.expect(label), parameter))
+        self._frozen.append((self.presence_exchange.expect(label), parameter))
 
     def thaw(self) -> None:
         """Reduces from now on the gradients of parameters that require one by now."""
@@ -75,59 +74,59 @@ class GradientReducer:
             self._add(parameter, place)
 
     def _add(self, parameter: Any, place: int) -> None:
-        label = self.roll_call.labels[place]
-        flight = Flight(parameter, self.settings.scope, label, place)
-        self.roll_call.train(place)
+        label = self.presence_exchange.labels[place]
+        entry = PendingGradient(parameter, self.settings.scope, label, place)
+        self.presence_exchange.train(place)
         number = self._aggregation.add()
-        self._direct.add(flight.name)
-        self.flights.append(flight)
-        self._settle_way(number)
-        hook = self._direct.hook(number, arrival(self, number))
+        self._direct.add(entry.name)
+        self.entries.append(entry)
+        self._ask_compression(number)
+        hook = self._direct.hook(number, _hook(self, number))
         earlier = self._gradients.take(parameter, self, hook)
         if earlier is not None:
-            self._earlier.note(flight.label, earlier)
-            earlier._later.note(flight.label, self)
+            self._earlier.note(entry.label, earlier)
+            earlier._later.note(entry.label, self)
 
     def group(self, members: Sequence[int], name: str) -> None:
         """These are reduced together, or not at all."""
         if len(members) > 1:
             self._aggregation.group(members)
-            self._groups[tuple(members)] = Flight(None, self.settings.scope, name)
+            self._groups[tuple(members)] = PendingGradient(None, self.settings.scope, name)
             for number in members:
-                self._choose_way(number)
+                self._update_hook(number)
 
     def set_passes(self, passes: int) -> None:
         """Gradients travel after so many backward passes. Counting begins anew."""
         self._aggregation.passes = passes
-        for number in range(len(self.flights)):
-            self._choose_way(number)
+        for number in range(len(self.entries)):
+            self._update_hook(number)
         self._begin()
 
-    def _choose_way(self, number: int) -> None:
+    def _update_hook(self, number: int) -> None:
         self._direct.permit(
-            number, self.flights[number].directly and self._aggregation.travels_at_once(number)
+            number, self.entries[number].directly and self._aggregation.travels_at_once(number)
         )
 
-    def _settle_way(self, number: int) -> None:
-        """Asks the compression how this gradient travels in the next step."""
-        flight = self.flights[number]
+    def _ask_compression(self, number: int) -> None:
+        """How this gradient is sent in the next step."""
+        entry = self.entries[number]
         if self._method is None:
             self._permit(number, self.settings.compression.is_none)
             return
-        shape = self._gradients.ops.framework.shape(flight.parameter)
-        part = self._method.part(flight.label, shape)
-        flight.momentum = part.momentum if type(part) is DenseMomentum else None
+        shape = self._gradients.ops.framework.shape(entry.parameter)
+        part = self._method.part(entry.label, shape)
+        entry.momentum = part.momentum
         self._permit(number, part is DENSE)
 
     def _permit(self, number: int, directly: bool) -> None:
-        self.flights[number].directly = directly
-        self._choose_way(number)
+        self.entries[number].directly = directly
+        self._update_hook(number)
 
     # ---- what the optimizer asks
 
     @property
     def under_way(self) -> bool:
-        return bool(self._direct.handles or self._others)
+        return bool(self._direct.handles or self._started)
 
     @property
     def synchronized(self) -> str:
@@ -144,10 +143,10 @@ class GradientReducer:
         shared = self._earlier.named()
         return _MADE_BEFORE.format(shared) if shared else ""
 
-    # ---- on the way out
+    # ---- submitting
 
     def arrived(self, number: int) -> None:
-        """A backward pass has reached this gradient, which cannot leave by its hook or has
+        """A backward pass has computed this gradient. The native hook refuses it, or has submitted it
         already."""
         self._synchronized = ""
         try:
@@ -171,40 +170,40 @@ class GradientReducer:
                     self._launch_group(unit)
 
     def _launch(self, number: int) -> None:
-        flight = self.flights[number]
-        if flight.directly:
-            if self._direct.submit(number, flight.parameter):
+        entry = self.entries[number]
+        if entry.directly:
+            if self._direct.submit(number, entry.parameter):
                 return
             self._permit(number, False)
         try:
-            if flight.momentum is not None:
-                self._momenta.add([flight])
-                if self._direct.submit(number, flight.parameter):
+            if entry.momentum is not None:
+                self._momenta.add([entry])
+                if self._direct.submit(number, entry.parameter):
                     return
-            flight.finish = self._start(flight, self._gradients.of(flight.parameter))
+            entry.finish = self._start(entry, self._gradients.of(entry.parameter))
         # a hook's exception would end the backward pass somewhere; step() raises it
         except Exception as error:
-            flight.error = error
-            self._settle_way(number)  # it was not the way's fault
-        self._others.append(flight)
+            entry.error = error
+            self._ask_compression(number)  # it is not to blame
+        self._started.append(entry)
 
-    def _start(self, flight: Flight, gradient: Tensor) -> Callable[[], None]:
-        settings, parameter, kept = self.settings, flight.parameter, self._gradients
+    def _start(self, entry: PendingGradient, gradient: Tensor) -> Callable[[], None]:
+        settings, parameter, kept = self.settings, entry.parameter, self._gradients
         if kept.is_dense(gradient):
-            call = self._call(flight.name)
-            if flight.momentum is not None:
+            call = self._call(entry.name)
+            if entry.momentum is not None:
                 step = kept.ops.start(call, [gradient])
                 return lambda: kept.put(parameter, engine.run_now(step))
-            reduced = settings.compression.start(kept.ops, call, gradient, flight.label)
-            flight.journey = reduced if isinstance(reduced, Journey) else None
-            return lambda: kept.put(parameter, reduced())
-        self._sparse[flight.place] = kept.sparse_dimensions(gradient)
+            runner = settings.compression.start(kept.ops, call, gradient, entry.label)
+            entry.runner = runner
+            return lambda: kept.put(parameter, runner.result())
+        self._sparse[entry.place] = kept.sparse_dimensions(gradient)
         if settings.sparse_as_dense:
-            pending = kept.ops.start(self._call(flight.name), [kept.to_dense(gradient)])
+            pending = kept.ops.start(self._call(entry.name), [kept.to_dense(gradient)])
             return lambda: kept.replace(
                 parameter, kept.to_sparse(engine.run_now(pending), gradient)
             )
-        gathered = kept.start_sparse(gradient, flight.name, settings.op, settings.process_set)
+        gathered = kept.start_sparse(gradient, entry.name, settings.op, settings.process_set)
         return lambda: kept.replace(parameter, gathered())
 
     def _call(self, name: str, grouped: bool = False) -> Call:
@@ -214,7 +213,7 @@ class GradientReducer:
         group = self._groups[unit]
         dense = []
         for i, number in enumerate(unit):
-            parameter = self.flights[number].parameter
+            parameter = self.entries[number].parameter
             gradient = self._gradients.of(parameter)
             if gradient is None:
                 continue  # on no rank
@@ -224,7 +223,7 @@ class GradientReducer:
                 self._launch(number)  # sparse ones cannot travel in a group
         if not dense:
             return
-        self._others.append(group)
+        self._started.append(group)
         try:
             group.finish = self._start_group(group.name, dense)
         except Exception as error:
@@ -243,7 +242,7 @@ class GradientReducer:
 
         return finish
 
-    # ---- coming home
+    # ---- waiting
 
     def synchronize(self) -> None:
         """Reduces what has not been reduced in this step, and waits for everything. The first error
@@ -257,28 +256,28 @@ class GradientReducer:
             complete, lacking, dimensions = self._look(rest)
             # Another optimizer may have a sum of a shared gradient in flight.
             ready = [] if self._earlier.named() or self._later.named() else complete
-            self._momenta.add(self.flights[number] for unit in ready for number in unit)
+            self._momenta.add(self.entries[number] for unit in ready for number in unit)
             meanwhile = partial(self._go, ready) if ready else None
-            heard = self.roll_call.hold(lacking, dimensions, meanwhile)
+            heard = self.presence_exchange.exchange(lacking, dimensions, meanwhile)
             known = set(ready)
             self._go(self._completed(unit, heard) for unit in rest if unit not in known)
         except Exception:
-            self.abandon()  # what is under way may never meet its like
+            self.abandon()  # other ranks may never submit what is in flight
             raise
         try:
-            self._land()
+            self._wait()
         except Exception:
             self._begin()
             raise
         self._sparse.clear()
         if self._method is not None and self._method.stepped(self.settings.process_set):
-            for number in range(len(self.flights)):
-                self._settle_way(number)
+            for number in range(len(self.entries)):
+                self._ask_compression(number)
 
     def _rest(self) -> list[Unit]:
         """The units that have not travelled in this step. The step is over."""
         left = self._direct.take_submitted()
-        if len(left) == len(self.flights):  # none has been counted
+        if len(left) == len(self.entries):  # none has been counted
             rest = []
         else:
             self._count(left)
@@ -293,7 +292,7 @@ class GradientReducer:
         self._aggregation.reset()
         self._direct.begin_step()
 
-    def _land(self) -> None:
+    def _wait(self) -> None:
         """Waits for everything. Ctrl-C ends the wait, and what is under way stays noted."""
         error: Exception | None = None
         try:
@@ -302,23 +301,23 @@ class GradientReducer:
             error = failed
         for number in self._direct.finish():
             error = error or AssertionError(
-                f"The gradient of '{self.flights[number].label}' was replaced between backward() "
+                f"The gradient of '{self.entries[number].label}' was replaced between backward() "
                 "and step(). Call model.zero_grad() after step(), or optimizer.synchronize() "
                 f"before changing gradients.{self.why_too_early()}"
             )
-        arrive([flight.journey for flight in self._others if flight.journey is not None])
+        wait_all([entry.runner for entry in self._started if entry.runner is not None])
         with self._gradients.unrecorded():
-            while self._others:
-                flight = self._others[0]
+            while self._started:
+                entry = self._started[0]
                 try:
-                    if flight.error is not None:
-                        raise flight.error
-                    if flight.finish is not None:
-                        flight.finish()
+                    if entry.error is not None:
+                        raise entry.error
+                    if entry.finish is not None:
+                        entry.finish()
                 except Exception as failed:
                     error = error or failed
-                flight.finish = flight.journey = flight.error = None
-                self._others.popleft()
+                entry.finish = entry.runner = entry.error = None
+                self._started.popleft()
         if error is not None:
             raise error
         self._momenta.keep()
@@ -331,14 +330,14 @@ class GradientReducer:
         lacking: set[int] = set()
         for unit in rest:
             found = 0
-            for flight in (self.flights[number] for number in unit):
-                gradient = kept.of(flight.parameter)
+            for entry in (self.entries[number] for number in unit):
+                gradient = kept.of(entry.parameter)
                 if gradient is None:
-                    lacking.add(flight.place)
+                    lacking.add(entry.place)
                 elif kept.is_dense(gradient):
                     found += 1
                 elif sparse := kept.sparse_dimensions(gradient):
-                    dimensions[flight.place] = sparse
+                    dimensions[entry.place] = sparse
             if found == len(unit):
                 complete.append(unit)
         return complete, lacking, dimensions
@@ -349,12 +348,12 @@ class GradientReducer:
         if heard is None:
             return unit
         kept, present = self._gradients, False
-        for flight in (self.flights[number] for number in unit):
-            if kept.of(flight.parameter) is None:
-                first, dimensions = presence.said_of(flight.place, heard)
+        for entry in (self.entries[number] for number in unit):
+            if kept.of(entry.parameter) is None:
+                first, dimensions = presence.said_of(entry.place, heard)
                 if not dimensions and first != presence.DENSE:
                     continue
-                kept.replace(flight.parameter, kept.zeros(flight.parameter, dimensions))
+                kept.replace(entry.parameter, kept.zeros(entry.parameter, dimensions))
             present = True
         return unit if present else ()
 
@@ -367,32 +366,36 @@ class GradientReducer:
         if self._checked:
             return
         self._checked = True
-        parameters = [flight.parameter for flight in self.flights]
+        parameters = [entry.parameter for entry in self.entries]
         prints = [
             0 if self.guard.leaves_out(each) else self._gradients.fingerprint(each)
             for each in parameters
         ]
-        labels = [flight.label for flight in self.flights]
+        labels = [entry.label for entry in self.entries]
         settings = self.settings
-        if divergence.check(labels, prints, settings.scope, settings.process_set, settings.way()):
+        how = settings.described()
+        if divergence.check(labels, prints, settings.scope, settings.process_set, how):
             self.guard.is_known_to_differ()
 
     def stop(self) -> None:
         """Gradients stay where they are from now on."""
         self.abandon()
-        for flight in self.flights:
-            self._gradients.release(flight.parameter)
+        for entry in self.entries:
+            self._gradients.release(entry.parameter)
 
     def abandon(self) -> None:
         """Forgets what is under way, after an exception in the middle of a step; the core holds the
         memory."""
         self._direct.forget()
-        for flight in self._others:
-            flight.finish = flight.journey = flight.error = None
-        self._others.clear()
+        for entry in self._started:
+            entry.finish = entry.runner = entry.error = None
+        self._started.clear()
         self._sparse.clear()
         self._momenta.forget()
         self._aggregation.reset()
+
+
+# ---- parameters that several optimizers have
 
 
 _MADE_BEFORE = (
@@ -425,11 +428,11 @@ class Sharers:
         return f"'{labels[0]}'" + (f" (and {len(labels) - 1} more)" if len(labels) > 1 else "")
 
 
-class Flight:
-    """A gradient, or a group of them, and its operation under way."""
+class PendingGradient:
+    """A gradient, or a group of them, and its operation in flight."""
 
     __slots__ = (
-        "directly", "error", "finish", "journey", "label", "momentum", "name", "parameter", "place",
+        "directly", "error", "finish", "label", "momentum", "name", "parameter", "place", "runner",
     )  # fmt: skip
 
     def __init__(self, parameter: Any, scope: str, label: str, place: int = -1) -> None:
@@ -439,12 +442,12 @@ class Flight:
         self.name = scope + label
         self.directly = False  # as it is, in place: until that has been refused
         self.momentum: Momentum | None = None  # that it gets on this rank; then it goes as it is
-        self.finish: Callable[[], None] | None = None  # of the long way
-        self.journey: Journey | None = None  # of a gradient that travels in several rounds
+        self.finish: Callable[[], None] | None = None  # waits for it, and sets the gradient
+        self.runner: RoundRunner | OneRound | None = None  # of a gradient that is compressed
         self.error: Exception | None = None
 
 
-def arrival(reducer: Any, number: int) -> Callable[[Any], None]:
+def _hook(reducer: Any, number: int) -> Callable[[Any], None]:
     """Tells the reducer that a gradient of this number has arrived."""
     # Weak: parameters would keep the optimizer alive for ever.
     reference = weakref.ref(reducer)

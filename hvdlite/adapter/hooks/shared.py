@@ -92,8 +92,8 @@ class Shared:
         added = [p for group in groups for p in group if p not in known]
         if known and any(id(p) not in named for p in added):
             pairs = []  # added later, without a name
-        settled = names.settle(groups, pairs)
-        known.update((parameter, settled[id(parameter)]) for parameter in added)
+        labels = names.assigned(groups, pairs)
+        known.update((parameter, labels[id(parameter)]) for parameter in added)
         if self.reducer is not None:
             for parameter in added:
                 self.reducer.expect(parameter, known[parameter])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hvdlite.adapter.announcing import announce
-from hvdlite.adapter.compression import Settled
+from hvdlite.adapter.compression import CompressionAdapter
 from hvdlite.adapter.strategy.choice import Choice
 from hvdlite.adapter.strategy.known import compressor
 from hvdlite.adapter.strategy.strategy import Strategy
@@ -118,6 +118,6 @@ def _changed(function: Function, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that are not as by default."""
     parameters = inspect.signature(function).parameters
     changed = {name: value for name, value in given.items() if value != parameters[name].default}
-    if "compression" in changed and Settled(changed["compression"]).is_none:
+    if "compression" in changed and CompressionAdapter(changed["compression"]).is_none:
         del changed["compression"]  # each framework has a hvd.Compression.none of its own
     return changed

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hvdlite.adapter.at_once.reduction import Carrier
+from hvdlite.adapter.at_once.reduction import RoundBatcher
 from hvdlite.adapter.compression import Method
-from hvdlite.adapter.compression.landing import landed
-from hvdlite.adapter.compression.methods import State, rounds
-from hvdlite.adapter.compression.rounds import factor_of, together
+from hvdlite.adapter.compression.methods import State, rounds_of
+from hvdlite.adapter.compression.rounds import factor_of, finish, run_together
 from hvdlite.adapter.step import Options
 from hvdlite.jax.compression.algebra import ALGEBRA
 from hvdlite.jax.compression.backend import BACKEND
@@ -61,18 +60,18 @@ class Compressing:
         leaves, structure = jax.tree_util.tree_flatten(gradients)
         names = [name for name, _ in _named(gradients)]
         places = [i for i, leaf in enumerate(leaves) if getattr(leaf, "dtype", None) != float0]
-        ways = []
+        running = []
         for i in places:
             part = self.method.part(names[i], leaves[i].shape)
             flat = ALGEBRA.flat(leaves[i])
             first = part.begin(ALGEBRA, flat)
             kept = {**first, **memory[i]}  # auto may choose another way than a checkpoint has
             state = {key: jnp.where(same, kept[key], first[key]) for key in first}
-            ways.append(rounds(part, ALGEBRA, flat, state, ranks))
+            running.append(rounds_of(part, ALGEBRA, flat, state, ranks))
         scale = factor_of(self.options.op, self.options.prescale * self.options.postscale, ranks)
-        carrier, after = Carrier(BACKEND, self.options, {}), list(memory)
-        for i, (total, state) in zip(places, together(ways, carrier.send), strict=True):
-            leaves[i] = landed(ALGEBRA, total, scale, leaves[i])
+        batcher, after = RoundBatcher(BACKEND, self.options, {}), list(memory)
+        for i, (total, state) in zip(places, run_together(running, batcher.send), strict=True):
+            leaves[i] = finish(ALGEBRA, total, scale, leaves[i])
             after[i] = state
         return jax.tree_util.tree_unflatten(structure, leaves), tuple(after), jnp.int32(ranks)
 

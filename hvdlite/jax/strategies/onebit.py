@@ -1,4 +1,4 @@
-"""1-bit Adam for optax: once the second moment has settled, ranks exchange the signs of their
+"""1-bit Adam for optax: once the second moment has converged, ranks exchange the signs of their
 momentum."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from hvdlite.adapter import names
-from hvdlite.adapter.compression import Settled
+from hvdlite.adapter.compression import CompressionAdapter
 from hvdlite.adapter.compression.codecs import sign
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.ops import Average
@@ -132,7 +132,7 @@ def OneBitAdam(learning_rate: Any, b1: float = 0.9, b2: float = 0.999, eps: floa
     """
     if freeze_step < 1:
         raise ValueError(f"freeze_step={freeze_step} is not possible: Adam has to begin")
-    compression = Settled(sign(algebra))
+    compression = CompressionAdapter(sign(algebra))
     options = Options(Average, 1.0, 1.0, compression, process_set=process_set,
                       scope=f"{names.scope()}onebit.")  # fmt: skip
     assert compression.method is not None

@@ -1,4 +1,4 @@
-"""1-bit Adam for Keras: once the second moment has settled, ranks exchange the signs of their
+"""1-bit Adam for Keras: once the second moment has converged, ranks exchange the signs of their
 momentum."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import Any
 
 from hvdlite.adapter import names
 from hvdlite.adapter.at_once.reduction import begin_memory, reduced
-from hvdlite.adapter.compression import Settled
+from hvdlite.adapter.compression import CompressionAdapter
 from hvdlite.adapter.compression.codecs import sign
 from hvdlite.adapter.step import Options
 from hvdlite.base.ops import Average
@@ -51,8 +51,8 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
             Average, 1.0, 1.0, process_set=process_set, scope=f"{names.scope()}onebit."
         )
         self._hvd_signs = Options(
-            Average, 1.0, 1.0, Settled(sign(lambda: backend.algebra)), process_set=process_set,
-            scope=f"{self._hvd.scope}signs.",
+            Average, 1.0, 1.0, CompressionAdapter(sign(lambda: backend.algebra)),
+            process_set=process_set, scope=f"{self._hvd.scope}signs.",
         )  # fmt: skip
         self._hvd_memory: list[Any] = []  # of the signs, where the optimizer has it
 

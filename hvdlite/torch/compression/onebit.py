@@ -1,4 +1,4 @@
-"""1-bit Adam: once the second moment has settled, ranks exchange the signs of their momentum."""
+"""1-bit Adam: once the second moment has converged, ranks exchange the signs of their momentum."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from hvdlite.adapter import names
 from hvdlite.adapter.agreement import presence
 from hvdlite.adapter.agreement.drift_guard import DriftGuard, Replica
-from hvdlite.adapter.agreement.presence_exchange import RollCall
+from hvdlite.adapter.agreement.presence_exchange import PresenceExchange
 from hvdlite.adapter.compression.codecs import Quantised, sign
-from hvdlite.adapter.compression.rounds import Journey, arrive
+from hvdlite.adapter.compression.rounds import RoundRunner, wait_all
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Average
@@ -59,9 +59,9 @@ class OneBitAdam(scaling.ReadByScalers, torch.optim.Optimizer):
         self._process_set = process_set
         self._scope = f"{names.scope()}onebit."
         self._signs: Quantised = sign(algebra)
-        self._begin_roll_call()
+        self._begin_presence()
 
-    def _begin_roll_call(self) -> None:
+    def _begin_presence(self) -> None:
         """Also where an elastic job has other ranks: newcomers know nothing of layers that were
         trained and are frozen now."""
         self._era = basics.incarnation()
@@ -70,7 +70,7 @@ class OneBitAdam(scaling.ReadByScalers, torch.optim.Optimizer):
         self._replicas: list[Replica] = []
         guard = DriftGuard(self._scope, self._process_set, self._replicas, READER)
         options = Options(Average, 1.0, 1.0, process_set=self._process_set, scope=self._scope)
-        self._roll_call = RollCall(options, guard)
+        self._presence = PresenceExchange(options, guard)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
@@ -106,7 +106,7 @@ class OneBitAdam(scaling.ReadByScalers, torch.optim.Optimizer):
     def _moved(self) -> Moved:
         """The parameters of which some rank has a gradient. A rank that lacks it has zeros."""
         if self._era != basics.incarnation():
-            self._begin_roll_call()
+            self._begin_presence()
         members = [
             (f"{g}.{i}", group, parameter)
             for g, group in enumerate(self.param_groups)
@@ -115,7 +115,7 @@ class OneBitAdam(scaling.ReadByScalers, torch.optim.Optimizer):
         for name, group, parameter in members:
             self._expect(group.get("param_names", {}), name, parameter)
         lacking = {self._places[p] for _, _, p in members if p.grad is None}
-        heard = self._roll_call.hold(lacking & self._trained)
+        heard = self._presence.exchange(lacking & self._trained)
         if heard is not None:
             for _, _, parameter in members:
                 first, _ = presence.said_of(self._places[parameter], heard)
@@ -124,15 +124,15 @@ class OneBitAdam(scaling.ReadByScalers, torch.optim.Optimizer):
         return [each for each in members if each[2].grad is not None]
 
     def _expect(self, labels: Any, name: str, parameter: torch.Tensor) -> None:
-        """The roll call has the parameter, from its first gradient on as one that is trained."""
+        """The exchange has the parameter, from its first gradient on as one that is trained."""
         if parameter not in self._places:
             label = labels[int(name.partition(".")[2])] if labels else name
-            self._places[parameter] = self._roll_call.expect(label)
+            self._places[parameter] = self._presence.expect(label)
         place = self._places[parameter]
         if place not in self._trained and (parameter.requires_grad or parameter.grad is not None):
             self._trained.add(place)
-            self._roll_call.train(place)
-            self._replicas.append(Replica(self._roll_call.labels[place], parameter))
+            self._presence.train(place)
+            self._replicas.append(Replica(self._presence.labels[place], parameter))
 
     def _begin(self, parameter: torch.Tensor) -> None:
         state = self.state[parameter]
@@ -160,16 +160,16 @@ class OneBitAdam(scaling.ReadByScalers, torch.optim.Optimizer):
         )
 
     def _average_momentum(self, moved: Moved) -> None:
-        journeys = []
+        runners = []
         for name, _, parameter in moved:
             momentum = self.state[parameter]["exp_avg"]
             # Where no gradient has ever been, a sign would make one.
             momentum.mul_(self.state[parameter]["exp_avg_sq"] > 0)
-            journeys.append(Journey(self._signs, OPS, self._call(name), momentum, name))
-        arrive(journeys)
-        for (_, _, parameter), journey in zip(moved, journeys, strict=True):
+            runners.append(RoundRunner(self._signs, OPS, self._call(name), momentum, name))
+        wait_all(runners)
+        for (_, _, parameter), runner in zip(moved, runners, strict=True):
             momentum = self.state[parameter]["exp_avg"]
-            momentum.copy_(journey()).mul_(self.state[parameter]["exp_avg_sq"] > 0)
+            momentum.copy_(runner.result()).mul_(self.state[parameter]["exp_avg_sq"] > 0)
 
     def _move(self, group: dict[str, Any], parameter: torch.Tensor) -> None:
         state = self.state[parameter]

@@ -16,7 +16,7 @@ from hvdlite.adapter import factors
 from hvdlite.adapter.compression.rounds import factor_of
 from hvdlite.adapter.factors import Weight
 from hvdlite.adapter.hooks.primitives import Gradients
-from hvdlite.adapter.hooks.reducer import Flight, GradientReducer
+from hvdlite.adapter.hooks.reducer import GradientReducer, PendingGradient
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLGATHER
 from hvdlite.core import engine
@@ -65,7 +65,7 @@ class FactoringReducer(GradientReducer):
     @property
     def factored(self) -> list[str]:
         """The parameters whose factors travel."""
-        return [self.flights[number].label for number in self._kinds]
+        return [self.entries[number].label for number in self._kinds]
 
     # ---- what layers ask
 
@@ -77,7 +77,7 @@ class FactoringReducer(GradientReducer):
     def take_factors(self, number: int, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
         """See Taker."""
         if number in self._sent:
-            raise RuntimeError(_TWICE.format(self.flights[number].label))
+            raise RuntimeError(_TWICE.format(self.entries[number].label))
         self._sent.add(number)
         self._held[number] = inputs, outputs
         super().arrived(number)
@@ -90,10 +90,10 @@ class FactoringReducer(GradientReducer):
             super().arrived(number)
             return
         # Newer versions of torch call a hook without a gradient, too.
-        parameter = self.flights[number].parameter
+        parameter = self.entries[number].parameter
         if not _is_clear(self._gradients.of(parameter)):
             why = _HOOKED if GRADIENTS.has_other_hooks(parameter) else _ELSEWHERE
-            self._misused = RuntimeError(why.format(self.flights[number].label))
+            self._misused = RuntimeError(why.format(self.entries[number].label))
 
     def synchronize(self) -> None:
         """As always. The first step ends with the choice."""
@@ -127,35 +127,35 @@ class FactoringReducer(GradientReducer):
         super().abandon()
 
     def _add(self, parameter: Any, place: int) -> None:
-        self._numbers[id(parameter)] = len(self.flights)
+        self._numbers[id(parameter)] = len(self.entries)
         super()._add(parameter, place)
 
     def _permit(self, number: int, directly: bool) -> None:
         super()._permit(number, directly and number not in self._kinds)
 
-    def _start(self, flight: Flight, gradient: torch.Tensor | None) -> Callable[[], None]:
-        number = self._numbers[id(flight.parameter)]
+    def _start(self, entry: PendingGradient, gradient: torch.Tensor | None) -> Callable[[], None]:
+        number = self._numbers[id(entry.parameter)]
         if number not in self._kinds:
-            return super()._start(flight, gradient)
+            return super()._start(entry, gradient)
         held = self._held.pop(number, None)
         is_clear = _is_clear(gradient)
         if held is None:
             if not is_clear:  # a second synchronize() of the same step
-                return super()._start(flight, gradient)
+                return super()._start(entry, gradient)
             held = self._no_rows(number)
         elif not is_clear:
-            raise RuntimeError(_NOT_CLEARED.format(flight.label))
-        return self._gather(flight, held)
+            raise RuntimeError(_NOT_CLEARED.format(entry.label))
+        return self._gather(entry, held)
 
     def _no_rows(self, number: int) -> Factors:
         """Of a rank whose batch has not come through the layer."""
-        weight, kind = self.flights[number].parameter, self._kinds[number]
+        weight, kind = self.entries[number].parameter, self._kinds[number]
         inputs = weight.new_empty((0, weight.shape[1]), dtype=kind)
         return inputs, weight.new_empty((0, weight.shape[0]), dtype=kind)
 
-    def _gather(self, flight: Flight, held: Factors) -> Callable[[], None]:
-        settings, kept, parameter = self.settings, self._gradients, flight.parameter
-        call = Call(ALLGATHER, flight.name, settings.process_set, grouped=True, patient=True)
+    def _gather(self, entry: PendingGradient, held: Factors) -> Callable[[], None]:
+        settings, kept, parameter = self.settings, self._gradients, entry.parameter
+        call = Call(ALLGATHER, entry.name, settings.process_set, grouped=True, patient=True)
         pending = kept.ops.start(call, held)
         scale = factor_of(
             settings.op, settings.prescale * settings.postscale, settings.process_set.size() or 1
@@ -172,11 +172,11 @@ class FactoringReducer(GradientReducer):
 
     def _choose(self, watch: Watch) -> None:
         """All ranks come to the same."""
-        mine = [watch.seen(number) for number in range(len(self.flights))]
+        mine = [watch.seen(number) for number in range(len(self.entries))]
         everyones = allgather_object(
             mine, f"{self.settings.scope}factors seen", self.settings.process_set
         )
-        weights = [_described(flight) for flight in self.flights]
+        weights = [_described(entry) for entry in self.entries]
         found = factors.chosen(self.settings.sufficient_factors, weights, everyones)
         for number, dtype in found.items():
             self._kinds[number] = getattr(torch, dtype)
@@ -209,10 +209,10 @@ def _is_clear(gradient: torch.Tensor | None) -> bool:
     return gradient is None or not gradient.any()
 
 
-def _described(flight: Flight) -> Weight:
-    parameter = flight.parameter
+def _described(entry: PendingGradient) -> Weight:
+    parameter = entry.parameter
     outputs, inputs = parameter.shape if parameter.dim() == 2 else (0, 0)
-    return Weight(flight.label, inputs, outputs, parameter.element_size())
+    return Weight(entry.label, inputs, outputs, parameter.element_size())
 
 
 def _product(

@@ -334,7 +334,7 @@ def what_dgc_leaves_dense_goes_as_it_is(here: Here, nesterov: bool) -> None:
         nets.append(net)
         reducer = optimizer._hvd.reducer
         if momentum == 0.0:
-            assert all(flight.momentum is not None for flight in reducer.flights)
+            assert all(entry.momentum is not None for entry in reducer.entries)
     for mine, other in zip(*(net.parameters() for net in nets), strict=True):
         torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
     equal_everywhere(nets[0])
