@@ -146,8 +146,8 @@ class GradientReducer:
     # ---- submitting
 
     def arrived(self, number: int) -> None:
-        """A backward pass has computed this gradient. The native hook refuses it, or has submitted it
-        already."""
+        """A backward pass has computed this gradient. The native hook refuses it, or has submitted
+        it already."""
         self._synchronized = ""
         try:
             self._count(self._direct.take_submitted())
