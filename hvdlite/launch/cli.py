@@ -272,7 +272,7 @@ def _main(argv: Sequence[str] | None, hears: Callable[[str], object]) -> int:
     if request.launcher is not Launcher.HVDLITERUN:
         from hvdlite.launch import delegate
 
-        delegated = delegate.Options(
+        delegated = delegate.DelegateOptions(
             chosen, arguments.mpi_args or "", arguments.binding_args or "", arguments.tcp
         )
         return delegate.run(
@@ -289,13 +289,13 @@ def _outlets(arguments: argparse.Namespace) -> Outlets:
     )
 
 
-def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) -> job.Options:
+def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) -> job.JobOptions:
     """Returns the options of the job itself. `values`: the values of all knobs."""
     from hvdlite.launch import job
     from hvdlite.launch.spawn import ssh
 
     start_timeout = float(values["start_timeout_seconds"])
-    return job.Options(
+    return job.JobOptions(
         output_directory=arguments.output_filename,
         timestamps=arguments.timestamps,
         verbose=arguments.verbose,
@@ -309,7 +309,7 @@ def options(arguments: argparse.Namespace, values: Mapping[str, knobs.Value]) ->
         interfaces=[
             name.strip() for name in str(values["network_interfaces"]).split(",") if name.strip()
         ],
-        ssh=ssh.Options(
+        ssh=ssh.SshOptions(
             port=arguments.ssh_port,
             identity_file=arguments.ssh_identity_file,
             extra=shlex.split(arguments.ssh_args or ""),

@@ -2,7 +2,7 @@
 last line.
 
     status = delegate.run("mpi", hosts, plan.assign(hosts), command, knobs,
-                          delegate.Options(job.Options(...)))
+                          delegate.Options(JobOptions(...)))
 
 Ranks get their numbers from that launcher and meet at the store of this one. HVDLITE_RENDEZVOUS and
 HVDLITE_SECRET are in their environment, but no HVDLITE_RANK. If the user has a HVDLITE_SECRET_FILE,
@@ -22,8 +22,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from hvdlite.launch import direct, job, output, plan, secret
+from hvdlite.launch import direct, output, plan, secret
 from hvdlite.launch.hosts import Host, from_environment
+from hvdlite.launch.job import Job, JobOptions, NotRun, of_the_command_line
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import delegated, launcher_output, local
 from hvdlite.launch.spawn.delegated import Delegated
@@ -52,11 +53,11 @@ _MERCY_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
-class Options:
+class DelegateOptions:
     """`arguments` and `binding` are those of horovodrun's command line (--mpi-args,
     --binding-args): several words in one text. srun and jsrun get them, too."""
 
-    job: job.Options
+    job: JobOptions
     arguments: str = ""
     binding: str = ""
     tcp: bool = False
@@ -105,7 +106,7 @@ def run(
     slots: Sequence[plan.Slot],
     command: Sequence[str],
     knobs: Mapping[str, str],
-    options: Options,
+    options: DelegateOptions,
 ) -> int:
     """Runs the job to its end and returns the exit status. Main thread only.
 
@@ -114,37 +115,43 @@ def run(
     """
     verdict = LaunchersVerdict({slot.rank: slot.host for slot in slots})
     names = [host.name for host in hosts]
-    this = job.of_the_command_line(names, slots, command, knobs, options.job, verdict)
-    return this.conclude(lambda: _supervise(this, launcher, hosts, options, verdict))
+    job = of_the_command_line(names, slots, command, knobs, options.job, verdict)
+    with job.concluded() as end:
+        _supervise(job, launcher, hosts, options, verdict)
+    return end.status
 
 
 def _supervise(
-    this: job.Job, by: Launcher, hosts: Sequence[Host], options: Options, verdict: LaunchersVerdict
+    job: Job,
+    by: Launcher,
+    hosts: Sequence[Host],
+    options: DelegateOptions,
+    verdict: LaunchersVerdict,
 ) -> None:
     if by is Launcher.JSRUN:
-        raise job.NotRun(_jsrun(_request(by, hosts, len(this.slots), this.command, {}, options)))
-    here = not this.far
-    with this.opened() as opened, ExitStack() as stack:
-        environment = without_rank(plan.job_environment(os.environ, this.knobs))
+        raise NotRun(_jsrun(_request(by, hosts, len(job.slots), job.command, {}, options)))
+    here = not job.far
+    with job.opened() as opened, ExitStack() as stack:
+        environment = without_rank(plan.job_environment(os.environ, job.knobs))
         if by is Launcher.SRUN:
             environment = plan.without_mpi(environment)
         if (
             here and by is Launcher.MPI
         ):  # srun gives each rank its own cores, unless it was told not to
-            environment |= direct.share_cores(this, environment, len(this.slots))
+            environment |= direct.share_cores(job, environment, len(job.slots))
         environment |= _meeting(opened.store.address[1], here, options.job.interfaces)
         # A descriptor would not survive the other launcher, and cannot reach another host.
         if environment.get(secret.FILE_VARIABLE):
             environment[secret.FILE_VARIABLE] = os.path.abspath(environment[secret.FILE_VARIABLE])
         else:
             environment[secret.TEXT_VARIABLE] = opened.key.hex()
-        asked = _request(by, hosts, len(this.slots), this.command, environment, options)
+        asked = _request(by, hosts, len(job.slots), job.command, environment, options)
         scratch = tempfile.mkdtemp(prefix="hvdlite-")
         # The guardian removes the directory, too, if this process is killed.
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         launcher = _mpi(asked, here, scratch) if by is Launcher.MPI else _srun(asked, environment)
-        this.log(f"runs {shlex.join(launcher.launch.argv)}")
-        signals = stack.enter_context(closing(this.signals()))
+        job.log(f"runs {shlex.join(launcher.launch.argv)}")
+        signals = stack.enter_context(closing(job.signals()))
         process = local.start(
             launcher.launch.argv,
             {**environment, **launcher.launch.environment},
@@ -165,9 +172,9 @@ def _supervise(
         )
         stack.callback(group.close)
         verdict.group = group
-        own = _LaunchersStream(LAUNCHER, "stderr", this.console.stderr)
+        own = _LaunchersStream(LAUNCHER, "stderr", job.console.stderr)
         verdict.streams = {**opened.streams, (LAUNCHER, "stderr"): own}
-        this.watch({launcher.name: group}, verdict.streams, signals)
+        job.watch({launcher.name: group}, verdict.streams, signals)
         verdict.hosts = {**verdict.hosts, **group.hosts}
 
 
@@ -257,7 +264,7 @@ def _request(
     processes: int,
     command: Sequence[str],
     environment: Mapping[str, str],
-    options: Options,
+    options: DelegateOptions,
 ) -> LauncherRequest:
     given = hosts
     if launcher is Launcher.SRUN:

@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hvdlite.launch import job, machine, plan, secret
+from hvdlite.launch import machine, plan, secret
+from hvdlite.launch.job import Job, JobOptions, OpenedJob, of_the_command_line, ranks_have_met
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.events import Group
@@ -25,51 +26,53 @@ def run(
     slots: Sequence[plan.Slot],
     command: Sequence[str],
     knobs: Mapping[str, str],
-    options: job.Options,
+    options: JobOptions,
 ) -> int:
     """Runs the job to its end and returns the exit status. Main thread only."""
     hosts = {slot.rank: slot.host for slot in slots}
-    this = job.of_the_command_line(hosts.values(), slots, command, knobs, options, Verdict(hosts))
-    return this.conclude(lambda: supervise(this))
+    job = of_the_command_line(hosts.values(), slots, command, knobs, options, Verdict(hosts))
+    with job.concluded() as end:
+        supervise(job)
+    return end.status
 
 
-def supervise(this: job.Job) -> None:
+def supervise(job: Job) -> None:
     """Runs from the secret until nothing of the job is left, even if an exception ends it. Raises
     OSError or ValueError if the job cannot start."""
-    slots, options = this.slots, this.options
+    slots, options = job.slots, job.options
     hosts = list(dict.fromkeys(slot.host for slot in slots))
-    with this.opened() as opened, contextlib.ExitStack() as stack:
+    with job.opened() as opened, contextlib.ExitStack() as stack:
         port = opened.store.address[1]
-        this.log(f"the store is at {join_address(*opened.store.address)}")
-        shared = plan.without_mpi(plan.job_environment(os.environ, this.knobs))
+        job.log(f"the store is at {join_address(*opened.store.address)}")
+        shared = plan.without_mpi(plan.job_environment(os.environ, job.knobs))
         text = os.environ.get(secret.TEXT_VARIABLE)
         if text:
             shared[secret.TEXT_VARIABLE] = text
         own = {
             slot.rank: plan.rank_environment(slot, several_hosts=len(hosts) > 1) for slot in slots
         }
-        torch = torch_rendezvous(shared, hosts[0], this.far) if options.torch_env else ("", 0)
+        torch = torch_rendezvous(shared, hosts[0], job.far) if options.torch_env else ("", 0)
         if options.torch_env:
             run = plan.torch_environment(slots, f"hvdlite-{port}")
             own = {rank: {**environment, **run[rank]} for rank, environment in own.items()}
-        near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in this.far}
-        threads = share_cores(this, shared, len(near))  # of this host; agents decide for theirs
+        near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in job.far}
+        threads = share_cores(job, shared, len(near))  # of this host; agents decide for theirs
         groups: dict[str, Group] = {}
-        if this.far:
-            common = order(this, opened, shared, torch)
-            orders = {host: replace(common, ranks=_of(host, slots, own)) for host in this.far}
+        if job.far:
+            common = order(job, opened, shared, torch)
+            orders = {host: replace(common, ranks=_of(host, slots, own)) for host in job.far}
             remotes = ssh.contact(
                 orders,
                 options.ssh,
                 os.environ,
                 options.start_timeout,
-                this.console.say,
-                this.log,
-                this.console.show_phases,
+                job.console.say,
+                job.log,
+                job.console.show_phases,
             )
             stack.callback(ssh.close, remotes)
             groups |= {remote.host: remote for remote in remotes}
-        signals = stack.enter_context(contextlib.closing(this.signals()))
+        signals = stack.enter_context(contextlib.closing(job.signals()))
         if near and options.torch_env:
             seen = [
                 remote.address.rpartition(":")[0].strip("[]")
@@ -78,8 +81,8 @@ def supervise(this: job.Job) -> None:
             ]
             shared |= plan.torch_rendezvous(torch[0] or next(iter(seen), "127.0.0.1"), torch[1])
         if near:
-            groups[next(host for host in hosts if host not in this.far)] = _start_here(
-                this,
+            groups[next(host for host in hosts if host not in job.far)] = _start_here(
+                job,
                 {**shared, **threads, **plan.rendezvous_environment(("127.0.0.1", port))},
                 near,
                 opened.key,
@@ -88,18 +91,18 @@ def supervise(this: job.Job) -> None:
         for group in groups.values():
             if isinstance(group, ssh.Remote):
                 group.start()
-        this.watch(groups, opened.streams, signals)
-        this.verdict.met = options.torch_env or job.ranks_have_met(opened.store)
+        job.watch(groups, opened.streams, signals)
+        job.verdict.met = options.torch_env or ranks_have_met(opened.store)
 
 
 def order(
-    this: job.Job,
-    opened: job.Opened,
+    job: Job,
+    opened: OpenedJob,
     shared: Mapping[str, str],
     torch: tuple[str, int] = ("", 0),
 ) -> Order:
     """The order for an agent, without ranks."""
-    options = this.options
+    options = job.options
     return Order(
         secret=opened.key.hex(),
         port=opened.store.address[1],
@@ -107,7 +110,7 @@ def order(
         addresses_chosen=bool(options.interfaces),
         patience=min(_PATIENCE, options.start_timeout / 2),
         directory=os.getcwd(),
-        command=list(this.command),
+        command=list(job.command),
         environment=plan.travelling(shared),
         ranks={},
         bind=options.bind,
@@ -132,18 +135,18 @@ def torch_rendezvous(
     return host, int(text)
 
 
-def share_cores(this: job.Job, environment: Mapping[str, str], ranks: int) -> Mapping[str, str]:
+def share_cores(job: Job, environment: Mapping[str, str], ranks: int) -> Mapping[str, str]:
     """Sets the threads of the ranks of this host, and says so; also if they are more than its
     cores. Agents set them on other hosts."""
     cores = machine.here(environment).cores
     given = machine.threads(environment, cores, ranks)
     sentences = [machine.about_cores(ranks, cores)]
-    if given or (this.far and machine.THREADS not in environment):
-        sentences.append(machine.about_threads(given, cores, bool(this.far)))
+    if given or (job.far and machine.THREADS not in environment):
+        sentences.append(machine.about_threads(given, cores, bool(job.far)))
     for sentence in sentences:
         if sentence and sentence not in _told:
             _told.add(sentence)
-            this.console.say(sentence)
+            job.console.say(sentence)
     return given
 
 
@@ -154,7 +157,7 @@ def _of(
 
 
 def _start_here(
-    this: job.Job,
+    job: Job,
     shared: Mapping[str, str],
     own: Mapping[int, Mapping[str, str]],
     key: bytes,
@@ -164,16 +167,16 @@ def _start_here(
     processors = dict(
         zip(
             own,
-            machine.bind(this.options.bind, *machine.processors_here(), ranks=len(own)),
+            machine.bind(job.options.bind, *machine.processors_here(), ranks=len(own)),
             strict=False,
         )
     )
     for rank, numbers in processors.items():
-        this.log(f"rank {rank} gets the processors {', '.join(map(str, numbers))} (--bind)")
+        job.log(f"rank {rank} gets the processors {', '.join(map(str, numbers))} (--bind)")
     descriptor, variables = hand_over(key, shared, stack)
     everywhere = {**shared, **variables}
     ranks = local.start(
-        this.command, everywhere, own, descriptor, this.options.grace_seconds, processors=processors
+        job.command, everywhere, own, descriptor, job.options.grace_seconds, processors=processors
     )
     stack.callback(ranks.close)
     return ranks

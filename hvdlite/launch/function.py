@@ -11,9 +11,10 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from hvdlite.base import knobs
-from hvdlite.launch import cli, delivery, direct, job, machine, output, plan
+from hvdlite.launch import cli, delivery, direct, machine, output, plan
 from hvdlite.launch.console import Console, until_closed
 from hvdlite.launch.flags import build_parser, read_text
+from hvdlite.launch.job import Job, JobOptions, elsewhere, watchable
 from hvdlite.launch.spawn.other_launchers import Launcher
 from hvdlite.launch.verdict import Verdict, is_consequence
 from hvdlite.launch.watch import JobObserver
@@ -191,21 +192,21 @@ def pickled(
         ) from error
 
 
-def _call(payload: bytes, request: cli.JobRequest, options: job.Options) -> list[Any]:
+def _call(payload: bytes, request: cli.JobRequest, options: JobOptions) -> list[Any]:
     if request.elastic is not None:
         return _call_elastic(payload, request, request.elastic, options)
     slots = plan.assign(request.hosts, request.processes)
     verdict = Verdict({slot.rank: slot.host for slot in slots})
     results = _Results(payload, slots, verdict, request.command)
-    far = job.elsewhere(slot.host for slot in slots)
+    far = elsewhere(slot.host for slot in slots)
     with _console(options) as console:
-        this = _job(slots, request, options, far, console, verdict, results)
-        direct.supervise(this)
+        job = _job(slots, request, options, far, console, verdict, results)
+        direct.supervise(job)
     return results.results
 
 
 def _call_elastic(
-    payload: bytes, request: cli.JobRequest, chosen: ElasticOptions, options: job.Options
+    payload: bytes, request: cli.JobRequest, chosen: ElasticOptions, options: JobOptions
 ) -> list[Any]:
     from hvdlite.launch.elastic import run as elastic
     from hvdlite.launch.elastic.context import ElasticVerdict
@@ -213,32 +214,30 @@ def _call_elastic(
 
     verdict = ElasticVerdict({})
     results = ElasticDelivery(payload, verdict, chosen.policy.least, request.command)
-    far = job.elsewhere(host.name for host in chosen.hosts)
+    far = elsewhere(host.name for host in chosen.hosts)
     with _console(options) as console:
-        this = _job([], request, options, far, console, verdict, results)
-        elastic.supervise(this, chosen, verdict)
+        job = _job([], request, options, far, console, verdict, results)
+        elastic.supervise(job, chosen, verdict)
     return results.results
 
 
 def _job(
     slots: Sequence[plan.Slot],
     request: cli.JobRequest,
-    options: job.Options,
+    options: JobOptions,
     far: Sequence[str],
     console: Console,
     verdict: Verdict,
     results: JobObserver,
-) -> job.Job:
+) -> Job:
     """The job of a function, whose `results` come with it."""
-    observer = job.watchable(
-        results, request.command, request.environment, verdict, console, options
-    )
-    return job.Job(
+    observer = watchable(results, request.command, request.environment, verdict, console, options)
+    return Job(
         slots, request.command, request.environment, options, far, console, verdict, observer
     )
 
 
-def _console(options: job.Options) -> AbstractContextManager[Console]:
+def _console(options: JobOptions) -> AbstractContextManager[Console]:
     out, errors = output.TextWriter(sys.stdout), output.TextWriter(sys.stderr)
     return until_closed(Console(out, errors, options.timestamps))
 

@@ -1,8 +1,11 @@
 """What every job has, however its ranks are started: options, a console, the store where the ranks
 meet, and a last line.
 
-    this = job.of_the_command_line(hosts, slots, command, knobs, options, Verdict(...))
-    status = this.conclude(supervise)
+    job = of_the_command_line(hosts, slots, command, knobs, options, Verdict(...))
+    with job.concluded() as end, job.opened() as opened:
+        ...                          # starts the ranks
+        job.watch(groups, opened.streams, signals)
+    return end.status
 
 `direct` starts ranks itself, and `delegate` lets another launcher do so.
 """
@@ -34,7 +37,7 @@ from hvdlite.rendezvous.watched import Watched
 
 
 @dataclass(frozen=True)
-class Options:
+class JobOptions:
     output_directory: str | None = None
     timestamps: bool = False
     verbose: bool = False
@@ -48,15 +51,22 @@ class Options:
     start_timeout: float = 30.0
     grace_seconds: float = guardian.GRACE_SECONDS
     interfaces: Sequence[str] = ()
-    ssh: ssh.Options = field(default_factory=ssh.Options)
+    ssh: ssh.SshOptions = field(default_factory=ssh.SshOptions)
 
 
 class NotRun(Exception):
     """Nothing was run, only shown; the text is the launcher's last line."""
 
 
+@dataclass
+class Conclusion:
+    """How the launcher ends."""
+
+    status: int = 1
+
+
 @dataclass(frozen=True)
-class Opened:
+class OpenedJob:
     """A job before its first rank is started."""
 
     streams: dict[tuple[int, str], output.Stream]  # by rank and name
@@ -70,7 +80,7 @@ class Job:
     slots: Sequence[plan.Slot]
     command: Sequence[str]
     knobs: Mapping[str, str]  # variables that flags set
-    options: Options
+    options: JobOptions
     far: Sequence[str]  # other hosts than this one, each once
     console: console.Console
     verdict: Verdict
@@ -91,7 +101,7 @@ class Job:
             self.console.say(text)
 
     @contextlib.contextmanager
-    def opened(self, prefix: str = "", everywhere: bool = False) -> Iterator[Opened]:
+    def opened(self, prefix: str = "", everywhere: bool = False) -> Iterator[OpenedJob]:
         """Opens files, the secret and the store, of whose keys below `prefix` the launcher hears.
 
         `everywhere`: other hosts may come later.
@@ -110,7 +120,7 @@ class Job:
             self.verdict.call_off = lambda rank, why: store.call_off("init", why, rank)
             stack.callback(self.observer.close)
             self.observer.begin(store, key)
-            yield Opened(streams, key, store, watched)
+            yield OpenedJob(streams, key, store, watched)
 
     def _open_streams(self) -> dict[tuple[int, str], output.Stream]:
         """Opens the streams, with the files for --output-filename."""
@@ -155,11 +165,23 @@ class Job:
         )
         self.observer.end()
 
-    def conclude(self, supervise: Callable[[], None]) -> int:
-        """Lets `supervise` run the ranks to their end, prints the result and returns the exit
-        status. Main thread only."""
+    @contextlib.contextmanager
+    def concluded(self) -> Iterator[Conclusion]:
+        """The block runs the ranks to their end. If they end or cannot start, prints the launcher's
+        last line and sets the exit status. Main thread only."""
+        conclusion = Conclusion()
         try:
-            return self._conclude(supervise)
+            try:
+                yield conclusion
+                status = self.verdict.status()
+                sentence = with_hint(self.verdict.sentence(self.command))
+            except NotRun as shown:
+                status, sentence = 2, str(shown)
+            except (OSError, ValueError, subprocess.SubprocessError) as error:
+                status, sentence = 1, _why_not(error)
+            except KeyboardInterrupt:  # before or after the watch, which has handlers of its own
+                status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
+            conclusion.status = self._conclude(status, sentence)
         finally:
             for caught in self.lasting or ():
                 if self.options.exits:
@@ -167,17 +189,8 @@ class Job:
                 else:
                     caught.restore()
 
-    def _conclude(self, supervise: Callable[[], None]) -> int:
-        try:
-            supervise()
-            status = self.verdict.status()
-            sentence = with_hint(self.verdict.sentence(self.command))
-        except NotRun as shown:
-            status, sentence = 2, str(shown)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            status, sentence = 1, _why_not(error)
-        except KeyboardInterrupt:  # before or after the watch, which has handlers of its own
-            status, sentence = 128 + signal.SIGINT, "ended by SIGINT; all ranks were ended."
+    def _conclude(self, status: int, sentence: str) -> int:
+        """Prints the result, and returns the exit status."""
         self.observer.end()  # not if an exception has come
         self.observer.judged(status, sentence)
         losses = self.console.losses()
@@ -205,7 +218,7 @@ def of_the_command_line(
     slots: Sequence[plan.Slot],
     command: Sequence[str],
     knobs: Mapping[str, str],
-    options: Options,
+    options: JobOptions,
     verdict: Verdict,
 ) -> Job:
     """Returns a job that prints to the launcher's stdout and stderr. `hosts`: all hosts where ranks
@@ -225,7 +238,7 @@ def watchable(
     knobs: Mapping[str, str],
     verdict: Verdict,
     screen: console.Console,
-    options: Options,
+    options: JobOptions,
 ) -> JobObserver:
     """Returns the observer with one that `hvdlite top` reaches."""
     dumps = {**os.environ, **knobs}.get("HVDLITE_STALL_DUMP", "")

@@ -64,7 +64,7 @@ def run(
     results = ElasticDelivery(payload, verdict, least, _COMMAND, every=True)
     with of_a_module("hvdlite.ray") as console, _queue(callbacks) as queue:
         observer: JobObserver = Observers(results, _Callbacks(queue, callbacks))
-        options = job.Options()
+        options = job.JobOptions()
         observer = job.watchable(observer, _COMMAND, variables, verdict, console, options)
         this = job.Job([], _COMMAND, {}, options, [], console, verdict, observer)
         with this.opened(PREFIX, everywhere=True) as opened:

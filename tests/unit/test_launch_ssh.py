@@ -16,7 +16,9 @@ PYTHON = "/opt/my env/bin/python"
 
 
 def test_ssh_never_asks_and_starts_the_same_interpreter() -> None:
-    words = ssh.command_line("node1", ssh.Options(), {"PYTHONPATH": "/a b", "SECRET": "x"}, PYTHON)
+    words = ssh.command_line(
+        "node1", ssh.SshOptions(), {"PYTHONPATH": "/a b", "SECRET": "x"}, PYTHON
+    )
     assert "BatchMode=yes" in words and words[-3:-1] == ["--", "node1"]
     assert words[-1] == (
         "echo hvdlite logged in; exec env 'PYTHONPATH=/a b' '/opt/my env/bin/python' -m "
@@ -24,18 +26,18 @@ def test_ssh_never_asks_and_starts_the_same_interpreter() -> None:
     )
     # that is the user's to decide
     assert not any("StrictHostKeyChecking" in word for word in words)
-    plain = ssh.command_line("n", ssh.Options(), {}, "/usr/bin/python3")
+    plain = ssh.command_line("n", ssh.SshOptions(), {}, "/usr/bin/python3")
     assert plain[-1] == "echo hvdlite logged in; exec /usr/bin/python3 -m hvdlite.launch.agent"
 
 
 def test_in_a_slurm_allocation_srun_starts_the_agent() -> None:
-    words = ssh.command_line("n2", ssh.Options(in_slurm=True, port=7), {}, PYTHON)
+    words = ssh.command_line("n2", ssh.SshOptions(in_slurm=True, port=7), {}, PYTHON)
     assert words[0] == "srun" and "--nodelist=n2" in words and "--overlap" in words
     assert words[-3:-1] == ["sh", "-c"] and "-m hvdlite.launch.agent" in words[-1]
 
 
 def test_ports_keys_and_further_arguments_are_handed_on() -> None:
-    options = ssh.Options(port=2222, identity_file="k", extra=["-F", "c"], connect_timeout=7.4)
+    options = ssh.SshOptions(port=2222, identity_file="k", extra=["-F", "c"], connect_timeout=7.4)
     words = ssh.command_line("me@[fd00::1]", options, {}, "python3")
     joined = " ".join(words)
     assert "-p 2222 -i k -F c -- me@fd00::1 echo" in joined and "ConnectTimeout=7" in joined

@@ -32,7 +32,7 @@ def _eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _job(hosts: Sequence[Host], slots: Sequence[plan.Slot], verdict: Verdict) -> job.Job:
     names = [host.name for host in hosts]
-    this = job.of_the_command_line(names, slots, ["true"], {}, job.Options(), verdict)
+    this = job.of_the_command_line(names, slots, ["true"], {}, job.JobOptions(), verdict)
     return dataclasses.replace(this, lasting=None)
 
 

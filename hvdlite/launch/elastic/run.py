@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from hvdlite.launch import direct, job, plan
+from hvdlite.launch import direct, plan
 from hvdlite.launch.elastic.agents import Connector
 from hvdlite.launch.elastic.context import Context, ElasticVerdict, Streams
 from hvdlite.launch.elastic.driver import PREFIX, Driver
@@ -21,6 +21,7 @@ from hvdlite.launch.elastic.host_discovery import (
     ScriptDiscovery,
 )
 from hvdlite.launch.elastic.options import ElasticOptions, Policy
+from hvdlite.launch.job import Job, JobOptions, OpenedJob, elsewhere, of_the_command_line
 from hvdlite.launch.spawn import local, ssh
 from hvdlite.launch.spawn.agent_protocol import Order
 from hvdlite.launch.spawn.parties import Starter
@@ -35,53 +36,55 @@ def run(
     options: ElasticOptions,
     command: Sequence[str],
     knobs: Mapping[str, str],
-    job_options: job.Options,
+    job_options: JobOptions,
 ) -> int:
     """Run the job to its end; returns the exit status. Main thread only."""
     verdict = ElasticVerdict({})
     names = [host.name for host in options.hosts]
-    this = job.of_the_command_line(names, [], command, knobs, job_options, verdict)
-    return this.conclude(lambda: supervise(this, options, verdict))
+    job = of_the_command_line(names, [], command, knobs, job_options, verdict)
+    with job.concluded() as end:
+        supervise(job, options, verdict)
+    return end.status
 
 
-def supervise(this: job.Job, options: ElasticOptions, verdict: ElasticVerdict) -> None:
+def supervise(job: Job, options: ElasticOptions, verdict: ElasticVerdict) -> None:
     """Runs until nothing of the job is left. Raises OSError or ValueError if it cannot start."""
     names = [host.name for host in options.hosts]
     may_grow = bool(options.script or options.hostfile)
-    with this.opened(PREFIX, everywhere=may_grow) as opened, contextlib.ExitStack() as stack:
-        _warn_of_slurm(this.console.say)
-        this.log(f"the store is at {join_address(*opened.store.address)}")
-        shared = plan.without_mpi(plan.job_environment(os.environ, this.knobs))
+    with job.opened(PREFIX, everywhere=may_grow) as opened, contextlib.ExitStack() as stack:
+        _warn_of_slurm(job.console.say)
+        job.log(f"the store is at {join_address(*opened.store.address)}")
+        shared = plan.without_mpi(plan.job_environment(os.environ, job.knobs))
         shared |= {"HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"}
         torch = ("", 0)
-        if this.options.torch_env:
-            torch = direct.torch_rendezvous(shared, names[0], this.far)
-        by = replace(this.options.ssh, in_slurm=options.in_slurm)
+        if job.options.torch_env:
+            torch = direct.torch_rendezvous(shared, names[0], job.far)
+        by = replace(job.options.ssh, in_slurm=options.in_slurm)
         # Without this host's number of threads: agents decide for their hosts.
-        connector = Connector(_reach(this, direct.order(this, opened, shared, torch), by))
+        connector = Connector(_reach(job, direct.order(job, opened, shared, torch), by))
         shared |= plan.rendezvous_environment(("127.0.0.1", opened.store.address[1]))
-        if this.options.torch_env:
+        if job.options.torch_env:
             shared |= plan.torch_rendezvous(torch[0] or "127.0.0.1", torch[1])
-        shared |= direct.share_cores(this, shared, _ranks_here(options, this.far))
+        shared |= direct.share_cores(job, shared, _ranks_here(options, job.far))
         context = Context(
-            this.console,
-            this.log,
-            this.command,
-            _starter(this, shared, direct.hand_over(opened.key, shared, stack)),
-            near=[name for name in names if name not in this.far],
+            job.console,
+            job.log,
+            job.command,
+            _starter(job, shared, direct.hand_over(opened.key, shared, stack)),
+            near=[name for name in names if name not in job.far],
             several_hosts=may_grow or len(names) > 1,
-            streams=Streams(this.console, this.options.output_directory, this.options.collapse),
-            observer=this.observer,
-            torch_run=f"hvdlite-{opened.store.address[1]}" if this.options.torch_env else "",
+            streams=Streams(job.console, job.options.output_directory, job.options.collapse),
+            observer=job.observer,
+            torch_run=f"hvdlite-{opened.store.address[1]}" if job.options.torch_env else "",
             verdict=verdict,
         )
-        policy = replace(options.policy, silence_seconds=this.options.ssh.silence_seconds)
-        drive(this, opened, policy, context, _source(options), connector)
+        policy = replace(options.policy, silence_seconds=job.options.ssh.silence_seconds)
+        drive(job, opened, policy, context, _source(options), connector)
 
 
 def drive(
-    this: job.Job,
-    opened: job.Opened,
+    job: Job,
+    opened: OpenedJob,
     policy: Policy,
     context: Context,
     source: HostDiscovery | FixedHosts,
@@ -89,23 +92,23 @@ def drive(
 ) -> None:
     """The driver's part: from the first look at the hosts until no member is left."""
     assert opened.watched is not None
-    with contextlib.closing(this.signals()) as signals:
+    with contextlib.closing(job.signals()) as signals:
         driver = Driver(policy, context, opened.store, opened.watched, source, connector)
         with contextlib.closing(driver):
             driver.loop(signals.wake, signals.caught)
         signals.close()  # a signal that was held back takes its effect in the observer
-        this.observer.end()
+        job.observer.end()
 
 
 def _starter(
-    this: job.Job, shared: Mapping[str, str], handed: tuple[int | None, Mapping[str, str]]
+    job: Job, shared: Mapping[str, str], handed: tuple[int | None, Mapping[str, str]]
 ) -> Starter:
     """How members of this host are started. `handed`: what direct.hand_over() returns."""
     descriptor, variables = handed
 
     def start(member: int, own: Mapping[str, str]) -> local.Ranks:
-        environment, grace = {**shared, **variables}, this.options.grace_seconds
-        return local.start(this.command, environment, {member: own}, descriptor, grace)
+        environment, grace = {**shared, **variables}, job.options.grace_seconds
+        return local.start(job.command, environment, {member: own}, descriptor, grace)
 
     return start
 
@@ -127,20 +130,20 @@ def _source(options: ElasticOptions) -> ScriptDiscovery | HostfileDiscovery | Fi
 
 
 def _reach(
-    this: job.Job, order: Order, by: ssh.Options
+    job: Job, order: Order, by: ssh.SshOptions
 ) -> Callable[[str, int, Connector], ssh.Remote | None]:
     """How threads reach a host."""
 
     def reach(host: str, slots: int, connector: Connector) -> ssh.Remote | None:
-        if not job.elsewhere([host]):
+        if not elsewhere([host]):
             return None
         [agent] = ssh.contact(
             {host: replace(order, slots=slots, bind="none")},
             by,
             os.environ,
-            this.options.start_timeout,
+            job.options.start_timeout,
             connector.say,
-            log=connector.say if this.options.verbose else lambda text: None,
+            log=connector.say if job.options.verbose else lambda text: None,
             cancel=connector.over,
         )
         return agent

@@ -49,7 +49,7 @@ Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Options:
+class SshOptions:
     port: int | None = None
     identity_file: str | None = None
     extra: Sequence[str] = ()
@@ -66,7 +66,7 @@ class Options:
 
 
 def command_line(
-    host: str, options: Options, environ: Mapping[str, str], interpreter: str
+    host: str, options: SshOptions, environ: Mapping[str, str], interpreter: str
 ) -> list[str]:
     """Returns the command line of ssh, or srun. Pure. The agent runs with the same interpreter as
     the launcher."""
@@ -280,7 +280,7 @@ class Remote:
 
 def contact(
     orders: Mapping[str, Order],
-    options: Options,
+    options: SshOptions,
     environ: Mapping[str, str],
     timeout: float,
     say: Log,
@@ -352,7 +352,7 @@ def contact(
 def _call(
     host: str,
     order: Order,
-    options: Options,
+    options: SshOptions,
     environ: Mapping[str, str],
     interpreter: str,
     say: Log,

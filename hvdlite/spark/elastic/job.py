@@ -45,7 +45,7 @@ def run(session: Any, payload: bytes, policy: Policy, choice: Choice) -> list[An
     results = ElasticDelivery(payload, verdict, policy.least, _COMMAND, every=True)
     asked = policy.most or policy.processes
     with of_a_module("hvdlite.spark", choice.stdout, choice.stderr, choice.timestamps) as console:
-        options = job.Options(grace_seconds=choice.grace_seconds)
+        options = job.JobOptions(grace_seconds=choice.grace_seconds)
         observer = job.watchable(results, _COMMAND, choice.environment, verdict, console, options)
         this = job.Job([], _COMMAND, {}, options, [], console, verdict, observer)
         with this.opened(PREFIX, everywhere=True) as opened, contextlib.ExitStack() as stack:
