@@ -28,8 +28,8 @@ from functools import partial
 
 from hvdlite.launch import machine, output, plan, secret
 from hvdlite.launch.spawn import agent_protocol, events, guardian, local
-from hvdlite.launch.spawn.agent_protocol import EndOne, Order, StartOne
-from hvdlite.launch.spawn.parties import Parties
+from hvdlite.launch.spawn.agent_protocol import AgentOrder, EndOne, StartOne
+from hvdlite.launch.spawn.elastic_ranks import ElasticRanks
 from hvdlite.launch.spawn.silent_hosts import Patience, socket_options
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.addresses import join_address
@@ -49,7 +49,7 @@ def main() -> int:
     if job is None:
         return 1
     try:
-        return _run(Order.decode(job))
+        return _run(AgentOrder.decode(job))
     except (OSError, ValueError) as error:
         os.write(
             1,
@@ -66,7 +66,7 @@ def _leave_with_the_channel() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _run(order: Order) -> int:
+def _run(order: AgentOrder) -> int:
     expected = order.slots or len(order.ranks)
     shares = machine.bind(order.bind, *machine.processors_here(), ranks=len(order.ranks))
     key = bytes.fromhex(order.secret)
@@ -107,8 +107,8 @@ def _run(order: Order) -> int:
         grace_seconds=order.grace_seconds,
         processors=processors,
     )
-    ranks: local.Ranks | Parties = (
-        Parties(lambda rank, own: start({rank: own})) if order.slots else start(order.ranks)
+    ranks: local.LocalRanks | ElasticRanks = (
+        ElasticRanks(lambda rank, own: start({rank: own})) if order.slots else start(order.ranks)
     )
     try:
         _Relay(ranks, store.socket, join_address(*address)).run()
@@ -124,7 +124,7 @@ def _ask_for_signs_of_life(sock: socket.socket, silence: float) -> None:
         sock.setsockopt(level, option, value)
 
 
-def _where_ssh_came_from(order: Order) -> list[str]:
+def _where_ssh_came_from(order: AgentOrder) -> list[str]:
     """Returns the launcher's address as seen from here, unless the user has chosen interfaces."""
     client = os.environ.get("SSH_CONNECTION", "").split()[:1]
     return [] if order.addresses_chosen else client
@@ -133,9 +133,11 @@ def _where_ssh_came_from(order: Order) -> list[str]:
 class _Relay:
     """Connects the ranks here with the launcher, until all ranks are gone."""
 
-    def __init__(self, ranks: local.Ranks | Parties, store: socket.socket, where: str) -> None:
+    def __init__(
+        self, ranks: local.LocalRanks | ElasticRanks, store: socket.socket, where: str
+    ) -> None:
         self.ranks = ranks
-        self.parties = ranks if isinstance(ranks, Parties) else None
+        self.elastic = ranks if isinstance(ranks, ElasticRanks) else None
         self.commands = agent_protocol.Commands()
         self.store = store
         self.where = where  # the address of the store
@@ -153,7 +155,7 @@ class _Relay:
         os.set_blocking(1, False)
         for source in (0, self.store, self.ranks):
             self.selector.register(source, selectors.EVENT_READ)
-        notice = -1 if self.parties is None else _notice_of_sigterm()
+        notice = -1 if self.elastic is None else _notice_of_sigterm()
         if notice >= 0:
             self.selector.register(notice, selectors.EVENT_READ)
         self._set_reading(True)
@@ -171,21 +173,21 @@ class _Relay:
                 self._lost_store()  # the store never speaks first
             if notice in ready:
                 os.read(notice, _READ_BYTES)
-                self._happened(events.Leaving())
+                self._happened(events.HostLeaving())
             if 1 in ready:
                 self._write()
             if not self.gone and self.patience.left(time.monotonic()) == 0:
                 for event in self.ranks.abandon():
                     self._happened(event)
-            if self.parties is not None:
-                self.parties.give_up(time.monotonic())
+            if self.elastic is not None:
+                self.elastic.give_up(time.monotonic())
             self._set_reading(self.waiting < _BACKLOG_BYTES)
         while self.out and not self.deaf and select.select([], [1], [], _FAREWELL_SECONDS)[1]:
             self._write()
 
     def _pause(self) -> float | None:
         now = time.monotonic()
-        one = None if self.parties is None else self.parties.left(now)
+        one = None if self.elastic is None else self.elastic.left(now)
         reasons = (self.patience.left(now), one)
         return min((seconds for seconds in reasons if seconds is not None), default=None)
 
@@ -219,7 +221,7 @@ class _Relay:
         for descriptor, (whose, _) in list(self.pipes.items()):
             if whose == rank or isinstance(event, events.AllGone):
                 output.drain(partial(self._read, descriptor))
-        if isinstance(event, events.Gone):
+        if isinstance(event, events.RankGone):
             self._close_streams(event.rank)
         self._tell(event)
         self.gone = isinstance(event, events.AllGone)
@@ -230,15 +232,15 @@ class _Relay:
     def _close_streams(self, rank: int) -> None:
         """Of a rank that is gone, while others may come: a process that has escaped may hold
         them."""
-        assert self.parties is not None
+        assert self.elastic is not None
         for descriptor, (whose, kind) in list(self.pipes.items()):
             if whose == rank:
                 self._send(agent_protocol.encode(kind, b"", rank))
                 self._forget(descriptor)
-        self.parties.close_one(rank)
+        self.elastic.close_one(rank)
 
     def _start_one(self, order: StartOne) -> None:
-        pipes = self.parties.start_one(order.rank, order.environment) if self.parties else None
+        pipes = self.elastic.start_one(order.rank, order.environment) if self.elastic else None
         for descriptor, kind in _kinds(pipes) if pipes else ():
             self.pipes[descriptor] = order.rank, kind
             if self.reading:
@@ -252,8 +254,8 @@ class _Relay:
             if isinstance(command, StartOne):
                 self._start_one(command)
             elif isinstance(command, EndOne):
-                if self.parties is not None:
-                    self.parties.end_one(command.rank, command.politely)
+                if self.elastic is not None:
+                    self.elastic.end_one(command.rank, command.politely)
             else:
                 self._obey_letter(command)
 
@@ -266,8 +268,8 @@ class _Relay:
         elif letter == agent_protocol.ASK:
             self._tell(events.Alive())
         elif letter == agent_protocol.LOOK:
-            for rank in self.parties.stopped() if self.parties is not None else ():
-                self._tell(events.Stopped(rank))
+            for rank in self.elastic.stopped() if self.elastic is not None else ():
+                self._tell(events.RankStopped(rank))
         elif letter in guardian.SIGNALS:
             self.ranks.forward(guardian.SIGNALS[letter])
         else:
@@ -338,7 +340,7 @@ def _notice_of_sigterm() -> int:
     return notice
 
 
-def _kinds(pipes: events.Pipes) -> list[tuple[int, bytes]]:
+def _kinds(pipes: events.RankPipes) -> list[tuple[int, bytes]]:
     return [(pipes.stdout, agent_protocol.STDOUT), (pipes.stderr, agent_protocol.STDERR)]
 
 

@@ -27,7 +27,7 @@ from hvdlite.launch.hosts import Host, from_environment
 from hvdlite.launch.job import Job, JobOptions, NotRun, of_the_command_line
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import delegated, launcher_output, local
-from hvdlite.launch.spawn.delegated import Delegated
+from hvdlite.launch.spawn.delegated import DelegatedRanks
 from hvdlite.launch.spawn.launcher_output import LAUNCHER
 from hvdlite.launch.spawn.other_launchers import (
     Launcher,
@@ -67,7 +67,7 @@ class LaunchersVerdict(Verdict):
     """Decides if the launcher has failed without naming a rank. Its own status and the ranks'
     output are then all there is."""
 
-    group: Delegated | None = None
+    group: DelegatedRanks | None = None
     streams: Mapping[tuple[int, str], output.Stream] = {}
 
     def status(self) -> int:
@@ -162,7 +162,7 @@ def _supervise(
             # KillWait, 30 s.
             mercy_seconds=_MERCY_SECONDS if by is Launcher.SRUN else 0.0,
         )
-        group = Delegated(
+        group = DelegatedRanks(
             launcher.name,
             process,
             launcher.tags,

@@ -10,8 +10,8 @@ from dataclasses import replace
 from hvdlite.launch import machine, plan, secret
 from hvdlite.launch.job import Job, JobOptions, OpenedJob, of_the_command_line, ranks_have_met
 from hvdlite.launch.spawn import local, ssh
-from hvdlite.launch.spawn.agent_protocol import Order
-from hvdlite.launch.spawn.events import Group
+from hvdlite.launch.spawn.agent_protocol import AgentOrder
+from hvdlite.launch.spawn.events import RankGroup
 from hvdlite.launch.verdict import Verdict
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.addresses import join_address
@@ -57,7 +57,7 @@ def supervise(job: Job) -> None:
             own = {rank: {**environment, **run[rank]} for rank, environment in own.items()}
         near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in job.far}
         threads = share_cores(job, shared, len(near))  # of this host; agents decide for theirs
-        groups: dict[str, Group] = {}
+        groups: dict[str, RankGroup] = {}
         if job.far:
             common = order(job, opened, shared, torch)
             orders = {host: replace(common, ranks=_of(host, slots, own)) for host in job.far}
@@ -77,7 +77,7 @@ def supervise(job: Job) -> None:
             seen = [
                 remote.address.rpartition(":")[0].strip("[]")
                 for remote in groups.values()
-                if isinstance(remote, ssh.Remote)
+                if isinstance(remote, ssh.RemoteRanks)
             ]
             shared |= plan.torch_rendezvous(torch[0] or next(iter(seen), "127.0.0.1"), torch[1])
         if near:
@@ -89,7 +89,7 @@ def supervise(job: Job) -> None:
                 stack,
             )
         for group in groups.values():
-            if isinstance(group, ssh.Remote):
+            if isinstance(group, ssh.RemoteRanks):
                 group.start()
         job.watch(groups, opened.streams, signals)
         job.verdict.met = options.torch_env or ranks_have_met(opened.store)
@@ -100,10 +100,10 @@ def order(
     opened: OpenedJob,
     shared: Mapping[str, str],
     torch: tuple[str, int] = ("", 0),
-) -> Order:
+) -> AgentOrder:
     """The order for an agent, without ranks."""
     options = job.options
-    return Order(
+    return AgentOrder(
         secret=opened.key.hex(),
         port=opened.store.address[1],
         addresses=addresses.of_this_machine(options.interfaces),
@@ -162,7 +162,7 @@ def _start_here(
     own: Mapping[int, Mapping[str, str]],
     key: bytes,
     stack: contextlib.ExitStack,
-) -> local.Ranks:
+) -> local.LocalRanks:
     """Starts the ranks of this host. What ends them goes on `stack`."""
     processors = dict(
         zip(

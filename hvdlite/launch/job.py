@@ -28,7 +28,7 @@ from hvdlite.launch.monitor.board import WANTED
 from hvdlite.launch.monitor.exposition import Outlets
 from hvdlite.launch.observers import Contained, Observers
 from hvdlite.launch.spawn import guardian, ssh
-from hvdlite.launch.spawn.events import Group
+from hvdlite.launch.spawn.events import RankGroup
 from hvdlite.launch.verdict import Verdict, with_hint
 from hvdlite.launch.watch import JobObserver, Signals
 from hvdlite.rendezvous import addresses
@@ -148,7 +148,7 @@ class Job:
 
     def watch(
         self,
-        groups: Mapping[str, Group],
+        groups: Mapping[str, RankGroup],
         streams: Mapping[tuple[int, str], output.Stream],
         signals: Signals,
     ) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch.last_words import shown
-from hvdlite.launch.spawn.events import AllGone, Ended, StartFailed, signal_name
+from hvdlite.launch.spawn.events import AllGone, RankEnded, RankStartFailed, signal_name
 
 # A rank that fails because a peer was lost may exit before that peer, whose interpreter takes its
 # time to end. The launcher waits this long for the cause before it takes the consequence for it.
@@ -76,7 +76,7 @@ def ended_how(number: int, otherwise: str, words: str = "") -> str:
 
 @dataclass(frozen=True)
 class Failure:
-    ended: Ended
+    ended: RankEnded
     last_words: bytes
 
     @property
@@ -92,7 +92,7 @@ class Verdict:
 
     hosts: Mapping[int, str]
     failures: list[Failure] = field(default_factory=list)
-    start_failure: StartFailed | None = None
+    start_failure: RankStartFailed | None = None
     lost: tuple[str, str] | None = None  # the first host that was lost, and why
     # Hosts that were asked to end and did not answer; whether their ranks were killed without them.
     silent: dict[str, bool] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Verdict:
     _decided_at: float = 0.0
     _asked: bool = False  # decide() has returned True
 
-    def ended(self, ended: Ended, last_words: bytes, now: float) -> None:
+    def ended(self, ended: RankEnded, last_words: bytes, now: float) -> None:
         # The launcher ended what ends after the decision; the agent killed what ends on a lost
         # host.
         lost = self.lost is not None and self.hosts[ended.rank] == self.lost[0]

@@ -18,14 +18,14 @@ from typing import Any
 from hvdlite.launch.output import Stream, drain
 from hvdlite.launch.spawn.events import (
     AllGone,
-    Ended,
     Event,
-    Group,
-    Lost,
+    HostLost,
     Output,
-    Pipes,
-    Started,
-    StartFailed,
+    RankEnded,
+    RankGroup,
+    RankPipes,
+    RankStarted,
+    RankStartFailed,
     Unanswered,
 )
 from hvdlite.launch.spawn.guardian import ASKING, FORWARDED
@@ -132,7 +132,7 @@ class Signals:
 
 
 def watch(
-    groups: Mapping[str, Group],
+    groups: Mapping[str, RankGroup],
     streams: Mapping[tuple[int, str], Stream],
     verdict: Verdict,
     log: Callable[[str], None] = lambda text: None,
@@ -160,7 +160,7 @@ class Watch:
 
     def __init__(
         self,
-        groups: Mapping[str, Group],
+        groups: Mapping[str, RankGroup],
         streams: Mapping[tuple[int, str], Stream],
         verdict: Verdict,
         log: Callable[[str], None],
@@ -175,7 +175,7 @@ class Watch:
         self.verdict = verdict
         self.log = log
         self.selector = selectors.DefaultSelector()
-        self.groups: dict[int, tuple[str, Group]] = {}  # by descriptor, until all are gone
+        self.groups: dict[int, tuple[str, RankGroup]] = {}  # by descriptor, until all are gone
         self.pipes: dict[int, tuple[int, str]] = {}  # by descriptor, until they end
         self.patience: dict[int, Patience] = {}  # by the groups' descriptors
         self.calls: dict[int, Callable[[], None]] = {}  # other descriptors, and what reads them
@@ -188,14 +188,14 @@ class Watch:
         self.resisting = 0
         self.guardian_died = False
 
-    def add(self, host: str, group: Group) -> None:
+    def add(self, host: str, group: RankGroup) -> None:
         self.groups[group.fileno()] = host, group
         self.patience[group.fileno()] = Patience()
         self.selector.register(group.fileno(), selectors.EVENT_READ)
         for rank, pipes in group.pipes.items():
             self.listen(rank, pipes)
 
-    def listen(self, rank: int, pipes: Pipes) -> None:
+    def listen(self, rank: int, pipes: RankPipes) -> None:
         """Reads a rank's streams from now on."""
         for descriptor, name in ((pipes.stdout, "stdout"), (pipes.stderr, "stderr")):
             self.pipes[descriptor] = rank, name
@@ -307,7 +307,7 @@ class Watch:
 
     def _read_last_words(self, events: Sequence[Event]) -> None:
         # A rank's last words are in the pipe before it ends, but they may not have been read yet.
-        ended = {event.rank for event in events if isinstance(event, Ended)}
+        ended = {event.rank for event in events if isinstance(event, RankEnded)}
         for descriptor, (rank, _) in list(self.pipes.items()):
             if rank in ended and descriptor not in self.paused:
                 drain(partial(self._read, descriptor))
@@ -318,19 +318,19 @@ class Watch:
                 self._feed((event.rank, event.stream), event.data)
             else:
                 self._end((event.rank, event.stream))
-        elif isinstance(event, Started):
+        elif isinstance(event, RankStarted):
             self.log(
                 f"rank {event.rank} on {self.verdict.hosts[event.rank]} is process {event.pid}"
             )
-        elif isinstance(event, StartFailed):
+        elif isinstance(event, RankStartFailed):
             self.verdict.start_failure = event
-        elif isinstance(event, Ended):
+        elif isinstance(event, RankEnded):
             self.log(f"rank {event.rank} ended with status {event.status}")
             words = self.stderr[event.rank].last_words.found()[0]
             if not is_consequence(words):  # where such a rank waited explains nothing
                 words = self.stderr[event.rank].last_words.with_place()
             self.verdict.ended(event, words, time.monotonic())
-        elif isinstance(event, Lost):
+        elif isinstance(event, HostLost):
             self.verdict.lost_host(host, event.reason)
         elif isinstance(event, Unanswered):
             self.verdict.unanswered(host, event.killed)

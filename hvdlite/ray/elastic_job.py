@@ -29,8 +29,8 @@ from hvdlite.launch.elastic.run import drive
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.last_words import in_one_line
 from hvdlite.launch.observers import Observers
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Pipes, Unanswered
-from hvdlite.launch.spawn.parties import Party
+from hvdlite.launch.spawn.elastic_ranks import ElasticRank
+from hvdlite.launch.spawn.events import AllGone, Event, RankEnded, RankPipes, Unanswered
 from hvdlite.launch.watch import JobObserver
 from hvdlite.ray import coordinator, identity, nodes, ray_logger
 from hvdlite.ray.bundles import Need
@@ -95,14 +95,14 @@ class _Actors:
         )(ElasticWorker)  # fmt: skip
         self._shared, self._key, self._queue = shared, key, queue
 
-    def start(self, member: int, own: Mapping[str, str]) -> Party:
+    def start(self, member: int, own: Mapping[str, str]) -> ElasticRank:
         node = nodes.node_of(ray.nodes(), own["HOROVOD_HOSTNAME"])
         if node is None:  # it is gone since it was found
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
         where = NodeAffinitySchedulingStrategy(node, soft=False)
         actor = self._kind.options(scheduling_strategy=where).remote(member)
         ended = actor.run.remote({**self._shared, **own}, self._key, self._queue)
-        return ActorParty(member, actor, ended)
+        return ActorRank(member, actor, ended)
 
 
 class _Nodes(HostDiscovery):
@@ -186,8 +186,9 @@ class ElasticWorker:
         return status, line
 
 
-class ActorParty:
-    """The Party of one member (hvdlite/launch/spawn/parties.py). A thread waits for its end.
+class ActorRank:
+    """The ElasticRank of one member (hvdlite/launch/spawn/elastic_ranks.py). A thread waits for its
+    end.
 
     Ray shows the output of actors. Its error stream here has the last line alone, for the verdict.
     """
@@ -199,7 +200,7 @@ class ActorParty:
         out, out_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.close(out_end)
         errors, self._errors_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self.pipes: dict[int, Pipes] = {number: Pipes(out, errors)}
+        self.pipes: dict[int, RankPipes] = {number: RankPipes(out, errors)}
         self._thread = threading.Thread(target=self._wait, name="hvd-member", daemon=True)
         self._thread.start()
 
@@ -229,7 +230,7 @@ class ActorParty:
 
     def abandon(self) -> list[Event]:
         """Ray has not told of the end in time."""
-        killed = Ended(self._number, signal=signal.SIGKILL)
+        killed = RankEnded(self._number, signal=signal.SIGKILL)
         return [Unanswered(killed=True), killed, AllGone()]
 
     def close(self) -> None:
@@ -244,9 +245,9 @@ class ActorParty:
     def _wait(self) -> None:
         try:
             status, line = ray.get(self._ended)
-            ended = Ended(self._number, code=status)
+            ended = RankEnded(self._number, code=status)
         except Exception as error:
-            ended, line = Ended(self._number, signal=signal.SIGKILL), in_one_line(error)
+            ended, line = RankEnded(self._number, signal=signal.SIGKILL), in_one_line(error)
         with contextlib.suppress(OSError):
             os.write(self._errors_end, f"{line}\n".encode() if line else b"")
         os.close(self._errors_end)

@@ -22,7 +22,7 @@ from hvdlite.launch import direct, machine, output, plan, secret, task
 from hvdlite.launch.console import Console
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import local
-from hvdlite.launch.spawn.events import Ended, Event, StartFailed
+from hvdlite.launch.spawn.events import Event, RankEnded, RankStartFailed
 from hvdlite.launch.verdict import SURVIVOR_SECONDS, Verdict
 from hvdlite.launch.watch import Signals, Watch
 from hvdlite.rendezvous import StoreClient, StoreServer, addresses
@@ -218,7 +218,7 @@ class _RankWatch(Watch):
         self,
         rank: int,
         host: str,
-        ranks: local.Ranks,
+        ranks: local.LocalRanks,
         streams: Mapping[tuple[int, str], output.Stream],
         client: StoreClient,
         hearing: _Over,
@@ -226,7 +226,7 @@ class _RankWatch(Watch):
         super().__init__(
             {host: ranks}, streams, Verdict({rank: host}), lambda text: None, self._chore
         )
-        self.ended = Ended(rank)
+        self.ended = RankEnded(rank)
         self.words = ""
         self.ended_by_us = False
         self._rank, self._client, self._hearing = rank, client, hearing
@@ -235,9 +235,9 @@ class _RankWatch(Watch):
 
     def happened(self, descriptor: int, host: str, event: Event) -> None:
         super().happened(descriptor, host, event)
-        if isinstance(event, StartFailed):
-            self.ended, self.words = Ended(self._rank, code=127), os.strerror(event.errno)
-        elif isinstance(event, Ended):
+        if isinstance(event, RankStartFailed):
+            self.ended, self.words = RankEnded(self._rank, code=127), os.strerror(event.errno)
+        elif isinstance(event, RankEnded):
             self.ended, self.ended_by_us = event, self.asked or bool(self.verdict.interrupted)
             self.words = shown(self.stderr[self._rank].last_words.with_place())
         else:

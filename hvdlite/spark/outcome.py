@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hvdlite.launch import delivery
-from hvdlite.launch.spawn.events import Ended
+from hvdlite.launch.spawn.events import RankEnded
 from hvdlite.launch.verdict import Verdict
 
 SCHEMA = "rank int, kind string, chunk binary"
@@ -78,7 +78,7 @@ def judged(those: Iterable[Report]) -> Verdict:
     verdict = Verdict({report.rank: report.host for report in those})
     for report in those:
         if not report.ended_by_us:
-            ended = Ended(report.rank, report.code, report.signal)
+            ended = RankEnded(report.rank, report.code, report.signal)
             verdict.ended(ended, report.words.encode(), now=0.0)
     return verdict
 

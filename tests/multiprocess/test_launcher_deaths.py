@@ -161,7 +161,7 @@ def test_a_guardian_that_stays_frozen_holds_nothing_up(job: Job) -> None:
         job.script(
             "import sys\nfrom hvdlite.launch import cli\nfrom hvdlite.launch.spawn import "
             "guardian, local\n"
-            "local.Ranks.wake = lambda self: None\nguardian.KILL_SECONDS = 3\n"
+            "local.LocalRanks.wake = lambda self: None\nguardian.KILL_SECONDS = 3\n"
             "sys.exit(cli.main())\n",
             "launcher.py",
         )

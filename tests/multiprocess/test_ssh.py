@@ -351,7 +351,7 @@ def launcher_that(far: FarJob, does: str, first: str = "") -> None:
             "def note(self, name, value):\n"
             "    object.__setattr__(self, name, value)\n"
             f"    if name == 'phase':\n        {does}\n"
-            f"ssh.Remote.__setattr__ = note\nreached = []\n{first}\n"
+            f"ssh.RemoteRanks.__setattr__ = note\nreached = []\n{first}\n"
             "sys.exit(cli.main())\n",
             "launcher.py",
         )

@@ -28,7 +28,7 @@ class Loop:
 
 
 class Group:
-    """Agents and the parties of this host alike."""
+    """Agents and the ranks of this host alike."""
 
     def __init__(self, host: str) -> None:
         self.host = host

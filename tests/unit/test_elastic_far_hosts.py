@@ -17,7 +17,7 @@ from hvdlite.launch.elastic.discovery import Answer
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import events
 from hvdlite.launch.spawn.agent_protocol import Command, Commands, EndOne, StartOne
-from hvdlite.launch.spawn.ssh import Remote
+from hvdlite.launch.spawn.ssh import RemoteRanks
 from hvdlite.rendezvous.roll import Cause, Place
 
 SECONDS = 20.0
@@ -42,10 +42,10 @@ def test_commands_arrive_whole_however_they_are_cut(piece: int) -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        events.Gone(3),
-        events.Gone(3, 2),
-        events.Leaving(),
-        events.Stopped(3),
+        events.RankGone(3),
+        events.RankGone(3, 2),
+        events.HostLeaving(),
+        events.RankStopped(3),
         events.Alive(),
     ],
 )
@@ -58,7 +58,7 @@ def _ready(source: Connector | host_discovery.HostDiscovery) -> None:
 
 
 def test_contacts_tell_what_has_become_of_a_host() -> None:
-    def reach(host: str, slots: int, connector: Connector) -> Remote | None:
+    def reach(host: str, slots: int, connector: Connector) -> RemoteRanks | None:
         connector.say(f"{slots} slots")
         if host == "far":
             raise ConnectionError("no such host")
@@ -77,7 +77,7 @@ def test_contacts_tell_what_has_become_of_a_host() -> None:
 
 
 def test_the_end_does_not_wait_for_a_host() -> None:
-    def reach(host: str, slots: int, connector: Connector) -> Remote | None:
+    def reach(host: str, slots: int, connector: Connector) -> RemoteRanks | None:
         assert select.select([connector.over], [], [], SECONDS)[0], "the end does not come"
         raise ConnectionError("not needed any more")
 

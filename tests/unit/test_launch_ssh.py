@@ -8,8 +8,16 @@ import random
 import pytest
 
 from hvdlite.launch.spawn import agent_protocol, ssh
-from hvdlite.launch.spawn.agent_protocol import Order
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Started, StartFailed, line, parse
+from hvdlite.launch.spawn.agent_protocol import AgentOrder
+from hvdlite.launch.spawn.events import (
+    AllGone,
+    Event,
+    RankEnded,
+    RankStarted,
+    RankStartFailed,
+    line,
+    parse,
+)
 from hvdlite.launch.spawn.guardian import read_job
 
 PYTHON = "/opt/my env/bin/python"
@@ -95,7 +103,7 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_cut() -> None:
 
 
 def test_an_order_is_understood_by_its_own_version_only() -> None:
-    order = Order(
+    order = AgentOrder(
         "ab" * 32,
         7,
         ["::1"],
@@ -115,14 +123,14 @@ def test_an_order_is_understood_by_its_own_version_only() -> None:
     with open(writer, "wb") as file:
         file.write(order.encode() + b"S")
     content = read_job(reader)
-    assert content is not None and Order.decode(content) == order
+    assert content is not None and AgentOrder.decode(content) == order
     assert os.read(reader, 9) == b"S"  # what comes after it is left
     os.close(reader)
     assert "ab" * 32 not in repr(order)
     with pytest.raises(
         ValueError, match=r"different versions of hvdlite: .* disagree about more, port\)"
     ):
-        Order.decode({**{k: v for k, v in content.items() if k != "port"}, "more": 1})
+        AgentOrder.decode({**{k: v for k, v in content.items() if k != "port"}, "more": 1})
 
 
 def test_what_is_no_frame_is_an_error() -> None:
@@ -139,10 +147,10 @@ def test_without_the_mark_everything_is_noise() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        Started(1, 2),
-        StartFailed(3, 2),
-        Ended(1, code=3),
-        Ended(1, signal=9),
+        RankStarted(1, 2),
+        RankStartFailed(3, 2),
+        RankEnded(1, code=3),
+        RankEnded(1, signal=9),
         AllGone(),
         AllGone(2, True),
     ],

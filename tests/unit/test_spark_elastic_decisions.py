@@ -18,7 +18,7 @@ pytest.importorskip("pyspark", reason='pip install ".[spark]": pyspark is not in
 from hvdlite.launch.hosts import Host  # noqa: E402
 from hvdlite.launch.spawn import agent_protocol, events  # noqa: E402
 from hvdlite.launch.spawn.agent_protocol import Commands, EndOne, StartOne  # noqa: E402
-from hvdlite.launch.spawn.events import AllGone, Ended  # noqa: E402
+from hvdlite.launch.spawn.events import AllGone, RankEnded  # noqa: E402
 from hvdlite.spark.elastic import station  # noqa: E402
 from hvdlite.spark.elastic.census import Census  # noqa: E402
 from hvdlite.spark.elastic.channel import Channel  # noqa: E402
@@ -135,9 +135,9 @@ def test_a_task_has_one_member_after_another() -> None:
         member.terminate()
         assert task.hears() == EndOne(number, politely=True)
         task.says(agent_protocol.STDOUT, b"", number)
-        task.happens(Ended(number, code=4))
-        task.happens(events.Gone(number))
-        assert _all(member) == [Ended(number, code=4), AllGone()]
+        task.happens(RankEnded(number, code=4))
+        task.happens(events.RankGone(number))
+        assert _all(member) == [RankEnded(number, code=4), AllGone()]
         pipes = member.pipes[number]
         assert os.read(pipes.stdout, 99) == b"hello\n" and os.read(pipes.stdout, 99) == b""
         assert os.read(pipes.stderr, 99) == b"last words\n" and os.read(pipes.stderr, 99) == b""
@@ -151,9 +151,13 @@ def test_the_end_of_a_task_is_the_end_of_its_member() -> None:
     task = Task()
     task.gets_ready()
     member = task.channel.start(3, {}, 1.0)
-    task.happens(events.Started(3, 99))
+    task.happens(events.RankStarted(3, 99))
     task.sock.close()
-    assert _all(member) == [events.Started(3, 99), Ended(3, signal=signal.SIGKILL), AllGone()]
+    assert _all(member) == [
+        events.RankStarted(3, 99),
+        RankEnded(3, signal=signal.SIGKILL),
+        AllGone(),
+    ]
     assert task.channel.is_over
     with pytest.raises(OSError, match="No route to host"):
         task.channel.start(4, {}, 1.0)

@@ -13,7 +13,14 @@ from hvdlite.launch import watch as watching
 from hvdlite.launch.observers import Contained, Observers
 from hvdlite.launch.output import IDLE_SECONDS, Sink, Stream
 from hvdlite.launch.spawn import guardian
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, StartFailed, Unanswered
+from hvdlite.launch.spawn.events import (
+    AllGone,
+    Event,
+    Output,
+    RankEnded,
+    RankStartFailed,
+    Unanswered,
+)
 from hvdlite.launch.spawn.guardian import Process, members
 from hvdlite.launch.spawn.silent_hosts import PATIENCE_SECONDS, Patience
 from hvdlite.launch.verdict import BLAMED_SECONDS, SETTLE_SECONDS, SURVIVOR_SECONDS, Verdict
@@ -29,7 +36,7 @@ def _verdict(ranks: int = 3) -> Verdict:
 def test_a_job_whose_ranks_end_well_ends_well() -> None:
     verdict = _verdict()
     for rank in range(3):
-        verdict.ended(Ended(rank), b"some words", 0)
+        verdict.ended(RankEnded(rank), b"some words", 0)
         assert not verdict.decide(0)
     verdict.gone = AllGone()
     assert (verdict.status(), verdict.sentence(COMMAND)) == (0, "")
@@ -60,11 +67,11 @@ def test_python_programs_that_never_met_are_told_so(
 
 def test_the_first_failure_gives_the_status_and_the_last_line() -> None:
     verdict = _verdict()
-    verdict.ended(Ended(1, code=3), b"ValueError: bad", 0)
+    verdict.ended(RankEnded(1, code=3), b"ValueError: bad", 0)
     assert verdict.decide(0)
     assert not verdict.decide(0)
-    verdict.ended(Ended(0, signal=signal.SIGTERM), b"", 1)  # by us
-    verdict.ended(Ended(2, code=7), b"", 1)
+    verdict.ended(RankEnded(0, signal=signal.SIGTERM), b"", 1)  # by us
+    verdict.ended(RankEnded(2, code=7), b"", 1)
     assert verdict.status() == 3
     assert verdict.sentence(COMMAND) == (
         "hvdliterun: rank 1 on host1 exited with code 3: ValueError: bad. All other ranks have "
@@ -76,18 +83,18 @@ def test_a_failure_calls_off_the_ranks_next_meeting() -> None:
     verdict = _verdict()
     told: list[tuple[int, str]] = []
     verdict.call_off = lambda rank, why: told.append((rank, why))
-    verdict.ended(Ended(2, code=0), b"", 0)
+    verdict.ended(RankEnded(2, code=0), b"", 0)
     assert told == [], "a rank that is done may be no part of it"
-    verdict.ended(Ended(1, code=3), b"ValueError: bad.", 0)
+    verdict.ended(RankEnded(1, code=3), b"ValueError: bad.", 0)
     verdict.decide(0)
-    verdict.ended(Ended(0, signal=signal.SIGTERM), b"", 1)  # by us
+    verdict.ended(RankEnded(0, signal=signal.SIGTERM), b"", 1)  # by us
     why = "rank 1 on host1 exited with code 3: ValueError: bad. hvd.init() needs all ranks."
     assert told == [(1, why)]
 
 
 def test_a_killed_rank_counts_as_128_and_the_signal() -> None:
     verdict = _verdict(1)
-    verdict.ended(Ended(0, signal=signal.SIGKILL), b"", 0)
+    verdict.ended(RankEnded(0, signal=signal.SIGKILL), b"", 0)
     assert verdict.decide(0)
     assert verdict.status() == 137
     assert verdict.sentence(COMMAND).startswith(
@@ -97,17 +104,17 @@ def test_a_killed_rank_counts_as_128_and_the_signal() -> None:
 
 def test_of_ranks_that_died_at_once_a_crash_is_the_cause() -> None:
     verdict = _verdict()
-    verdict.ended(Ended(0, code=1), b"RuntimeError: x", 0)
-    verdict.ended(Ended(2, signal=signal.SIGSEGV), b"", 0)
+    verdict.ended(RankEnded(0, code=1), b"RuntimeError: x", 0)
+    verdict.ended(RankEnded(2, signal=signal.SIGSEGV), b"", 0)
     assert verdict.decide(0)
     assert verdict.status() == 139
 
 
 def test_a_rank_that_lost_a_peer_is_not_the_cause_if_the_peer_fails_soon() -> None:
     verdict = _verdict()
-    verdict.ended(Ended(0, code=1), b"hvdlite.exceptions.PeerLostError: rank 1 is gone", 0)
+    verdict.ended(RankEnded(0, code=1), b"hvdlite.exceptions.PeerLostError: rank 1 is gone", 0)
     assert verdict.pending() and not verdict.decide(SETTLE_SECONDS / 2)
-    verdict.ended(Ended(1, code=5), b"ValueError: bad", SETTLE_SECONDS / 2)
+    verdict.ended(RankEnded(1, code=5), b"ValueError: bad", SETTLE_SECONDS / 2)
     assert verdict.decide(SETTLE_SECONDS / 2)
     assert not verdict.pending()
     assert verdict.status() == 5
@@ -115,7 +122,7 @@ def test_a_rank_that_lost_a_peer_is_not_the_cause_if_the_peer_fails_soon() -> No
 
 def test_a_lost_peer_is_the_cause_when_no_other_comes() -> None:
     verdict = _verdict()
-    verdict.ended(Ended(0, code=1), b"PeerLostError: rank 1 is silent", 0)
+    verdict.ended(RankEnded(0, code=1), b"PeerLostError: rank 1 is silent", 0)
     assert not verdict.decide(SETTLE_SECONDS * 0.9)
     assert verdict.decide(SETTLE_SECONDS)
     assert verdict.status() == 1
@@ -123,15 +130,15 @@ def test_a_lost_peer_is_the_cause_when_no_other_comes() -> None:
 
 def test_a_rank_that_others_name_as_the_cause_ends_in_its_own_time() -> None:
     verdict = _verdict()
-    verdict.ended(Ended(0, code=1), b"PeerLostError: rank 1 failed: ValueError: bad", 0)
+    verdict.ended(RankEnded(0, code=1), b"PeerLostError: rank 1 failed: ValueError: bad", 0)
     assert not verdict.decide(BLAMED_SECONDS * 0.9)
-    verdict.ended(Ended(1, code=5), b"ValueError: bad", BLAMED_SECONDS * 0.95)
+    verdict.ended(RankEnded(1, code=5), b"ValueError: bad", BLAMED_SECONDS * 0.95)
     assert verdict.decide(BLAMED_SECONDS * 0.95) and verdict.culprit() == 1
 
 
 def test_a_rank_that_others_name_as_the_cause_is_not_waited_for_without_end() -> None:
     verdict = _verdict()
-    verdict.ended(Ended(0, code=1), b"PeerLostError: rank 1 failed: ValueError: bad", 0)
+    verdict.ended(RankEnded(0, code=1), b"PeerLostError: rank 1 failed: ValueError: bad", 0)
     assert verdict.decide(BLAMED_SECONDS) and verdict.culprit() == 0
 
 
@@ -143,10 +150,10 @@ SILENT = (
 
 def test_a_network_is_silent_if_the_launcher_hears_both_hosts() -> None:
     verdict = _verdict()
-    verdict.ended(Ended(0, code=1), SILENT, 0)
+    verdict.ended(RankEnded(0, code=1), SILENT, 0)
     assert verdict.decide(SETTLE_SECONDS)
     assert "Both hosts" not in verdict.sentence(COMMAND)
-    verdict.ended(Ended(2, code=1), SILENT, 1)
+    verdict.ended(RankEnded(2, code=1), SILENT, 1)
     assert (
         "acknowledged for 21 s. Both hosts are alive and answer hvdliterun: the network between "
         "host0 and host2 is silent. All other ranks"
@@ -156,14 +163,14 @@ def test_a_network_is_silent_if_the_launcher_hears_both_hosts() -> None:
 def test_a_lost_host_is_no_silent_network() -> None:
     verdict = _verdict()
     verdict.lost_host("host2", "ssh has ended")
-    verdict.ended(Ended(0, code=1), SILENT, 0)
-    verdict.ended(Ended(2, signal=signal.SIGKILL), b"", 1)
+    verdict.ended(RankEnded(0, code=1), SILENT, 0)
+    verdict.ended(RankEnded(2, signal=signal.SIGKILL), b"", 1)
     assert verdict.decide(2)
     assert "Both hosts" not in verdict.sentence(COMMAND)
 
 
 def _dead(verdict: Verdict) -> None:
-    verdict.ended(Ended(1, signal=signal.SIGKILL), b"", 5)
+    verdict.ended(RankEnded(1, signal=signal.SIGKILL), b"", 5)
 
 
 def _host_lost(verdict: Verdict) -> None:
@@ -178,8 +185,8 @@ def test_ranks_that_have_met_get_the_time_to_hear_of_a_loss(
     verdict.hearing = lambda: True
     happens(verdict)
     assert not verdict.decide(5) and verdict.pending()
-    verdict.ended(Ended(0, code=1), b"PeerLostError: rank 1 is gone", 5.1)
-    verdict.ended(Ended(2, signal=signal.SIGSEGV), b"", 5.2)  # in what it does about the loss
+    verdict.ended(RankEnded(0, code=1), b"PeerLostError: rank 1 is gone", 5.1)
+    verdict.ended(RankEnded(2, signal=signal.SIGSEGV), b"", 5.2)  # in what it does about the loss
     assert not verdict.decide(5 + SURVIVOR_SECONDS * 0.9)
     assert verdict.decide(5 + SURVIVOR_SECONDS) and not verdict.decide(9) and not verdict.pending()
     assert "host1" in verdict.sentence(COMMAND) and verdict.culprit() in (1, None)
@@ -199,7 +206,7 @@ def test_a_signal_ends_the_time_that_survivors_have() -> None:
 def test_ranks_that_have_not_met_are_ended_at_once(ranks: int) -> None:
     verdict = _verdict(ranks)
     verdict.hearing = lambda: ranks == 1  # alone, there is no other
-    verdict.ended(Ended(0, code=3), b"", 5)
+    verdict.ended(RankEnded(0, code=3), b"", 5)
     assert verdict.decide(5)
 
 
@@ -207,7 +214,7 @@ def test_an_interrupt_ends_the_job_with_its_signal() -> None:
     verdict = _verdict()
     verdict.interrupted = signal.SIGINT
     assert verdict.decide(0)
-    verdict.ended(Ended(0, signal=signal.SIGTERM), b"", 0)
+    verdict.ended(RankEnded(0, signal=signal.SIGTERM), b"", 0)
     assert verdict.status() == 130
     assert verdict.sentence(COMMAND) == "hvdliterun: ended by SIGINT; all ranks were ended."
 
@@ -217,7 +224,7 @@ def test_an_interrupt_ends_the_job_with_its_signal() -> None:
 )
 def test_a_command_that_cannot_start_has_the_shells_status(number: int, status: int) -> None:
     verdict = _verdict()
-    verdict.start_failure = StartFailed(0, number)
+    verdict.start_failure = RankStartFailed(0, number)
     assert verdict.decide(0)
     assert verdict.status() == status
     assert "cannot start 'train.py'" in verdict.sentence(["train.py"])
@@ -235,7 +242,7 @@ def test_a_killed_guardian_is_no_success() -> None:
 
 def test_a_lost_host_is_the_cause_of_what_its_loss_does_to_others() -> None:
     verdict = _verdict()
-    verdict.ended(Ended(0, code=1), b"PeerLostError: rank 2 is silent", 0)
+    verdict.ended(RankEnded(0, code=1), b"PeerLostError: rank 2 is silent", 0)
     verdict.lost_host("host2", "ssh ended with status 255")
     assert verdict.decide(0)
     verdict.lost_host("host1", "ssh ended, too")  # by us
@@ -250,7 +257,7 @@ def test_ranks_that_the_agent_of_a_lost_host_kills_are_not_the_cause() -> None:
     verdict = _verdict()
     rank = next(rank for rank, host in verdict.hosts.items() if host == "host2")
     verdict.lost_host("host2", "its connection has ended")
-    verdict.ended(Ended(rank, signal=signal.SIGKILL), b"", 0)  # in the same batch of events
+    verdict.ended(RankEnded(rank, signal=signal.SIGKILL), b"", 0)  # in the same batch of events
     assert verdict.decide(0)
     assert (verdict.status(), "host host2 was lost" in verdict.sentence(COMMAND)) == (255, True)
     assert verdict.culprit() is None
@@ -258,7 +265,7 @@ def test_ranks_that_the_agent_of_a_lost_host_kills_are_not_the_cause() -> None:
 
 def test_a_failure_of_its_own_comes_before_a_lost_host() -> None:
     verdict = _verdict()
-    verdict.ended(Ended(0, code=3), b"ValueError: bad", 0)
+    verdict.ended(RankEnded(0, code=3), b"ValueError: bad", 0)
     verdict.lost_host("host2", "ssh ended")
     assert (verdict.status(), "rank 0" in verdict.sentence(COMMAND)) == (3, True)
 
@@ -279,7 +286,7 @@ def test_ranks_that_may_still_run_are_told_and_are_no_success() -> None:
 
 def test_a_cause_is_told_though_a_host_has_not_answered() -> None:
     verdict = _verdict()
-    verdict.ended(Ended(0, code=3), b"ValueError: bad", 0)
+    verdict.ended(RankEnded(0, code=3), b"ValueError: bad", 0)
     verdict.unanswered("host2", killed=False)
     assert verdict.status() == 255
     assert verdict.sentence(COMMAND) == (
@@ -316,7 +323,7 @@ def test_a_host_is_given_up_when_its_time_is_over_and_it_is_silent() -> None:
 
 def test_last_words_that_are_no_text_can_be_shown() -> None:
     verdict = _verdict(1)
-    verdict.ended(Ended(0, code=1), b"\xff\xfe", 0)
+    verdict.ended(RankEnded(0, code=1), b"\xff\xfe", 0)
     assert r"code 1: \xff\xfe." in verdict.sentence(COMMAND)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from hvdlite.launch import watch as watching
 from hvdlite.launch.output import BACKLOG_BYTES, Sink, Stream, Writer
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Output, Pipes
+from hvdlite.launch.spawn.events import AllGone, Event, Output, RankEnded, RankPipes
 from hvdlite.launch.verdict import Verdict
 from hvdlite.launch.watch import watch
 
@@ -50,7 +50,7 @@ class Host:
         os.write(writer, bytes(len(turns)))
         out, self._out = os.pipe2(os.O_NONBLOCK)
         err, self._err = os.pipe2(os.O_NONBLOCK)
-        self.pipes = {} if elsewhere else {0: Pipes(out, err)}
+        self.pipes = {} if elsewhere else {0: RankPipes(out, err)}
         self._descriptors = [self._reader, writer, out, self._out, err, self._err]
 
     def fileno(self) -> int:
@@ -134,7 +134,7 @@ def test_who_has_escaped_and_writes_without_end_holds_nothing_up(
     monkeypatch.setattr(watching.selectors, "DefaultSelector", selectors.SelectSelector)
     endless = os.open("/dev/zero", os.O_RDONLY)
     host = Host(False, [lambda host: [AllGone()]])
-    host.pipes[0] = Pipes(endless, host.pipes[0].stderr)
+    host.pipes[0] = RankPipes(endless, host.pipes[0].stderr)
     reader = Reader()
     watch({"here": host}, {(0, "stdout"): Stream(0, "stdout", Sink(reader))}, Verdict({0: "here"}))  # type: ignore[dict-item]
     assert reader.data.startswith(b"[0]<stdout>:\0")
@@ -146,7 +146,7 @@ def test_who_has_escaped_and_writes_without_end_holds_nothing_up(
 def test_a_rank_is_judged_by_what_it_said_last(watched: Watched, elsewhere: bool) -> None:
     def fail(host: Host, reader: Reader) -> list[Event]:
         said = host.print(b"ValueError: bad data\n", "stderr")
-        return [*said, Ended(0, code=3), AllGone()]
+        return [*said, RankEnded(0, code=3), AllGone()]
 
     verdict, _ = watched(elsewhere, fail)
     assert (

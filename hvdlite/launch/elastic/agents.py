@@ -17,30 +17,30 @@ from typing import Protocol
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import agent_protocol, ssh
-from hvdlite.launch.spawn.events import Group, Pipes
-from hvdlite.launch.spawn.parties import Parties
+from hvdlite.launch.spawn.elastic_ranks import ElasticRanks
+from hvdlite.launch.spawn.events import RankGroup, RankPipes
 from hvdlite.launch.spawn.silent_hosts import PAUSE, most_unanswered
 
 
 class Loop(Protocol):
     """What is asked of the launcher's loop."""
 
-    def add(self, host: str, group: Group) -> None: ...
-    def listen(self, rank: int, pipes: Pipes) -> None: ...
+    def add(self, host: str, group: RankGroup) -> None: ...
+    def listen(self, rank: int, pipes: RankPipes) -> None: ...
 
 
 class Agents:
     """`near`: names of this machine. Others may turn out to be."""
 
     def __init__(
-        self, loop: Loop, here: Parties, near: Iterable[str], connector: Connector
+        self, loop: Loop, here: ElasticRanks, near: Iterable[str], connector: Connector
     ) -> None:
         self._loop = loop
         self._here = here
         self._near = set(near)
         self._connector = connector
         self._slots: dict[str, int] = {}  # of the hosts that discovery names
-        self._agents: dict[str, ssh.Remote] = {}
+        self._agents: dict[str, ssh.RemoteRanks] = {}
         self._alive: dict[str, KeepAlive] = {}  # by the agents' hosts
         self._ending: set[str] = set()  # agents that were told to end
         self._noticed: set[str] = set()  # hosts that were asked to leave
@@ -86,7 +86,7 @@ class Agents:
         if host in self._alive:
             self._alive[host].heard()
 
-    def ask(self, unread: Collection[int], now: float) -> list[ssh.Remote]:
+    def ask(self, unread: Collection[int], now: float) -> list[ssh.RemoteRanks]:
         """Asks agents whether they work. Returns those that have not answered for too long.
 
         `unread`: the descriptors of groups that are not read at present.
@@ -120,7 +120,7 @@ class Agents:
         for member, own in waiting.items():
             self.start(result.host, member, own)
 
-    def gone(self, agent: ssh.Remote) -> bool:
+    def gone(self, agent: ssh.RemoteRanks) -> bool:
         """Its last event has come. Returns whether it was told to end."""
         told = agent.host in self._ending
         self._ending.discard(agent.host)
@@ -164,7 +164,7 @@ class ConnectResult:
     """A host is reached, or is not. Neither an agent nor a problem: it is this machine."""
 
     host: str
-    agent: ssh.Remote | None = None
+    agent: ssh.RemoteRanks | None = None
     problem: str = ""
 
 
@@ -177,7 +177,7 @@ class Connector(Mailbox[ConnectResult | str]):
     OSError or ValueError: the host cannot take part. It ends when `over` is readable.
     """
 
-    def __init__(self, reach: Callable[[str, int, Connector], ssh.Remote | None]) -> None:
+    def __init__(self, reach: Callable[[str, int, Connector], ssh.RemoteRanks | None]) -> None:
         super().__init__()
         self._reach = reach
         self.over, self._end = os.pipe2(os.O_CLOEXEC)
@@ -187,7 +187,7 @@ class Connector(Mailbox[ConnectResult | str]):
     def begin(self, host: str, slots: int) -> None:
         self._start(lambda: self._connect(host, slots))
 
-    def dismiss(self, agent: ssh.Remote) -> None:
+    def dismiss(self, agent: ssh.RemoteRanks) -> None:
         """Of no more use. It may take a while to end."""
         self._start(lambda: ssh.close([agent]))
 

@@ -11,7 +11,7 @@ from hvdlite.launch.console import Console
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.members import Member, Stage
 from hvdlite.launch.elastic.state_machine import StateMachine
-from hvdlite.launch.spawn.parties import Starter
+from hvdlite.launch.spawn.elastic_ranks import RankStarter
 from hvdlite.launch.verdict import Verdict
 from hvdlite.launch.watch import JobObserver, Situation
 
@@ -43,7 +43,7 @@ class Context:
     console: Console
     log: Callable[[str], None]
     command: Sequence[str]
-    start: Starter  # of members of this host
+    start: RankStarter  # of members of this host
     near: Collection[str]  # names of this host
     several_hosts: bool  # other hosts are named, or may be later
     streams: Streams

@@ -24,19 +24,19 @@ from hvdlite.launch.elastic.store_events import StoreEvents, forget, say_over
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import ssh
+from hvdlite.launch.spawn.elastic_ranks import ElasticRanks
 from hvdlite.launch.spawn.events import (
     Alive,
     AllGone,
-    Ended,
     Event,
-    Gone,
-    Leaving,
-    Lost,
-    StartFailed,
-    Stopped,
+    HostLeaving,
+    HostLost,
+    RankEnded,
+    RankGone,
+    RankStartFailed,
+    RankStopped,
     Unanswered,
 )
-from hvdlite.launch.spawn.parties import Parties
 from hvdlite.launch.watch import PASSED_ON, Watch
 from hvdlite.rendezvous import request, roll
 from hvdlite.rendezvous.server import StoreServer
@@ -62,7 +62,7 @@ class Driver(Watch):
         self._watched = watched
         self._source = source
         self._connector = connector
-        self._here = Parties(context.start)
+        self._here = ElasticRanks(context.start)
         self._agents = Agents(self, self._here, context.near, connector)
         self._least = policy.least
         self._hosts: Sequence[Host] = ()  # that discovery has named last
@@ -90,39 +90,39 @@ class Driver(Watch):
 
     def happened(self, descriptor: int, host: str, event: Event) -> None:
         self._agents.heard(host)
-        if isinstance(event, Ended):
+        if isinstance(event, RankEnded):
             self._read_store()  # what it has said before its end: that its function has returned
             self.log(f"member {event.rank} ended with status {event.status}")
             words, is_error = self.stderr[event.rank].last_words.found()
             status, number = event.status, event.signal
             ended = events.Ended(event.rank, status, shown(words), is_error, number)
             self._handle([ended])
-        elif isinstance(event, StartFailed):
+        elif isinstance(event, RankStartFailed):
             reason = f"cannot start {self._context.command[0]!r}: {os.strerror(event.errno)}"
             self._handle([events.StartFailed(event.rank, reason)])
-        elif isinstance(event, Gone):
+        elif isinstance(event, RankGone):
             self.resisting += event.resisting
             self._close(event.rank)
-        elif isinstance(event, Stopped):
+        elif isinstance(event, RankStopped):
             self._handle([events.Stopped(event.rank)])
-        elif isinstance(event, Leaving):
+        elif isinstance(event, HostLeaving):
             self._handle([events.HostLeaves(host, "its agent was sent SIGTERM")])
-        elif isinstance(event, Lost):
+        elif isinstance(event, HostLost):
             self._lost[host] = event.reason
         elif isinstance(event, AllGone):
             group = self.groups[descriptor][1]
             super().happened(descriptor, host, event)
-            if isinstance(group, ssh.Remote):
+            if isinstance(group, ssh.RemoteRanks):
                 self._agent_gone(group)
         elif not isinstance(event, Unanswered | Alive):
             super().happened(descriptor, host, event)
 
-    def _abandon(self, agent: ssh.Remote) -> None:
+    def _abandon(self, agent: ssh.RemoteRanks) -> None:
         descriptor = agent.fileno()
         for event in agent.abandon():
             self.happened(descriptor, agent.host, event)
 
-    def _agent_gone(self, agent: ssh.Remote) -> None:
+    def _agent_gone(self, agent: ssh.RemoteRanks) -> None:
         told = self._agents.gone(agent)
         reason = self._lost.pop(agent.host, "its agent has not answered")
         if not (told or self.asked):

@@ -23,8 +23,8 @@ from hvdlite.launch.elastic.host_discovery import (
 from hvdlite.launch.elastic.options import ElasticOptions, Policy
 from hvdlite.launch.job import Job, JobOptions, OpenedJob, elsewhere, of_the_command_line
 from hvdlite.launch.spawn import local, ssh
-from hvdlite.launch.spawn.agent_protocol import Order
-from hvdlite.launch.spawn.parties import Starter
+from hvdlite.launch.spawn.agent_protocol import AgentOrder
+from hvdlite.launch.spawn.elastic_ranks import RankStarter
 from hvdlite.rendezvous.addresses import join_address
 
 # sbatch's and salloc's variables with the effect of --no-kill.
@@ -102,11 +102,11 @@ def drive(
 
 def _starter(
     job: Job, shared: Mapping[str, str], handed: tuple[int | None, Mapping[str, str]]
-) -> Starter:
+) -> RankStarter:
     """How members of this host are started. `handed`: what direct.hand_over() returns."""
     descriptor, variables = handed
 
-    def start(member: int, own: Mapping[str, str]) -> local.Ranks:
+    def start(member: int, own: Mapping[str, str]) -> local.LocalRanks:
         environment, grace = {**shared, **variables}, job.options.grace_seconds
         return local.start(job.command, environment, {member: own}, descriptor, grace)
 
@@ -130,11 +130,11 @@ def _source(options: ElasticOptions) -> ScriptDiscovery | HostfileDiscovery | Fi
 
 
 def _reach(
-    job: Job, order: Order, by: ssh.SshOptions
-) -> Callable[[str, int, Connector], ssh.Remote | None]:
+    job: Job, order: AgentOrder, by: ssh.SshOptions
+) -> Callable[[str, int, Connector], ssh.RemoteRanks | None]:
     """How threads reach a host."""
 
-    def reach(host: str, slots: int, connector: Connector) -> ssh.Remote | None:
+    def reach(host: str, slots: int, connector: Connector) -> ssh.RemoteRanks | None:
         if not elsewhere([host]):
             return None
         [agent] = ssh.contact(

@@ -6,7 +6,7 @@ guardian         the process between the launcher and the ranks, which outlives 
 ssh              reaches other hosts by ssh or srun
 agent_protocol   what the launcher and the agent on another host send to one another
 silent_hosts     when a host counts as lost
-parties          ranks that come and go one by one, each with a guardian
+elastic_ranks    ranks that come and go one by one, each with a guardian
 delegated        ranks that mpirun or srun starts
 other_launchers  the command lines of mpirun, srun and jsrun
 launcher_output  which rank printed what in their output, and which rank failed

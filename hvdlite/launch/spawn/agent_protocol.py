@@ -42,7 +42,7 @@ MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Order:
+class AgentOrder:
     secret: str = field(repr=False)  # the job's, in hex digits
     port: int  # of the store
     # of the launcher's machine; the agent finds out which of them leads there
@@ -67,7 +67,7 @@ class Order:
         return f"{len(text)}\n".encode() + text
 
     @classmethod
-    def decode(cls, content: Mapping[str, Any]) -> Order:
+    def decode(cls, content: Mapping[str, Any]) -> AgentOrder:
         """Decodes what guardian.read_job() has read. Raises ValueError if it is another
         version's."""
         names = {each.name for each in dataclasses.fields(cls)}

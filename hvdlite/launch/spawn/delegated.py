@@ -26,12 +26,12 @@ from hvdlite.launch.output import LineCutter, drain
 from hvdlite.launch.spawn import guardian, local
 from hvdlite.launch.spawn.events import (
     AllGone,
-    Ended,
     Event,
-    Lost,
+    HostLost,
     Output,
-    Pipes,
-    Started,
+    RankEnded,
+    RankPipes,
+    RankStarted,
     signal_name,
 )
 from hvdlite.launch.spawn.launcher_output import (
@@ -168,21 +168,21 @@ def _tells(line: bytes) -> bool:
     return not re.fullmatch(rb"\[mpiexec@[^]]*\] Exit codes: .*|\[[^]\s]+\] [\d,]+", line.strip())
 
 
-class Delegated:
-    """The Group of all ranks of a job. `tags` by stream; `causes` parses the launcher's output;
+class DelegatedRanks:
+    """The RankGroup of all ranks of a job. `tags` by stream; `causes` parses the launcher's output;
     `name` is the launcher's for messages."""
 
     def __init__(
         self,
         name: str,
-        launcher: local.Ranks,
+        launcher: local.LocalRanks,
         tags: Mapping[str, Tag],
         causes: CauseReader,
         policy: SignalPolicy,
         grace_seconds: float,
     ) -> None:
         # The ranks' output comes as events, mixed as it is.
-        self.pipes: Mapping[int, Pipes] = {}
+        self.pipes: Mapping[int, RankPipes] = {}
         self.status = 0  # the launcher's own output
         self.hosts: dict[int, str] = {}  # ranks that failed, if the launcher names them
         self._name = name
@@ -296,7 +296,7 @@ class Delegated:
         """A rank's shell has spoken."""
         lines = self._endings.setdefault(rank, LineCutter()).feed(text)
         causes = [cause_of_shell(rank, line.decode(errors="replace")) for line in lines]
-        ends: list[Event] = [Ended(rank, each.code, each.signal) for each in causes if each]
+        ends: list[Event] = [RankEnded(rank, each.code, each.signal) for each in causes if each]
         self._told.update([rank] if ends else [])
         return ends
 
@@ -305,9 +305,9 @@ class Delegated:
             drain(partial(self._read, descriptor, happened))
 
     def _happened(self, event: Event, happened: list[Event]) -> None:
-        if isinstance(event, Started):
+        if isinstance(event, RankStarted):
             self._pid = event.pid
-        elif isinstance(event, Ended):
+        elif isinstance(event, RankEnded):
             self._pid, self._killed = None, event.signal != 0
             self._drain(happened)
             happened += self._verdict(event)
@@ -317,7 +317,7 @@ class Delegated:
         else:
             happened.append(event)
 
-    def _verdict(self, ended: Ended) -> list[Event]:
+    def _verdict(self, ended: RankEnded) -> list[Event]:
         """The launcher has ended: which ranks have failed?"""
         self.status = ended.status
         if not ended.status:
@@ -329,7 +329,7 @@ class Delegated:
                 cause.rank: cause.host for cause in named if cause.host and cause.rank is not None
             }
             return [
-                Ended(cause.rank, cause.code, cause.signal)
+                RankEnded(cause.rank, cause.code, cause.signal)
                 for cause in named
                 if cause.rank is not None and cause.rank not in self._told
             ]
@@ -338,7 +338,7 @@ class Delegated:
         for cause in causes:
             self.status = 128 + cause.signal
             return [
-                Lost(
+                HostLost(
                     f"a rank was killed by {signal_name(cause.signal)}; {self._name} does not say "
                     "which one"
                 )
@@ -349,7 +349,7 @@ class Delegated:
             else f"exited with code {ended.code}"
         )
         return [
-            Lost(
+            HostLost(
                 f"{self._name} {how}; its messages are above"
                 if self._words
                 else f"{self._name} {how}"

@@ -9,19 +9,19 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
-class Started:
+class RankStarted:
     rank: int
     pid: int
 
 
 @dataclass(frozen=True)
-class StartFailed:
+class RankStartFailed:
     rank: int
     errno: int
 
 
 @dataclass(frozen=True)
-class Ended:
+class RankEnded:
     rank: int
     code: int = 0
     signal: int = 0  # 0: it exited by itself
@@ -42,7 +42,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Lost:
+class HostLost:
     """A host was lost; its ranks end by themselves. AllGone follows."""
 
     reason: str
@@ -66,7 +66,7 @@ class AllGone:
 
 
 @dataclass(frozen=True)
-class Gone:
+class RankGone:
     """Nothing is left of one rank of an elastic job, except `resisting` processes. This is the last
     event of the rank; its host may start others."""
 
@@ -75,12 +75,12 @@ class Gone:
 
 
 @dataclass(frozen=True)
-class Leaving:
+class HostLeaving:
     """The agent of this host was sent SIGTERM: the ranks of an elastic job are to leave it."""
 
 
 @dataclass(frozen=True)
-class Stopped:
+class RankStopped:
     """Answers look(): a process of this rank is stopped at present."""
 
     rank: int
@@ -92,16 +92,16 @@ class Alive:
 
 
 Event = (
-    Started
-    | StartFailed
-    | Ended
+    RankStarted
+    | RankStartFailed
+    | RankEnded
     | Output
-    | Lost
+    | HostLost
     | Unanswered
     | AllGone
-    | Gone
-    | Leaving
-    | Stopped
+    | RankGone
+    | HostLeaving
+    | RankStopped
     | Alive
 )
 
@@ -111,23 +111,23 @@ def parse(line: str) -> Event:
     word, *rest = line.split()
     numbers = [int(text) for text in rest]
     if word == "started":
-        return Started(*numbers)
+        return RankStarted(*numbers)
     if word == "failed":
-        return StartFailed(*numbers)
+        return RankStartFailed(*numbers)
     if word == "exited":
-        return Ended(*numbers)
+        return RankEnded(*numbers)
     if word == "killed":
-        return Ended(numbers[0], signal=numbers[1])
+        return RankEnded(numbers[0], signal=numbers[1])
     if word == "unanswered":
         return Unanswered(killed=bool(numbers[0]))
     if word == "leaving":
-        return Leaving()
+        return HostLeaving()
     if word == "stopped":
-        return Stopped(*numbers)
+        return RankStopped(*numbers)
     if word == "alive":
         return Alive()
     if word == "gone":
-        return Gone(*numbers)
+        return RankGone(*numbers)
     if word == "done":
         return AllGone(numbers[0], guardian_died=len(numbers) > 1)
     raise ValueError(f"{line!r} is not an event")
@@ -135,11 +135,11 @@ def parse(line: str) -> Event:
 
 def line(event: Event) -> str:
     """The reverse of parse(), for the agent."""
-    if isinstance(event, Started):
+    if isinstance(event, RankStarted):
         return f"started {event.rank} {event.pid}"
-    if isinstance(event, StartFailed):
+    if isinstance(event, RankStartFailed):
         return f"failed {event.rank} {event.errno}"
-    if isinstance(event, Ended):
+    if isinstance(event, RankEnded):
         return (
             f"killed {event.rank} {event.signal}"
             if event.signal
@@ -147,13 +147,13 @@ def line(event: Event) -> str:
         )
     if isinstance(event, Unanswered):
         return f"unanswered {int(event.killed)}"
-    if isinstance(event, Leaving):
+    if isinstance(event, HostLeaving):
         return "leaving"
-    if isinstance(event, Stopped):
+    if isinstance(event, RankStopped):
         return f"stopped {event.rank}"
     if isinstance(event, Alive):
         return "alive"
-    if isinstance(event, Gone):
+    if isinstance(event, RankGone):
         return f"gone {event.rank} {event.resisting}"
     if isinstance(event, AllGone):
         return f"done {event.resisting} 1" if event.guardian_died else f"done {event.resisting}"
@@ -169,19 +169,19 @@ def signal_name(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Pipes:
+class RankPipes:
     """Our end of a rank's two streams; nonblocking."""
 
     stdout: int
     stderr: int
 
 
-class Group(Protocol):
+class RankGroup(Protocol):
     """The ranks of one host. Not thread-safe. Always call close(), which leaves no process
     behind."""
 
     @property
-    def pipes(self) -> Mapping[int, Pipes]:
+    def pipes(self) -> Mapping[int, RankPipes]:
         """Returns the streams by rank, if they can be read here; otherwise they come as Output."""
 
     def fileno(self) -> int:

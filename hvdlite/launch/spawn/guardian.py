@@ -49,7 +49,7 @@ GRACE_SECONDS = 5.0
 # A batch system's warnings, which programs answer with a checkpoint. They would kill processes that
 # a rank has started and that did not ask for them.
 FORWARDED = {signal.SIGUSR1: b"1", signal.SIGUSR2: b"2"}
-# Between launcher and agent: SIGQUIT asks what the ranks do. It never comes here (local.Ranks).
+# Between launcher and agent: SIGQUIT asks what the ranks do. It never comes here (see LocalRanks).
 ASKING = {signal.SIGQUIT: b"Q"}
 SIGNALS = {letter: number for number, letter in (FORWARDED | ASKING).items()}
 # SIGKILL takes effect at once, except for a process that waits for a disk or a network file system.

@@ -13,7 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hvdlite.launch.spawn import guardian
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Pipes, Started, Unanswered, parse
+from hvdlite.launch.spawn.events import (
+    AllGone,
+    Event,
+    RankEnded,
+    RankPipes,
+    RankStarted,
+    Unanswered,
+    parse,
+)
 
 # A mark in the environment of all processes of a job. A job within a job adds its own.
 MARKS = "HVDLITE_JOB_MARKS"
@@ -39,10 +47,10 @@ def catches(status: str, signal_number: int) -> bool:
 
 
 @dataclass
-class Ranks:
-    """The Group of this host's ranks."""
+class LocalRanks:
+    """The RankGroup of this host's ranks."""
 
-    pipes: dict[int, Pipes]
+    pipes: dict[int, RankPipes]
     _guardian: subprocess.Popen[bytes]
     _mark: bytes
     _ending_seconds: tuple[float, float]  # deadlines of terminate() and kill()
@@ -121,10 +129,10 @@ class Ranks:
 
     def _event(self, line: str) -> Event:
         event = parse(line)
-        if isinstance(event, Started):
+        if isinstance(event, RankStarted):
             self._running[event.rank] = event.pid
             self._sessions.add(event.pid)
-        elif isinstance(event, Ended):
+        elif isinstance(event, RankEnded):
             self._running.pop(event.rank, None)
         return event
 
@@ -135,7 +143,7 @@ class Ranks:
         return guardian.kill_all(root, self._sessions, self._mark)
 
     def _all_ended(self, left: int, guardian_died: bool) -> list[Event]:
-        ended: list[Event] = [Ended(rank, signal=signal.SIGKILL) for rank in self._running]
+        ended: list[Event] = [RankEnded(rank, signal=signal.SIGKILL) for rank in self._running]
         self._running.clear()
         return [*ended, AllGone(left, guardian_died)]
 
@@ -168,7 +176,7 @@ def start(
     scratch: str | None = None,
     mercy_seconds: float = 0.0,
     processors: Mapping[int, Sequence[int]] | None = None,
-) -> Ranks:
+) -> LocalRanks:
     """Starts one process per rank in `own`, with its environment added to `shared`.
 
     `secret`: a descriptor that they inherit. `grace_seconds`: time between SIGTERM and SIGKILL.
@@ -176,14 +184,14 @@ def start(
     `mercy_seconds`: grace after SIGTERM before SIGKILL for all processes; srun needs it to end its
     ranks. `processors`: those that each rank is bound to.
     """
-    pipes: dict[int, Pipes] = {}
+    pipes: dict[int, RankPipes] = {}
     entries: list[dict[str, object]] = []
     inherited = [] if secret is None else [secret]
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         for rank, environment in own.items():
             stdout, stdout_write = _pipe(ours, theirs)
             stderr, stderr_write = _pipe(ours, theirs)
-            pipes[rank] = Pipes(stdout, stderr)
+            pipes[rank] = RankPipes(stdout, stderr)
             inherited += [stdout_write, stderr_write]
             entries.append(
                 {
@@ -216,7 +224,7 @@ def start(
         }
     ).encode()
     killing = mercy_seconds + guardian.KILL_SECONDS
-    ranks = Ranks(pipes, process, mark.encode(), (grace_seconds + killing, killing))
+    ranks = LocalRanks(pipes, process, mark.encode(), (grace_seconds + killing, killing))
     assert process.stdin is not None
     with contextlib.suppress(OSError):  # it died at once; events() reports it
         process.stdin.write(f"{len(job)}\n".encode() + job)

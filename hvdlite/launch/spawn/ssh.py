@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hvdlite.launch.spawn import agent_protocol, events, guardian, other_launchers
-from hvdlite.launch.spawn.agent_protocol import EndOne, Order, StartOne
-from hvdlite.launch.spawn.events import AllGone, Event, Lost, Output, Pipes, Unanswered
+from hvdlite.launch.spawn.agent_protocol import AgentOrder, EndOne, StartOne
+from hvdlite.launch.spawn.events import AllGone, Event, HostLost, Output, RankPipes, Unanswered
 from hvdlite.launch.spawn.silent_hosts import ssh_options
 
 # The number of handshakes at once. More would only make each of them slower.
@@ -91,19 +91,19 @@ def command_line(
 
 
 @dataclass
-class Remote:
-    """The Group of another host's ranks. It has no pipes: the ranks' output comes as Output."""
+class RemoteRanks:
+    """The RankGroup of another host's ranks. It has no pipes: the ranks' output comes as Output."""
 
     host: str
     process: subprocess.Popen[bytes]
-    order: Order
+    order: AgentOrder
     interpreter: str
     say: Log
     by: str = "ssh"  # or srun
     phase: str = "connecting"
     address: str = ""  # of the store, as seen from the host
     problem: str = ""  # why it cannot take part
-    pipes: Mapping[int, Pipes] = field(default_factory=dict)
+    pipes: Mapping[int, RankPipes] = field(default_factory=dict)
     _decoder: agent_protocol.Decoder = field(default_factory=agent_protocol.Decoder)
     _words: bytes = b""
     _both: selectors.EpollSelector = field(default_factory=selectors.EpollSelector)
@@ -221,7 +221,7 @@ class Remote:
             arrived = self._decoder.feed(data)
         except ValueError as error:
             self._kill()
-            return [Lost(str(error))]
+            return [HostLost(str(error))]
         if self.phase == "connecting" and _LOGGED_IN.encode() in self._decoder.noise:
             self.phase = "starting Python"
         if self._decoder.begun and self.phase in ("connecting", "starting Python"):
@@ -235,7 +235,7 @@ class Remote:
                     f"host {self.host}: {frame.payload.decode(errors='backslashreplace')}"
                 )
                 if self.phase == "running":
-                    found.append(Lost(frame.payload.decode(errors="backslashreplace")))
+                    found.append(HostLost(frame.payload.decode(errors="backslashreplace")))
             elif frame.kind == agent_protocol.EVENT:
                 found.append(events.parse(frame.payload.decode()))
                 self._ended = self._ended or isinstance(found[-1], AllGone)
@@ -275,11 +275,11 @@ class Remote:
             else f"{self.by} ended with status {status}"
         )
         said = words.strip().splitlines()[-1:]
-        return [Lost("; ".join([why, *said])), AllGone()]
+        return [HostLost("; ".join([why, *said])), AllGone()]
 
 
 def contact(
-    orders: Mapping[str, Order],
+    orders: Mapping[str, AgentOrder],
     options: SshOptions,
     environ: Mapping[str, str],
     timeout: float,
@@ -287,7 +287,7 @@ def contact(
     log: Log,
     show: Callable[[Mapping[str, str]], None] = lambda phases: None,
     cancel: int | None = None,
-) -> list[Remote]:
+) -> list[RemoteRanks]:
     """Returns agents on all hosts, each of which has found the store. ConnectionError has a line
     for every host that has not.
 
@@ -296,7 +296,7 @@ def contact(
     """
     interpreter = sys.executable or "python3"
     deadline = time.monotonic() + timeout
-    remotes: dict[str, Remote] = {}
+    remotes: dict[str, RemoteRanks] = {}
     left = deque(orders)
     again: deque[tuple[float, str]] = deque()  # when to call which host again
     try:
@@ -332,7 +332,7 @@ def contact(
                 for key, _ in selector.select(until - now):
                     if key.fd == cancel:
                         raise ConnectionError("the hosts are not needed any more")
-                    remote = cast(Remote, key.fileobj)
+                    remote = cast(RemoteRanks, key.fileobj)
                     _listen(remote, selector, log)
                     if (
                         options.hosts_may_come_late
@@ -351,12 +351,12 @@ def contact(
 
 def _call(
     host: str,
-    order: Order,
+    order: AgentOrder,
     options: SshOptions,
     environ: Mapping[str, str],
     interpreter: str,
     say: Log,
-) -> Remote:
+) -> RemoteRanks:
     try:
         process = subprocess.Popen(
             command_line(host, options, environ, interpreter),
@@ -370,10 +370,10 @@ def _call(
             f"cannot start {options.called!r}: {error.strerror}. Is "
             f"{'srun' if options.in_slurm else 'an ssh client'} installed?"
         ) from None
-    return Remote(host, process, order, interpreter, say, options.called)
+    return RemoteRanks(host, process, order, interpreter, say, options.called)
 
 
-def _listen(remote: Remote, selector: selectors.BaseSelector, log: Log) -> None:
+def _listen(remote: RemoteRanks, selector: selectors.BaseSelector, log: Log) -> None:
     before = remote.phase
     remote.events()
     if remote.phase != before:
@@ -385,7 +385,7 @@ def _listen(remote: Remote, selector: selectors.BaseSelector, log: Log) -> None:
         selector.unregister(remote)
 
 
-def close(remotes: Iterable[Remote]) -> None:
+def close(remotes: Iterable[RemoteRanks]) -> None:
     """Closes all at once: a host that does not answer must not keep the others alive."""
     remotes = list(remotes)
     for remote in remotes:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from hvdlite.launch.spawn import agent_protocol, events
 from hvdlite.launch.spawn.agent_protocol import Decoder, Frame, StartOne
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Gone
+from hvdlite.launch.spawn.events import AllGone, Event, RankEnded, RankGone
 from hvdlite.launch.spawn.silent_hosts import socket_options
 from hvdlite.spark.elastic.member import Member
 from hvdlite.spark.elastic.station import Hello
@@ -76,7 +76,7 @@ class Channel:
         with self._lock:
             self.is_over, member, self._member = True, self._member, None
         if member is not None:
-            member.gone(Ended(member.number, signal=signal.SIGKILL), AllGone())
+            member.gone(RankEnded(member.number, signal=signal.SIGKILL), AllGone())
 
     def _listen(self) -> None:
         data = b""
@@ -110,7 +110,7 @@ class Channel:
         member = self._member
         if member is None:
             return
-        if isinstance(event, Gone):
+        if isinstance(event, RankGone):
             with self._lock:
                 self._member = None
             member.gone(AllGone(event.resisting))

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.spawn.agent_protocol import EndOne
-from hvdlite.launch.spawn.events import AllGone, Ended, Event, Pipes, Unanswered
+from hvdlite.launch.spawn.events import AllGone, Event, RankEnded, RankPipes, Unanswered
 from hvdlite.launch.spawn.guardian import ASKING, FORWARDED, KILL_SECONDS
 
 # For a slow executor, in addition to what the agent there has to do.
@@ -31,7 +31,7 @@ class Line(Protocol):
 
 
 class Member:
-    """The Party of one member (hvdlite/launch/spawn/parties.py)."""
+    """The ElasticRank of one member (hvdlite/launch/spawn/elastic_ranks.py)."""
 
     def __init__(self, number: int, line: Line, grace_seconds: float) -> None:
         self.number = number
@@ -40,7 +40,7 @@ class Member:
         self._told = False  # the loop has heard its last event
         self._over = threading.Event()  # the line's thread has told it
         (out, out_end), (errors, errors_end) = _pipe(), _pipe()
-        self.pipes: dict[int, Pipes] = {number: Pipes(out, errors)}
+        self.pipes: dict[int, RankPipes] = {number: RankPipes(out, errors)}
         self._ends = {"stdout": out_end, "stderr": errors_end}  # of the line's thread
 
     def fileno(self) -> int:
@@ -72,7 +72,7 @@ class Member:
     def abandon(self) -> list[Event]:
         """The agent has not told of the end in time."""
         self._line.hang_up()
-        killed = Ended(self.number, signal=signal.SIGKILL)
+        killed = RankEnded(self.number, signal=signal.SIGKILL)
         return [Unanswered(killed=True), killed, AllGone()]
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 
 from hvdlite.launch import machine
 from hvdlite.launch.attach.client import dial
-from hvdlite.launch.spawn.agent_protocol import Order
+from hvdlite.launch.spawn.agent_protocol import AgentOrder
 from hvdlite.launch.spawn.guardian import KILL_SECONDS
 from hvdlite.launch.spawn.silent_hosts import socket_options
 from hvdlite.rendezvous import addresses
@@ -78,8 +78,8 @@ def serve(call: Call) -> None:
         relay(driver, agent, _order(call).encode())
 
 
-def _order(call: Call) -> Order:
-    return Order(
+def _order(call: Call) -> AgentOrder:
+    return AgentOrder(
         secret=call.key.hex(),
         port=call.store_port,
         addresses=call.addresses,

@@ -1,4 +1,4 @@
-"""Ranks of this host that come and go one by one, each with a guardian of its own: a party.
+"""Ranks of this host that come and go one by one, each with a guardian of its own.
 
 An elastic job has them, here and behind each agent.
 """
@@ -17,32 +17,32 @@ from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import (
     AllGone,
     Event,
-    Gone,
-    Group,
-    Pipes,
-    StartFailed,
+    RankGone,
+    RankGroup,
+    RankPipes,
+    RankStartFailed,
     Unanswered,
 )
 from hvdlite.launch.spawn.silent_hosts import Patience
 
 
-class Party(Group, Protocol):
-    """The Group of one rank."""
+class ElasticRank(RankGroup, Protocol):
+    """The RankGroup of one rank."""
 
     def is_stopped(self, table: Iterable[guardian.Process]) -> bool:
         """Whether a process of this rank is stopped. `table`: all processes of this host."""
 
 
 # Starts a rank with what only this one gets, or raises OSError.
-Starter = Callable[[int, Mapping[str, str]], Party]
+RankStarter = Callable[[int, Mapping[str, str]], ElasticRank]
 
 
-class Parties:
-    """The Group of these ranks. AllGone comes when it was asked to end and none is left."""
+class ElasticRanks:
+    """The RankGroup of these ranks. AllGone comes when it was asked to end and none is left."""
 
-    def __init__(self, start: Starter) -> None:
+    def __init__(self, start: RankStarter) -> None:
         self._start = start
-        self._ranks: dict[int, Party] = {}  # by rank, until close_one()
+        self._ranks: dict[int, ElasticRank] = {}  # by rank, until close_one()
         self._patience: dict[int, Patience] = {}  # by rank, until it is gone
         self._heard: list[Event] = []  # that no guardian tells
         self._ending = False
@@ -51,7 +51,7 @@ class Parties:
         self._all.register(self._news, selectors.EVENT_READ)
 
     @property
-    def pipes(self) -> Mapping[int, Pipes]:
+    def pipes(self) -> Mapping[int, RankPipes]:
         return {
             rank: pipes for ranks in self._ranks.values() for rank, pipes in ranks.pipes.items()
         }
@@ -59,14 +59,14 @@ class Parties:
     def fileno(self) -> int:
         return self._all.fileno()
 
-    def start_one(self, rank: int, own: Mapping[str, str]) -> Pipes | None:
+    def start_one(self, rank: int, own: Mapping[str, str]) -> RankPipes | None:
         """Starts a rank and returns its streams. None: StartFailed comes."""
         try:
             if self._ending:
                 raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
             ranks = self._start(rank, own)
         except OSError as error:
-            self._tell([StartFailed(rank, error.errno or errno.EAGAIN), Gone(rank)])
+            self._tell([RankStartFailed(rank, error.errno or errno.EAGAIN), RankGone(rank)])
             return None
         self._ranks[rank] = ranks
         self._patience[rank] = Patience()
@@ -169,7 +169,7 @@ class Parties:
             if isinstance(event, AllGone):
                 self._all.unregister(self._ranks[rank])
                 del self._patience[rank]
-                found.append(Gone(rank, event.resisting))
+                found.append(RankGone(rank, event.resisting))
             elif not isinstance(event, Unanswered):
                 found.append(event)
         return found
