@@ -7,8 +7,8 @@ from mutants.mutant import faults
 MUTANTS = faults(r"""
 AU1: auto keeps a compression that makes no step shorter
 hvdlite/adapter/compression/choosing.py
--     return way if medians[way] <= (1.0 - LEAST_GAIN_OF_STEP) * medians[None] else None
-+     return way
+-     return candidate if medians[candidate] <= (1.0 - LEAST_GAIN_OF_STEP) * medians[None] else None
++     return candidate
 test_compression_auto.py::test_what_makes_no_step_shorter_is_dropped
 
 AU3: auto tries a compression that makes no tensor shorter

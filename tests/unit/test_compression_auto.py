@@ -151,9 +151,11 @@ def test_a_candidate_that_steps_prefer_takes_tensors_unless_dense_is_faster(
 def test_dense_and_compressing_steps_take_turns() -> None:
     trial, now, turns = Trial(100.0, [0, 2]), 100.0, []
     while not trial.is_over:
-        turns.append(trial.way)
+        turns.append(trial.candidate)
         # the first two are slow
-        now += 50.0 if len(turns) <= 2 else {None: 20.0, 0: 5.0 + len(turns), 2: 3.0}[trial.way]
+        now += (
+            50.0 if len(turns) <= 2 else {None: 20.0, 0: 5.0 + len(turns), 2: 3.0}[trial.candidate]
+        )
         trial.step(now)
     assert turns == [0, 2, None, 0, 2, None, 0, 2, None, 0, 2]
     assert trial.medians() == {None: 20.0, 0: 12.0, 2: 3.0}

@@ -58,7 +58,7 @@ class PresenceExchange:
         dense ones.
 
         `sparse`: how many dimensions are, of which gradient. `meanwhile` is called while the words
-        are under way. MismatchError if ranks can never agree.
+        are in flight. MismatchError if ranks can never agree.
         """
         if self._usual is None:
             self._usual = self._words((), {})

@@ -1,10 +1,22 @@
-"""Compression of gradients on their way.
+"""Compression of gradients.
 
-`casts` has compressors without memory, and the class to derive others from. `methods` says what a
-compressor with memory is; `topk`, `dgc` and `powersgd` are such, over the primitives of `algebra`.
-`auto` chooses among them by what `probing` measures; `choosing` decides.
-`journeys` carries their rounds over the ranks. `adapted` gives the rest of the adapter one form of
-all of them, and `choices` is what programs see.
+A compressor with memory is a Method. It gives each tensor a Part, whose rounds say what the ranks
+exchange. The reducers run these rounds, one tensor at a time or all together.
+
+    methods     START HERE: Method, Part and the kinds of rounds
+    rounds      carries rounds over the ranks; ask() starts one
+    topk        sends the largest elements
+    dgc         the same, with momentum
+    powersgd    sends two narrow matrices
+    codecs      sends fewer bits for a number: int8, fp8, sign, ternary, qsgd, threshold
+    auto        chooses a compressor for each tensor; a cast is one of them
+    probing     measures the network for auto
+    choosing    DECIDES what auto takes
+    algebra     the primitives that a framework brings
+    on_numpy    those of numpy
+    casts       compressors without memory, and the class to derive others from
+    compressor  any compressor in the form that the reducers use
+    choices     hvd.Compression
 """
 
 from hvdlite.adapter.compression.casts import Cast, Compressor, Nothing, as_class

@@ -85,8 +85,8 @@ class Auto(Method):
         assert self._measured is not None
         mine, labels = trial.medians(), self._labels()
         medians = dict(zip(mine, probing.agreed(list(mine.values()), process_set), strict=True))
-        times = [f"{seconds:.3g} s {'dense' if way is None else f'with {labels[way]}'}"
-                 for way, seconds in medians.items()]  # fmt: skip
+        times = [f"{seconds:.3g} s {'dense' if candidate is None else f'with {labels[candidate]}'}"
+                 for candidate, seconds in medians.items()]  # fmt: skip
         why = f"a step takes {', '.join(times)}"
         self._first = best(medians)
         if self._first is None:
@@ -159,8 +159,8 @@ class Auto(Method):
             if tensor not in self._found:
                 self._found[tensor] = self._chosen(name, shape, self._first)
             return self._found[tensor]
-        way = self._trial.way
-        return None if way is None else self._chosen(name, shape, way)
+        candidate = self._trial.candidate
+        return None if candidate is None else self._chosen(name, shape, candidate)
 
     def part(self, name: str, shape: Sequence[int]) -> Part:
         """That of the candidate."""

@@ -85,17 +85,17 @@ class Trial:
         self._left = [*candidates, *self.TURNS * [None, *candidates]]
 
     @property
-    def way(self) -> int | None:
+    def candidate(self) -> int | None:
         """The candidate that the next step prefers; None: it is dense."""
         return self._left[0]
 
     def step(self, now: float) -> None:
         """A step has ended."""
-        way = self._left.pop(0)
+        candidate = self._left.pop(0)
         if self._first:
             self._first.pop()
         else:
-            self._seconds[way].append(now - self._last)
+            self._seconds[candidate].append(now - self._last)
         self._last = now
 
     @property
@@ -104,14 +104,14 @@ class Trial:
 
     def medians(self) -> dict[int | None, float]:
         """Of the dense steps (None), and of each candidate's."""
-        return {way: median(seconds) for way, seconds in self._seconds.items()}
+        return {candidate: median(seconds) for candidate, seconds in self._seconds.items()}
 
 
 def best(medians: Mapping[int | None, float]) -> int | None:
     """The candidate whose steps are shortest; None, unless they are shorter than dense ones by
     LEAST_GAIN_OF_STEP."""
-    way = min(medians, key=lambda way: medians[way])
-    return way if medians[way] <= (1.0 - LEAST_GAIN_OF_STEP) * medians[None] else None
+    candidate = min(medians, key=lambda candidate: medians[candidate])
+    return candidate if medians[candidate] <= (1.0 - LEAST_GAIN_OF_STEP) * medians[None] else None
 
 
 def rule(measured: Measured, labels: Sequence[str], first: int | None = None) -> str:

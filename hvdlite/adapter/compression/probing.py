@@ -63,12 +63,12 @@ def _seconds(part: Part, count: int, name: str, process_set: ProcessSet) -> floa
     state, call, found = part.begin(ALGEBRA, flat), Call(ALLREDUCE, name, process_set), []
     for _ in range(1 + TURNS):
         began = time.perf_counter()
-        state = _travel(part, flat, state, call)
+        state = _reduce(part, flat, state, call)
         found.append(time.perf_counter() - began)
     return min(found[1:])
 
 
-def _travel(part: Part, flat: Array, state: State, call: Call) -> State:
+def _reduce(part: Part, flat: Array, state: State, call: Call) -> State:
     """Carries the tensor over the ranks. The state after it."""
     running = rounds_of(part, ALGEBRA, flat, state, call.process_set.size() or 1)
     answer, after = None, state

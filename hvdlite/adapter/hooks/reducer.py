@@ -55,7 +55,7 @@ class GradientReducer:
         self.presence_exchange = PresenceExchange(settings, self.guard)
         # parameters that have not required a gradient so far, with their places
         self._frozen: list[tuple[int, Any]] = []
-        # of gradients under way, by place: how many of their dimensions are sparse
+        # of gradients in flight, by place: how many of their dimensions are sparse
         self._sparse: dict[int, int] = {}
 
     # ---- which parameters take part
@@ -138,7 +138,7 @@ class GradientReducer:
         self._synchronized = how
 
     def why_too_early(self) -> str:
-        """Why gradients may be under way although the program has done nothing wrong with this
+        """Why gradients may be in flight although the program has done nothing wrong with this
         optimizer."""
         shared = self._earlier.named()
         return _MADE_BEFORE.format(shared) if shared else ""
@@ -293,7 +293,7 @@ class GradientReducer:
         self._direct.begin_step()
 
     def _wait(self) -> None:
-        """Waits for everything. Ctrl-C ends the wait, and what is under way stays noted."""
+        """Waits for everything. Ctrl-C ends the wait, and what is in flight stays noted."""
         error: Exception | None = None
         try:
             engine.wait_all(self._direct.handles)
@@ -384,7 +384,7 @@ class GradientReducer:
             self._gradients.release(entry.parameter)
 
     def abandon(self) -> None:
-        """Forgets what is under way, after an exception in the middle of a step; the core holds the
+        """Forgets what is in flight, after an exception in the middle of a step; the core holds the
         memory."""
         self._direct.forget()
         for entry in self._started:
