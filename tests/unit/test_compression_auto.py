@@ -153,9 +153,7 @@ def test_dense_and_compressing_steps_take_turns() -> None:
     while not trial.is_over:
         turns.append(trial.candidate)
         # the first two are slow
-        now += (
-            50.0 if len(turns) <= 2 else {None: 20.0, 0: 5.0 + len(turns), 2: 3.0}[trial.candidate]
-        )
+        now += 50.0 if len(turns) <= 2 else {None: 20.0, 0: 5.0 + len(turns), 2: 3.0}[turns[-1]]
         trial.step(now)
     assert turns == [0, 2, None, 0, 2, None, 0, 2, None, 0, 2]
     assert trial.medians() == {None: 20.0, 0: 12.0, 2: 3.0}
