@@ -13,8 +13,7 @@ from hvdlite.launch import output
 from hvdlite.launch.monitor import screen
 from hvdlite.launch.monitor.exposition import Outlets
 from hvdlite.launch.monitor.screen import Screen
-from hvdlite.launch.observers import Contained, Observers
-from hvdlite.launch.watch import JobObserver
+from hvdlite.launch.observers import Contained, JobObserver, Observers
 
 
 class Console:

@@ -18,7 +18,7 @@ from types import CodeType
 from typing import Any, NamedTuple, NoReturn
 
 from hvdlite.launch import task
-from hvdlite.launch.watch import JobObserver
+from hvdlite.launch.observers import JobObserver
 from hvdlite.rendezvous import StoreClient, StoreServer
 
 

@@ -92,7 +92,7 @@ def supervise(job: Job) -> None:
             if isinstance(group, ssh.RemoteRanks):
                 group.start()
         job.watch(groups, opened.streams, signals)
-        job.verdict.met = options.torch_env or ranks_have_met(opened.store)
+        job.verdict.has_met = options.torch_env or ranks_have_met(opened.store)
 
 
 def order(

@@ -26,11 +26,11 @@ from hvdlite.launch import console, output, plan, secret, watch
 from hvdlite.launch.attach.attachable import Attachable
 from hvdlite.launch.monitor.board import WANTED
 from hvdlite.launch.monitor.exposition import Outlets
-from hvdlite.launch.observers import Contained, Observers
+from hvdlite.launch.observers import Contained, JobObserver, Observers
 from hvdlite.launch.spawn import guardian, ssh
 from hvdlite.launch.spawn.events import RankGroup
 from hvdlite.launch.verdict import Verdict, with_hint
-from hvdlite.launch.watch import JobObserver, Signals
+from hvdlite.launch.watch import Signals
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer
 from hvdlite.rendezvous.watched import Watched

@@ -1,21 +1,67 @@
-"""Several observers of one job, and observers that cannot end it."""
+"""What accompanies a job: the protocol of an observer, several observers of one job, and observers
+that cannot end it."""
 
 from __future__ import annotations
 
 import os
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 from hvdlite.launch.last_words import in_one_line
-from hvdlite.launch.watch import JobObserver, Situation
 from hvdlite.rendezvous.server import StoreServer
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 # An observer whose tick() has failed is called again after so long.
 _AGAIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """Of an elastic job: its present ranks with their hosts and members, a line about the job, how
+    often its ranks have changed, and the names of the hosts."""
+
+    hosts: Mapping[int, str]
+    line: str
+    changes: int = 0
+    names: tuple[str, ...] = ()
+
+
+class JobObserver:
+    """Accompanies a job: `hvdlite.run` with the function and its results, or the monitor. This
+    class does nothing itself. The thread that supervises the job calls it."""
+
+    def begin(self, store: StoreServer, secret: bytes) -> None:
+        """The store exists, and the ranks do not yet."""
+
+    def ask(self, status: Callable[[], JobStatus]) -> None:
+        """Of an elastic job: says who the ranks are at present."""
+
+    def calls(self) -> Mapping[int, Callable[[], None]]:
+        """Descriptors, and what to call when one is readable, from begin() to the end."""
+        return {}
+
+    def tick(self) -> float | None:
+        """Called often while the ranks run. Returns the maximum seconds until the next call, if
+        that matters."""
+        return None
+
+    def told(self, text: str) -> None:
+        """A line for people about the ranks of an elastic job."""
+
+    def end(self) -> None:
+        """All ranks have ended, and the store still exists. Not called if an exception has ended
+        the job."""
+
+    def judged(self, status: int, sentence: str) -> None:
+        """How the job has ended: the exit status, and hvdliterun's last line, which may be
+        empty."""
+
+    def close(self) -> None:
+        """The store is about to close, whatever has ended the job."""
 
 
 class Observers(JobObserver):
@@ -29,9 +75,9 @@ class Observers(JobObserver):
         for observer in self._observers:
             observer.begin(store, secret)
 
-    def ask(self, situation: Callable[[], Situation]) -> None:
+    def ask(self, status: Callable[[], JobStatus]) -> None:
         for observer in self._observers:
-            observer.ask(situation)
+            observer.ask(status)
 
     def calls(self) -> Mapping[int, Callable[[], None]]:
         return {
@@ -72,8 +118,8 @@ class Contained(JobObserver):
     def begin(self, store: StoreServer, secret: bytes) -> None:
         self._try(self._observer.begin, store, secret)
 
-    def ask(self, situation: Callable[[], Situation]) -> None:
-        self._try(self._observer.ask, situation)
+    def ask(self, status: Callable[[], JobStatus]) -> None:
+        self._try(self._observer.ask, status)
 
     def calls(self) -> Mapping[int, Callable[[], None]]:
         calls = self._try(self._observer.calls) or {}

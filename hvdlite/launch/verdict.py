@@ -16,7 +16,7 @@ from hvdlite.launch.spawn.events import AllGone, RankEnded, RankStartFailed, sig
 
 # A rank that fails because a peer was lost may exit before that peer, whose interpreter takes its
 # time to end. The launcher waits this long for the cause before it takes the consequence for it.
-SETTLE_SECONDS = 0.5
+CAUSE_SECONDS = 0.5
 # The other ranks get this long to raise their own error, to run the program's `except` and
 # `finally`, and to end.
 SURVIVOR_SECONDS = 1.0
@@ -99,13 +99,13 @@ class Verdict:
     interrupted: int = 0
     gone: AllGone | None = None
     decided: bool = False
-    met: bool = True  # whether any rank was in hvd.init()
+    has_met: bool = True  # whether any rank was in hvd.init()
     # Whether ranks have met, so the others hear of a loss.
     hearing: Callable[[], bool] = lambda: False
     # Says to ranks that wait in hvd.init(), or call it later, which rank is lost and why.
     call_off: Callable[[int, str], None] = lambda rank, why: None
     hurried: bool = False  # a signal has come after the decision
-    told: set[int] = field(default_factory=set)  # ranks of whose end their host has told
+    reported: set[int] = field(default_factory=set)  # ranks of whose end their host has told
     _first_failure: float = 0.0
     _decided_at: float = 0.0
     _asked: bool = False  # decide() has returned True
@@ -115,7 +115,7 @@ class Verdict:
         # host.
         lost = self.lost is not None and self.hosts[ended.rank] == self.lost[0]
         if not lost:
-            self.told.add(ended.rank)
+            self.reported.add(ended.rank)
         if ended.status and not self.decided and not lost:
             if not self.failures:
                 self._first_failure = now
@@ -139,7 +139,7 @@ class Verdict:
         ):
             return False
         if not self.decided:
-            if not (self.interrupted or self.lost) and not self._settled(now):
+            if not (self.interrupted or self.lost) and not self._cause_is_known(now):
                 return False
             self.decided = True
             self._decided_at = now
@@ -148,13 +148,13 @@ class Verdict:
         self._asked = True
         return True
 
-    def _settled(self, now: float) -> bool:
+    def _cause_is_known(self, now: float) -> bool:
         """Whether the failure that was the cause is known, or does not come any more."""
         if not self.failures or not all(failure.order[0] for failure in self.failures):
             return True
         named = (_BLAMED.search(failure.last_words) for failure in self.failures)
         blamed = {int(found[1]) for found in named if found}
-        waits = BLAMED_SECONDS if blamed & self.hosts.keys() - self.told else SETTLE_SECONDS
+        waits = BLAMED_SECONDS if blamed & self.hosts.keys() - self.reported else CAUSE_SECONDS
         return now - self._first_failure >= waits
 
     def _survivors_may_hear(self) -> bool:
@@ -243,7 +243,7 @@ class Verdict:
             return ""
         ends = {int(found[1]), int(found[2])}
         hosts = sorted({self.hosts[rank] for rank in ends if rank in self.hosts})
-        if not ends <= self.told or len(hosts) < 2:
+        if not ends <= self.reported or len(hosts) < 2:
             return ""
         return (
             f". Both hosts are alive and answer hvdliterun: the network between {hosts[0]} and "
@@ -254,7 +254,7 @@ class Verdict:
         """Returns a sentence if the ranks never met: a training program that does not know the
         other ranks trains a model of its own. For `hostname` that is right."""
         is_python = os.path.basename(command[0]).startswith("python") or command[0].endswith(".py")
-        if self.met or len(self.hosts) == 1 or not is_python:
+        if self.has_met or len(self.hosts) == 1 or not is_python:
             return ""
         return (
             f"no rank has called hvd.init(), so {len(self.hosts)} programs have run independently. "

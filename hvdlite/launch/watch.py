@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -31,7 +30,6 @@ from hvdlite.launch.spawn.events import (
 from hvdlite.launch.spawn.guardian import ASKING, FORWARDED
 from hvdlite.launch.spawn.silent_hosts import Patience
 from hvdlite.launch.verdict import Verdict, is_consequence
-from hvdlite.rendezvous.server import StoreServer
 
 _READ_BYTES = 1 << 16
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -39,51 +37,6 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (*FORWARDED, *ASKING)
 # If no signal can end a wait, the thread checks this often whether it was sent an exception.
 _GLANCE_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class Situation:
-    """Of an elastic job: the ranks of the moment with their hosts and members, a line about the
-    job, how often its ranks have changed, and the names of the hosts."""
-
-    hosts: Mapping[int, str]
-    line: str
-    changes: int = 0
-    names: tuple[str, ...] = ()
-
-
-class JobObserver:
-    """Accompanies a job: `hvdlite.run` with the function and its results, or the monitor. This
-    class does nothing itself. The thread that supervises the job calls it."""
-
-    def begin(self, store: StoreServer, secret: bytes) -> None:
-        """The store exists, and the ranks do not yet."""
-
-    def ask(self, situation: Callable[[], Situation]) -> None:
-        """Of an elastic job: says who the ranks are at present."""
-
-    def calls(self) -> Mapping[int, Callable[[], None]]:
-        """Descriptors, and what to call when one is readable, from begin() to the end."""
-        return {}
-
-    def tick(self) -> float | None:
-        """Called often while the ranks run. Returns the maximum seconds until the next call, if
-        that matters."""
-        return None
-
-    def told(self, text: str) -> None:
-        """A line for people about the ranks of an elastic job."""
-
-    def end(self) -> None:
-        """All ranks have ended, and the store still exists. Not called if an exception has ended
-        the job."""
-
-    def judged(self, status: int, sentence: str) -> None:
-        """How the job has ended: the exit status, and hvdliterun's last line, which may be
-        empty."""
-
-    def close(self) -> None:
-        """The store is about to close, whatever has ended the job."""
 
 
 class Signals:

@@ -28,10 +28,9 @@ from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.elastic.run import drive
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.last_words import in_one_line
-from hvdlite.launch.observers import Observers
+from hvdlite.launch.observers import JobObserver, Observers
 from hvdlite.launch.spawn.elastic_ranks import ElasticRank
 from hvdlite.launch.spawn.events import AllGone, Event, RankEnded, RankPipes, Unanswered
-from hvdlite.launch.watch import JobObserver
 from hvdlite.ray import coordinator, identity, nodes, ray_logger
 from hvdlite.ray.bundles import Need
 from hvdlite.ray.ray_logger import Callback, pass_on

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from hvdlite.launch import watch as watching
-from hvdlite.launch.observers import Contained, Observers
+from hvdlite.launch.observers import Contained, JobObserver, Observers
 from hvdlite.launch.output import IDLE_SECONDS, Sink, Stream
 from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import (
@@ -23,8 +23,8 @@ from hvdlite.launch.spawn.events import (
 )
 from hvdlite.launch.spawn.guardian import Process, members
 from hvdlite.launch.spawn.silent_hosts import PATIENCE_SECONDS, Patience
-from hvdlite.launch.verdict import BLAMED_SECONDS, SETTLE_SECONDS, SURVIVOR_SECONDS, Verdict
-from hvdlite.launch.watch import JobObserver, watch
+from hvdlite.launch.verdict import BLAMED_SECONDS, CAUSE_SECONDS, SURVIVOR_SECONDS, Verdict
+from hvdlite.launch.watch import watch
 
 COMMAND = ["python", "train.py"]
 
@@ -56,7 +56,7 @@ def test_python_programs_that_never_met_are_told_so(
     ranks: int, met: bool, command: list[str], is_told: bool
 ) -> None:
     verdict = _verdict(ranks)
-    verdict.met = met
+    verdict.has_met = met
     verdict.gone = AllGone()
     told = (
         "hvdliterun: no rank has called hvd.init(), so 3 programs have run independently. "
@@ -113,9 +113,9 @@ def test_of_ranks_that_died_at_once_a_crash_is_the_cause() -> None:
 def test_a_rank_that_lost_a_peer_is_not_the_cause_if_the_peer_fails_soon() -> None:
     verdict = _verdict()
     verdict.ended(RankEnded(0, code=1), b"hvdlite.exceptions.PeerLostError: rank 1 is gone", 0)
-    assert verdict.pending() and not verdict.decide(SETTLE_SECONDS / 2)
-    verdict.ended(RankEnded(1, code=5), b"ValueError: bad", SETTLE_SECONDS / 2)
-    assert verdict.decide(SETTLE_SECONDS / 2)
+    assert verdict.pending() and not verdict.decide(CAUSE_SECONDS / 2)
+    verdict.ended(RankEnded(1, code=5), b"ValueError: bad", CAUSE_SECONDS / 2)
+    assert verdict.decide(CAUSE_SECONDS / 2)
     assert not verdict.pending()
     assert verdict.status() == 5
 
@@ -123,8 +123,8 @@ def test_a_rank_that_lost_a_peer_is_not_the_cause_if_the_peer_fails_soon() -> No
 def test_a_lost_peer_is_the_cause_when_no_other_comes() -> None:
     verdict = _verdict()
     verdict.ended(RankEnded(0, code=1), b"PeerLostError: rank 1 is silent", 0)
-    assert not verdict.decide(SETTLE_SECONDS * 0.9)
-    assert verdict.decide(SETTLE_SECONDS)
+    assert not verdict.decide(CAUSE_SECONDS * 0.9)
+    assert verdict.decide(CAUSE_SECONDS)
     assert verdict.status() == 1
 
 
@@ -151,7 +151,7 @@ SILENT = (
 def test_a_network_is_silent_if_the_launcher_hears_both_hosts() -> None:
     verdict = _verdict()
     verdict.ended(RankEnded(0, code=1), SILENT, 0)
-    assert verdict.decide(SETTLE_SECONDS)
+    assert verdict.decide(CAUSE_SECONDS)
     assert "Both hosts" not in verdict.sentence(COMMAND)
     verdict.ended(RankEnded(2, code=1), SILENT, 1)
     assert (

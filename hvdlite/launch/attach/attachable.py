@@ -23,7 +23,7 @@ from typing import Any
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.attach import directory
 from hvdlite.launch.monitor.board import WANTED, Board, ReportRequest, report_key
-from hvdlite.launch.watch import JobObserver, Situation
+from hvdlite.launch.observers import JobObserver, JobStatus
 from hvdlite.rendezvous.server import StoreServer
 
 _SECONDS = 1.0
@@ -221,7 +221,7 @@ class Attachable(JobObserver):
         self._store: StoreServer | None = None
         self._guests: Mailbox[socket.socket] | None = None
         self._wanted: Wanted | None = None
-        self._situation: Callable[[], Situation] | None = None
+        self._status: Callable[[], JobStatus] | None = None
         self._board: Board | None = None  # while something is attached
         self._due = 0.0
         #: request -> what answers it; another feature adds its own
@@ -241,8 +241,8 @@ class Attachable(JobObserver):
         except OSError as error:
             self._log(f"`hvdlite top` cannot find this job on this host: {error.strerror or error}")
 
-    def ask(self, situation: Callable[[], Situation]) -> None:
-        self._situation = situation
+    def ask(self, status: Callable[[], JobStatus]) -> None:
+        self._status = status
 
     def calls(self) -> Mapping[int, Callable[[], None]]:
         if self._server is None or self._guests is None:
@@ -331,8 +331,8 @@ class Attachable(JobObserver):
         self._wanted.dump()
         self._server.send(client, {"asked": len(self._present().hosts), "dumps": self._dumps})
 
-    def _present(self) -> Situation:
-        return Situation(self._hosts, "") if self._situation is None else self._situation()
+    def _present(self) -> JobStatus:
+        return JobStatus(self._hosts, "") if self._status is None else self._status()
 
     def _read(self, board: Board, now: float) -> Mapping[str, Any]:
         assert self._store is not None

@@ -11,9 +11,9 @@ from hvdlite.launch.console import Console
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.members import Member, Stage
 from hvdlite.launch.elastic.state_machine import StateMachine
+from hvdlite.launch.observers import JobObserver, JobStatus
 from hvdlite.launch.spawn.elastic_ranks import RankStarter
 from hvdlite.launch.verdict import Verdict
-from hvdlite.launch.watch import JobObserver, Situation
 
 
 @dataclass
@@ -113,7 +113,7 @@ class Streams:
             return None
 
 
-def status_line(machine: StateMachine, now: float) -> Situation:
+def status_line(machine: StateMachine, now: float) -> JobStatus:
     """What --monitor shows beside the ranks: generation, newcomers, slots that stay empty. Pure."""
     members = machine.members
     ranks = sorted(members.of(Stage.SERVING), key=lambda member: member.rank)
@@ -131,7 +131,7 @@ def status_line(machine: StateMachine, now: float) -> Situation:
     parts += [f"empty after a failure: {', '.join(cooling)}"] if cooling else []
     hosts = {member.rank: f"{member.host}, member {member.number}" for member in ranks}
     names = tuple(dict.fromkeys(member.host for member in ranks))
-    return Situation(hosts, "; ".join(parts), max(0, machine.generation - 1), names)
+    return JobStatus(hosts, "; ".join(parts), max(0, machine.generation - 1), names)
 
 
 def _named(what: str, members: Sequence[Member]) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from hvdlite.base import private_file
 from hvdlite.launch.monitor import exposition
 from hvdlite.launch.monitor.board import Board
-from hvdlite.launch.watch import JobObserver
+from hvdlite.launch.observers import JobObserver
 from hvdlite.observe.report import words
 from hvdlite.observe.report.facts import End
 from hvdlite.observe.report.history import History

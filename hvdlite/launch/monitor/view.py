@@ -17,7 +17,7 @@ from typing import Protocol
 from hvdlite.launch.monitor import board
 from hvdlite.launch.monitor.board import Board, Row
 from hvdlite.launch.monitor.screen import Screen
-from hvdlite.launch.watch import JobObserver, Situation
+from hvdlite.launch.observers import JobObserver, JobStatus
 from hvdlite.rendezvous.server import StoreServer
 
 _READ_SECONDS = 1.0
@@ -161,10 +161,10 @@ class Monitor(JobObserver):
         self._next_read = now + _READ_SECONDS
         self._next_draw = {display: now + display.seconds for display in displays}
         self._store: StoreServer | None = None
-        self._situation: Callable[[], Situation] | None = None
+        self._status: Callable[[], JobStatus] | None = None
 
-    def ask(self, situation: Callable[[], Situation]) -> None:
-        self._situation = situation
+    def ask(self, status: Callable[[], JobStatus]) -> None:
+        self._status = status
 
     def begin(self, store: StoreServer, secret: bytes) -> None:
         self._store = store
@@ -185,8 +185,8 @@ class Monitor(JobObserver):
         return max(0.0, min(pause for pause in pauses if pause is not None))
 
     def _read(self, now: float) -> None:
-        if self._situation is not None:
-            present = self._situation()
+        if self._status is not None:
+            present = self._status()
             self._board.become(present.hosts, present.line)
         self._hear(now)
 
