@@ -18,8 +18,12 @@ import numpy as np
 from hvdlite.core.arrays import ops
 from hvdlite.core.arrays.objects import allgather_object, broadcast_object
 from hvdlite.data import strangers
-from hvdlite.data.compute_client import open_store
-from hvdlite.data.compute_service import SIDES, TfDataServiceConfig, compute_worker_fn
+from hvdlite.data.compute_service import (
+    SIDES,
+    TfDataServiceConfig,
+    compute_worker_fn,
+    open_store,
+)
 from hvdlite.job import basics
 
 _NAME = "TfDataServiceConfig"  # Horovod's name for the broadcast

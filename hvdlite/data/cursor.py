@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from hvdlite.data import datasets
-from hvdlite.data.ahead import Ahead, Orders
+import numpy as np
+
 from hvdlite.data.dealing import Dealing, Position, Step
-from hvdlite.data.order import Indices
+from hvdlite.data.order import Indices, Order, shuffled, straight
 
 Batch = TypeVar("Batch")
 Load = Callable[[Indices], Any]
@@ -68,12 +68,12 @@ class Cursor:
     @property
     def epoch(self) -> int:
         """Of the next step."""
-        return self._dealing.settled(self._at, self._size()).epoch
+        return self._dealing.next_begin(self._at, self._size()).epoch
 
     @property
     def sample(self) -> int:
         """Of its epoch's order, with which the next step begins."""
-        return self._dealing.settled(self._at, self._size()).sample
+        return self._dealing.next_begin(self._at, self._size()).sample
 
     @property
     def weight(self) -> float:
@@ -173,11 +173,11 @@ class Cursor:
         at a batch's begin and `whole()` at its end. `options`: of PyDataset, as `workers`.
         """
         load: Load = x if callable(x) else lambda indices: _taken(x, y, indices)
-        return datasets.keras_dataset(self.ahead, load, options)
+        return _keras_dataset(self.ahead, load, options)
 
     def indices_dataset(self) -> Any:
         """A `tf.data.Dataset` of this rank's samples, a vector per step. Map and track it."""
-        return datasets.tensorflow_dataset(self.ahead)
+        return _tensorflow_dataset(self.ahead)
 
     def ahead(self) -> Ahead:
         """This rank's samples in the rest of the epoch. Nothing moves."""
@@ -220,3 +220,125 @@ def _size() -> int:
     from hvdlite.job import basics
 
     return basics.size()
+
+
+# ---- A rank's samples in the steps to come, for readers that are ahead of the training
+
+
+class Orders:
+    """The orders of a data set's epochs. Threads may share it."""
+
+    def __init__(self, length: int, seed: int, shuffle: bool) -> None:
+        self._length = length
+        self._seed = seed
+        self._shuffle = shuffle
+        self._kept: dict[int, Order] = {}
+
+    def of(self, epoch: int) -> Order:
+        """Those of the epochs beside the last one are kept."""
+        if not self._shuffle:
+            return straight
+        found = self._kept.get(epoch)
+        if found is None:
+            found = shuffled(self._length, self._seed, epoch)
+            beside = {e: o for e, o in self._kept.items() if abs(e - epoch) == 1}
+            self._kept = {**beside, epoch: found}
+        return found
+
+
+class Ahead:
+    """The rest of an epoch from one place on, as one rank of a world of one size sees it.
+
+    It stays as it is while the cursor moves on. `is_current` turns False with the deal.
+    """
+
+    def __init__(
+        self,
+        dealing: Dealing,
+        orders: Orders,
+        at: Position,
+        place: tuple[int, int],
+        is_current: Callable[[], bool],
+    ) -> None:
+        """`place`: rank and size."""
+        self.is_current = is_current
+        self._rank, self._size = place
+        self._dealing = dealing
+        self._orders = orders
+        self._at = dealing.next_begin(at, self._size)
+
+    def __len__(self) -> int:
+        return self._dealing.left(self._at, self._size)
+
+    def __getitem__(self, number: int) -> Indices:
+        """The samples of the step that is so many steps away."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"step {number} of the {len(self)} that are left in the epoch")
+        sample = self._at.sample + number * self._dealing.full(self._size)
+        at = Position(self._at.epoch, sample)
+        return self.samples(self._dealing.step(at, self._size))
+
+    def __iter__(self) -> Iterator[Indices]:
+        """Ends early when the deal is over."""
+        for number in range(len(self)):
+            if not self.is_current():
+                return
+            yield self[number]
+
+    def samples(self, step: Step) -> Indices:
+        first, end = self._dealing.part(step, self._rank, self._size)
+        places = np.arange(step.begin.sample + first, step.begin.sample + end, dtype=np.int64)
+        epochs, places = np.divmod(places, self._dealing.length)
+        if self._dealing.tail != "carry":
+            # Beyond the end of the epoch its first samples are repeated.
+            return self._orders.of(step.begin.epoch)(places)
+        found = np.empty_like(places)
+        for later in sorted(set(epochs.tolist())):
+            these = epochs == later
+            found[these] = self._orders.of(step.begin.epoch + later)(places[these])
+        return found
+
+
+# ---- The same as data sets of Keras and of TensorFlow; imports the one that is asked for
+
+
+def _keras_dataset(
+    ahead: Callable[[], Ahead],
+    load: Callable[[Any], Any],
+    options: Mapping[str, Any],
+) -> Any:
+    """Keras asks for batches by number, from several threads and ahead of the training."""
+    import keras
+
+    class RestOfEpoch(keras.utils.PyDataset):  # type: ignore[misc]
+        """The rest of one epoch; each epoch is dealt at its begin."""
+
+        def __init__(self) -> None:
+            super().__init__(**options)
+            self._dealt = ahead()
+
+        def __len__(self) -> int:
+            return len(self._present())
+
+        def __getitem__(self, number: int) -> Any:
+            return load(self._present()[number])
+
+        def on_epoch_begin(self) -> None:
+            self._dealt = ahead()
+
+        on_epoch_end = on_epoch_begin
+
+        def _present(self) -> Ahead:
+            if not self._dealt.is_current():
+                self._dealt = ahead()
+            return self._dealt
+
+    return RestOfEpoch()
+
+
+def _tensorflow_dataset(ahead: Callable[[], Ahead]) -> Any:
+    """Each iteration deals the rest of the epoch in which it begins."""
+    import tensorflow as tf
+
+    signature = tf.TensorSpec([None], tf.int64)
+    return tf.data.Dataset.from_generator(lambda: iter(ahead()), output_signature=signature)

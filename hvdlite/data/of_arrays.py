@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hvdlite.data.counted import Counted
 from hvdlite.data.order import Indices
-
-if TYPE_CHECKING:
-    from hvdlite.data.sharding import Shard
-    from hvdlite.data.wish import Wish
+from hvdlite.data.sharding import Shard
+from hvdlite.data.views import Counted, ShardRequest
 
 
-def view(data: Any, wish: Wish) -> Any:
+def view(data: Any, request: ShardRequest) -> Any:
     length = _length(data)
-    if wish.batch_size is None:
-        return taken(data, part_of(length, wish))
-    return Batches(data, wish.dealt(length, wish.batch_size))
+    if request.batch_size is None:
+        return taken(data, part_of(length, request))
+    return ArrayBatches(data, request.dealt(length, request.batch_size))
 
 
-class Batches(Counted):
+class ArrayBatches(Counted):
     """The batches of this rank, each of the kind of the whole. A loop is an epoch."""
 
     def __init__(self, data: Any, shard: Shard) -> None:
@@ -32,11 +29,11 @@ class Batches(Counted):
             yield taken(self._data, indices)
 
 
-def part_of(length: int, wish: Wish) -> Indices:
+def part_of(length: int, request: ShardRequest) -> Indices:
     """This rank's samples, for what has no epochs: the epoch is one step of all ranks."""
-    _, size = wish.place()
-    each = length // size if wish.rest == "drop" else -(-length // size)
-    shard = wish.dealt(length, max(each, 1))
+    _, size = request.place()
+    each = length // size if request.rest == "drop" else -(-length // size)
+    shard = request.dealt(length, max(each, 1))
     shard.start()
     return shard.begin()
 

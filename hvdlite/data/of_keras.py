@@ -6,25 +6,24 @@ from typing import Any
 
 import keras
 
-from hvdlite.data.counted import Counted
-from hvdlite.data.wish import Wish, leave_alone
+from hvdlite.data.views import Counted, ShardRequest, leave_alone
 
 
-def dataset(given: Any, wish: Wish) -> Any:
-    wish.without_batch_size("a PyDataset")
-    if isinstance(given, Dealt):
+def dataset(given: Any, request: ShardRequest) -> Any:
+    request.without_batch_size("a PyDataset")
+    if isinstance(given, SharedPyDataset):
         leave_alone("a PyDataset", "shard() has shared it out already")
         return given
-    return Dealt(given, wish)
+    return SharedPyDataset(given, request)
 
 
-class Dealt(Counted, keras.utils.PyDataset):  # type: ignore[misc]
+class SharedPyDataset(Counted, keras.utils.PyDataset):  # type: ignore[misc]
     """This rank's batches. fit() tells when an epoch begins and ends.
 
     Within an epoch nothing is counted unless a callback calls `shard.record()` at a batch's end.
     """
 
-    def __init__(self, given: Any, wish: Wish) -> None:
+    def __init__(self, given: Any, request: ShardRequest) -> None:
         keras.utils.PyDataset.__init__(
             self,
             workers=given.workers,
@@ -32,7 +31,7 @@ class Dealt(Counted, keras.utils.PyDataset):  # type: ignore[misc]
             max_queue_size=given.max_queue_size,
         )
         self._given = given
-        self.shard = wish.dealt(len(given), 1)
+        self.shard = request.dealt(len(given), 1)
         self._ahead = self.shard.ahead()
         self._epoch: int | None = None  # that has begun
 

@@ -7,27 +7,27 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.data.wish import Wish, leave_alone
+from hvdlite.data.views import ShardRequest, leave_alone
 
 _KIND = "a tf.data.Dataset"
 
 
-def dataset(given: Any, wish: Wish) -> Any:
+def dataset(given: Any, request: ShardRequest) -> Any:
     """Of each group of elements, as many as there are ranks, one."""
-    wish.for_streams(_KIND)
+    request.for_streams(_KIND)
     before = {type(each).__name__: each for each in _chain(given)}
     if "_ShardDataset" in before:
         leave_alone(_KIND, "Dataset.shard() has shared it out already")
         return given
     for each in _chain(given):
         _check_shuffle(each)
-    (rank, size), rest = wish.place(), wish.rest or "pad"
+    (rank, size), rest = request.place(), request.rest or "pad"
     length = int(given.cardinality())
     if length == tf.data.INFINITE_CARDINALITY or size == 1:
         return given.shard(size, rank)
     if length == tf.data.UNKNOWN_CARDINALITY:
         return _by_groups(given, rank, size, rest)
-    shard = wish.dealt(length, 1, shuffle=False)
+    shard = request.dealt(length, 1, shuffle=False)
     shard.start()
     return _whole_groups(given, length, shard.steps_per_epoch * size).shard(size, rank)
 

@@ -16,38 +16,38 @@ from torch.utils.data import (
     Subset,
 )
 
-from hvdlite.data.counted import Counted
+from hvdlite.data.dealing import dealt
 from hvdlite.data.of_arrays import part_of
 from hvdlite.data.sharding import Shard
-from hvdlite.data.streams import dealt
-from hvdlite.data.wish import Wish, leave_alone
+from hvdlite.data.views import Counted, ShardRequest, leave_alone
 
 
-def part(dataset: Dataset[Any], wish: Wish) -> Subset[Any]:
-    wish.without_batch_size("a Dataset: make a DataLoader of it and share that out")
-    return Subset(dataset, part_of(len(dataset), wish).tolist())  # type: ignore[arg-type]
+def part(dataset: Dataset[Any], request: ShardRequest) -> Subset[Any]:
+    request.without_batch_size("a Dataset: make a DataLoader of it and share that out")
+    return Subset(dataset, part_of(len(dataset), request).tolist())  # type: ignore[arg-type]
 
 
-def stream(examples: IterableDataset[Any], wish: Wish) -> Any:
-    wish.for_streams("an IterableDataset")
+def stream(examples: IterableDataset[Any], request: ShardRequest) -> Any:
+    request.for_streams("an IterableDataset")
     if type(examples) is Stream:
         leave_alone("an IterableDataset", "shard() has shared it out already")
         return examples
-    return Stream(examples, wish.place(), wish.rest or "pad")
+    return Stream(examples, request.place(), request.rest or "pad")
 
 
-def loader(given: DataLoader[Any], wish: Wish) -> DataLoader[Any]:
+def loader(given: DataLoader[Any], request: ShardRequest) -> DataLoader[Any]:
     """A copy of the loader, of a class that derives from the loader's own."""
-    wish.without_batch_size("a DataLoader")
-    reason = _shared_out(given, wish.place()[1])
+    request.without_batch_size("a DataLoader")
+    reason = _shared_out(given, request.place()[1])
     if reason:
         leave_alone("a DataLoader", reason)
         return given
     if isinstance(given.dataset, IterableDataset):
-        return _copy(given, _OfStream, dataset=stream(given.dataset, wish), _done=0)
-    shard = _shard_of(given, wish)
-    batches = Batches(Order(given.dataset, shard), given.batch_size or 1, given.drop_last)
-    return _copy(given, _OfSamples, shard=shard, sampler=batches.sampler, batch_sampler=batches)
+        return _copy(given, _OfStream, dataset=stream(given.dataset, request), _done=0)
+    shard = _shard_of(given, request)
+    sampler = ShardSampler(given.dataset, shard)
+    batches = ShardBatchSampler(sampler, given.batch_size or 1, given.drop_last)
+    return _copy(given, _OfSamples, shard=shard, sampler=sampler, batch_sampler=batches)
 
 
 def _copy(given: DataLoader[Any], mixin: type, **changed: Any) -> DataLoader[Any]:
@@ -59,7 +59,7 @@ def _copy(given: DataLoader[Any], mixin: type, **changed: Any) -> DataLoader[Any
     return made
 
 
-def _shard_of(given: DataLoader[Any], wish: Wish) -> Shard:
+def _shard_of(given: DataLoader[Any], request: ShardRequest) -> Shard:
     sampler: Any = given.sampler
     length = len(given.dataset)  # type: ignore[arg-type]
     straight = isinstance(sampler, SequentialSampler)
@@ -73,12 +73,12 @@ def _shard_of(given: DataLoader[Any], wish: Wish) -> Shard:
             "hvd.data.shard takes a DataLoader with batch_size, and not with a batch_sampler of "
             "its own: use hvd.data.Shard(len(dataset), batch_size).batches() as batch_sampler"
         )
-    if not (straight or shuffled) and wish.shuffle is None:
+    if not (straight or shuffled) and request.shuffle is None:
         raise ValueError(
             f"the DataLoader has a {type(sampler).__name__}, whose order hvd.data.shard would "
             "replace by its own: pass shuffle=True or shuffle=False if that is what you want"
         )
-    return wish.dealt(
+    return request.dealt(
         length,
         given.batch_size,
         shuffle=shuffled,
@@ -109,7 +109,7 @@ def _derived(mixin: type, kind: Any) -> type:
     return type(f"Shard{kind.__name__}", (mixin, kind), {})
 
 
-class Order(DistributedSampler[Any]):
+class ShardSampler(DistributedSampler[Any]):
     """What trainers look for, so that they do not share out the data a second time."""
 
     def __init__(self, dataset: Dataset[Any], shard: Shard) -> None:
@@ -126,10 +126,10 @@ class Order(DistributedSampler[Any]):
         self.shard.set_epoch(epoch)
 
 
-class Batches(BatchSampler):
+class ShardBatchSampler(BatchSampler):
     """The batches of the rest of the epoch, for the loader that counts them."""
 
-    def __init__(self, order: Order, batch_size: int, drop_last: bool) -> None:
+    def __init__(self, order: ShardSampler, batch_size: int, drop_last: bool) -> None:
         super().__init__(order, batch_size, drop_last)
         self.shard = order.shard
         self.counted = False  # the loop goes by the loader of shard()
@@ -149,7 +149,7 @@ class Batches(BatchSampler):
 class _Epoch:
     """The loader's own iteration, as often as it is asked for."""
 
-    def __init__(self, iterate: Callable[[], Iterator[Any]], batches: Batches) -> None:
+    def __init__(self, iterate: Callable[[], Iterator[Any]], batches: ShardBatchSampler) -> None:
         self._iterate = iterate
         self._batches = batches
 
@@ -164,7 +164,7 @@ class _Epoch:
 class _OfSamples(Counted):
     """A DataLoader of a data set whose samples have numbers."""
 
-    batch_sampler: Batches
+    batch_sampler: ShardBatchSampler
 
     def __iter__(self) -> Iterator[Any]:
         iterate: Callable[[], Iterator[Any]] = super().__iter__  # type: ignore[misc]

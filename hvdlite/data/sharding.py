@@ -18,9 +18,8 @@ import numpy as np
 
 from hvdlite.core.arrays import ops
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.data.agreement import difference
 from hvdlite.data.cursor import Cursor
-from hvdlite.data.dealing import Position
+from hvdlite.data.dealing import Position, difference
 from hvdlite.job import basics
 
 _log = logging.getLogger("hvdlite")

@@ -6,12 +6,17 @@ an array or a list of files, is cut down to this rank's part.
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.data.wish import Wish
+from hvdlite.data.sharding import Shard, place_in
+
+_log = logging.getLogger("hvdlite")
 
 
 class View(NamedTuple):
@@ -24,11 +29,11 @@ class View(NamedTuple):
 
 #: The first row that fits is taken: a data set of datasets may be one of torch, too.
 VIEWS = (
-    View("datasets", "Dataset", "of_datasets:part"),
-    View("datasets", "IterableDataset", "of_datasets:stream"),
-    View("webdataset", "DataPipeline", "of_webdataset:refuse"),
-    View("grain", "MapDataset", "of_grain:part"),
-    View("grain", "IterDataset", "of_grain:refuse"),
+    View("datasets", "Dataset", "of_others:hugging_face"),
+    View("datasets", "IterableDataset", "of_others:hugging_face_stream"),
+    View("webdataset", "DataPipeline", "of_others:refuse_webdataset"),
+    View("grain", "MapDataset", "of_others:grain_map"),
+    View("grain", "IterDataset", "of_others:refuse_grain_iter"),
     View("tensorflow", "data.Dataset", "of_tensorflow:dataset"),
     View("keras", "utils.PyDataset", "of_keras:dataset"),
     View("torch.utils.data", "DataLoader", "of_torch:loader"),
@@ -57,7 +62,7 @@ def shard(
     the default, repeats samples where they do not divide evenly, and `"drop"` leaves the rest out.
     """
     view = _view_of(data)
-    return view(data, Wish(shuffle, seed, rest, batch_size, process_set))
+    return view(data, ShardRequest(shuffle, seed, rest, batch_size, process_set))
 
 
 def _view_of(data: Any) -> Any:
@@ -79,3 +84,78 @@ def _loaded(row: View) -> Any:
 def _function(name: str) -> Any:
     module, _, function = name.partition(":")
     return getattr(import_module(f"hvdlite.data.{module}"), function)
+
+
+# ---- For the views
+
+
+@dataclass(frozen=True)
+class ShardRequest:
+    """The arguments of shard(). None: as the object itself has it."""
+
+    shuffle: bool | None
+    seed: int
+    rest: str | None
+    batch_size: int | None
+    process_set: ProcessSet
+
+    def place(self) -> tuple[int, int]:
+        rank, size = place_in(self.process_set)
+        return rank(), size()
+
+    def dealt(self, length: int, batch_size: int, shuffle: bool = True, rest: str = "pad") -> Shard:
+        """The last two are what the object itself has."""
+        return Shard(
+            length,
+            batch_size,
+            shuffle=shuffle if self.shuffle is None else self.shuffle,
+            seed=self.seed,
+            rest=self.rest or rest,
+            process_set=self.process_set,
+        )
+
+    def for_streams(self, what: str) -> None:
+        """Raises ValueError if it asks for what only samples with numbers can have."""
+        if self.shuffle:
+            raise ValueError(
+                f"hvd.data.shard cannot shuffle {what}: shuffle it before, with the same seed on "
+                "all ranks, or shuffle what shard() returns"
+            )
+        self.without_batch_size(what)
+
+    def without_batch_size(self, what: str) -> None:
+        if self.batch_size is not None:
+            raise ValueError(
+                f"hvd.data.shard takes batch_size for arrays only, and this is {what}: it has a "
+                "batch size of its own, or none"
+            )
+
+
+def leave_alone(what: str, reason: str) -> None:
+    """Says that data is not shared out a second time."""
+    _log.warning("hvd.data.shard: %s stays as it is: %s", what, reason)
+
+
+class Counted:
+    """A view whose batches are those of `shard`, which counts them as the loop takes them."""
+
+    shard: Shard
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+
+    def __len__(self) -> int:
+        """The steps of a whole epoch."""
+        return self.shard.steps_per_epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begins this epoch, or goes on in it if a state of it has just been loaded."""
+        self.shard.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, int]:
+        """Where all ranks are in the data. It is the same on each rank, for any number of them."""
+        return self.shard.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """The next loop goes on there, with this number of ranks."""
+        self.shard.load_state_dict(state)

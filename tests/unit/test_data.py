@@ -15,10 +15,10 @@ import pytest
 from elastic_histories import histories, seeded
 from pretended import World, gathered
 
-from hvdlite.data import agreement, of_arrays, strangers
+from hvdlite.data import dealing, of_arrays, strangers
+from hvdlite.data.dealing import dealt
 from hvdlite.data.sharding import Shard
-from hvdlite.data.streams import dealt
-from hvdlite.data.wish import Wish
+from hvdlite.data.views import ShardRequest
 
 WORLDS = range(1, 8)
 __all__ = ["gathered"]
@@ -204,12 +204,12 @@ SAME = [100, 4, 1, 0, 7, 2, 40]
 def test_a_difference_names_the_ranks_and_what_to_do(place: int, value: int, said: str) -> None:
     other = [*SAME]
     other[place] = value
-    assert said in agreement.difference([SAME, other, SAME])
+    assert said in dealing.difference([SAME, other, SAME])
 
 
 def test_no_difference_and_many_ranks() -> None:
-    assert agreement.difference([SAME] * 9) == ""
-    many = agreement.difference([[90, *SAME[1:]], *[SAME] * 9])
+    assert dealing.difference([SAME] * 9) == ""
+    many = dealing.difference([[90, *SAME[1:]], *[SAME] * 9])
     assert "90 on rank 0, 100 on ranks 1, 2, 3, 4 and 5 more" in many
 
 
@@ -222,16 +222,16 @@ def test_a_rank_with_other_data_is_found_at_the_begin(gathered: list[list[int]])
 # Arrays and lists.
 
 
-def wish_of(world: World, **options: Any) -> Wish:
+def request_of(world: World, **options: Any) -> ShardRequest:
     given = {"shuffle": None, "seed": 0, "rest": None, "batch_size": None} | options
-    return Wish(process_set=world, **given)  # type: ignore[arg-type]
+    return ShardRequest(process_set=world, **given)  # type: ignore[arg-type]
 
 
 def test_arrays_with_a_batch_size_are_batches_of_the_same_kind() -> None:
     data = {"x": np.arange(10) * 2, "y": (np.arange(10), [str(n) for n in range(10)])}
     found: list[int] = []
     for rank in (0, 1):
-        batches = of_arrays.view(data, wish_of(World(2, rank), batch_size=2))
+        batches = of_arrays.view(data, request_of(World(2, rank), batch_size=2))
         assert len(batches) == 3
         for batch in batches:
             (numbers, texts) = batch["y"]
@@ -244,7 +244,7 @@ def test_arrays_with_a_batch_size_are_batches_of_the_same_kind() -> None:
 @pytest.mark.parametrize(("rest", "each"), [("pad", 4), ("drop", 3)])
 def test_arrays_without_one_become_this_ranks_rows(rest: str, each: int) -> None:
     parts = [
-        of_arrays.view(np.arange(10), wish_of(World(3, rank), rest=rest)).tolist()
+        of_arrays.view(np.arange(10), request_of(World(3, rank), rest=rest)).tolist()
         for rank in range(3)
     ]
     assert [len(part) for part in parts] == [each] * 3
@@ -252,19 +252,19 @@ def test_arrays_without_one_become_this_ranks_rows(rest: str, each: int) -> None
         assert set(sum(parts, [])) == set(range(10))
     else:
         assert len(set(sum(parts, []))) == 9
-    files = of_arrays.view(["a", "b", "c"], wish_of(World(3, 1), shuffle=False))
+    files = of_arrays.view(["a", "b", "c"], request_of(World(3, 1), shuffle=False))
     assert files == ["b"]
 
 
 def test_what_has_no_rows_is_refused() -> None:
     with pytest.raises(ValueError, match=r"different lengths: \[3, 4\]"):
-        of_arrays.view((np.arange(3), np.arange(4)), wish_of(World(1)))
+        of_arrays.view((np.arange(3), np.arange(4)), request_of(World(1)))
     with pytest.raises(TypeError, match="knows no builtins.generator"):
-        of_arrays.view((n for n in range(3)), wish_of(World(1)))
+        of_arrays.view((n for n in range(3)), request_of(World(1)))
     with pytest.raises(ValueError, match="no array"):
-        of_arrays.view({}, wish_of(World(1)))
+        of_arrays.view({}, request_of(World(1)))
     with pytest.raises(ValueError, match="2 samples are fewer than the 3"):
-        of_arrays.view(["a", "b"], wish_of(World(3), rest="drop"))
+        of_arrays.view(["a", "b"], request_of(World(3), rest="drop"))
 
 
 # Streams.
