@@ -1,17 +1,19 @@
-"""Making ranks equal at the start: parameters, optimizer state, and any object."""
+"""Ranks are equal at the start and stay so: parameters, optimizer state, any object, and the drift
+guard for training loops."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import jax
+import numpy as np
 
+from hvdlite.adapter.agreement.array_guard import StepGuard
 from hvdlite.core.arrays.objects import allgather_object, broadcast_object
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace
-from hvdlite.jax.collectives import OPS
 from hvdlite.jax.leaves import map_leaves
-from hvdlite.jax.ops import broadcast
+from hvdlite.jax.ops import OPS, broadcast
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_parameters"]
 
@@ -54,3 +56,20 @@ def broadcast_parameters(
 def _is_key(leaf: Any) -> bool:
     dtype = getattr(leaf, "dtype", None)
     return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+
+
+class DriftGuard(StepGuard):
+    __doc__ = StepGuard.__doc__
+
+    def contents(self, parameter: Any) -> Any:
+        return np.asarray(parameter)
+
+    def flat(self, parameters: Any) -> Any:
+        return jax.tree_util.tree_flatten(parameters)
+
+    def labels(self, parameters: Any) -> list[str]:
+        paths, _ = jax.tree_util.tree_flatten_with_path(parameters)
+        return [jax.tree_util.keystr(path) for path, _ in paths]
+
+    def is_recorded(self) -> bool:
+        return trace.is_tracing()

@@ -13,14 +13,22 @@ from operator import index
 from typing import Any
 
 from hvdlite.adapter.compression import Method, compressed
-from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
+from hvdlite.base.operations import (
+    ALLGATHER,
+    ALLREDUCE,
+    ALLTOALL,
+    BROADCAST,
+    EXCHANGED,
+    REDUCE,
+    REDUCESCATTER,
+)
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
 from hvdlite.core.arrays import ops as on_arrays
+from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
-from hvdlite.core.operations import Call
+from hvdlite.core.operations import Call, compiled, equal_starts
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace, traced
-from hvdlite.jax.collectives import OPS
 from hvdlite.jax.compression import Compression
 from hvdlite.jax.framework import FRAMEWORK
 from hvdlite.jax.leaves import map_leaves
@@ -33,6 +41,44 @@ __all__ = [
 
 Tree = Any
 Array = Any
+
+
+class JaxCollectives(Collectives):
+    """At once where the arrays have values, as an operation of the program where they are traced.
+
+    In a program shapes are known beforehand: there all ranks have equally many rows, and alltoall
+    has no splits.
+    """
+
+    def run(self, call: Call, tensors: Sequence[Array]) -> tuple[Any, ...]:
+        return self._emit(call, tensors) if trace.is_tracing() else super().run(call, tensors)
+
+    def as_splits(self, received: Array) -> Any:
+        return None if trace.is_tracing() else super().as_splits(received)
+
+    def starts(
+        self, lengths: Sequence[int], name: str | None, process_set: ProcessSet
+    ) -> Sequence[int]:
+        if not trace.is_tracing():
+            return super().starts(lengths, name, process_set)
+        return equal_starts(lengths, process_set)
+
+    def _emit(self, call: Call, tensors: Sequence[Array]) -> tuple[Any, ...]:
+        for tensor in tensors:
+            FRAMEWORK.check(tensor)
+        if call.splits is not None:
+            raise ValueError(
+                "alltoall with splits has a result whose shape only the other ranks know, which a "
+                "compiled function cannot have: call it outside jax.jit"
+            )
+        known = compiled(call, [tensor.shape for tensor in tensors], "in a compiled function")
+        results = tuple(traced.emit(call, tensors, known.shapes)) if tensors else ()
+        if call.operation.result is not EXCHANGED:
+            return results
+        return *results, self.framework.integers(known.received, call.splits_like)
+
+
+OPS = JaxCollectives(FRAMEWORK)
 
 
 def allreduce(tree: Tree, name: str | None = None, *, op: int = Average,

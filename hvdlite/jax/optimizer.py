@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
-from hvdlite.adapter import names
+from hvdlite.adapter import names, warm_up
 from hvdlite.adapter.step import options_of
-from hvdlite.adapter.strategy import Strategy
+from hvdlite.adapter.strategy import NO_LAYERS, Strategy, Ways
 from hvdlite.base.ops import Average, reduction_of
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax.compression import Compression
 from hvdlite.jax.compression.transformation import CompressedState, Compressing
 from hvdlite.jax.gradients import allreduce_gradients
-from hvdlite.jax.strategies.ways import WAYS
+from hvdlite.jax.strategies.local_steps import DiLoCo, LocalSGD
+from hvdlite.job import basics
+
+WAYS = Ways(
+    "hvdlite.jax",
+    Compression,
+    {"local_sgd": LocalSGD, "diloco": DiLoCo},
+    lacking={
+        "sufficient_factors": NO_LAYERS,
+        "large_batch": "an optax transformation cannot become another one. Write "
+        "hvd.distributed(optax.lars(...)) or optax.lamb instead",
+        "backward_passes_per_step": "put accumulation outside, as "
+        "optax.MultiSteps(hvd.distributed(...), every_k_schedule=4)",
+    },
+    tells_epochs=False,
+)
+
 
 Tree = Any
 
@@ -77,3 +95,24 @@ def _remembering(optimizer: Any, compressing: Compressing) -> Any:
     if hasattr(optimizer, "_replace"):
         return optimizer._replace(init=init, update=update)
     return Transformation(init, update)
+
+
+# ---- the learning rate of a large job, as a schedule of optax
+
+
+def linear_warm_up(
+    learning_rate: Any, steps: int, scale: float | None = None
+) -> Callable[[Any], Any]:
+    """A schedule that rises in the course of `steps` steps from `learning_rate`, which is that of
+    one rank, to `scale` times as much (https://arxiv.org/abs/1706.02677).
+
+    `scale` is the number of ranks unless you say otherwise; a compiled step keeps the one with
+    which it was compiled. `learning_rate` may be a schedule itself.
+    """
+
+    def schedule(step: Any) -> Any:
+        most = float(basics.size() if scale is None else scale)
+        rate = learning_rate(step) if callable(learning_rate) else learning_rate
+        return rate * warm_up.factor(step, steps, most, jnp)
+
+    return schedule

@@ -16,10 +16,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir, partial_eval
 
 from hvdlite.adapter import interrupts, xla
 from hvdlite.core.operations import Call
-from hvdlite.jax import primitive, trace
+from hvdlite.jax import trace
 from hvdlite.job.frames import name_of_line
 
 Array = Any
@@ -70,7 +72,7 @@ def emit(call: Call, tensors: Sequence[Array], shapes: Sequence[tuple[int, ...]]
         jax.ShapeDtypeStruct(shape, t.dtype) for shape, t in zip(shapes, tensors, strict=True)
     ]
     results.append(jax.ShapeDtypeStruct((), jnp.float32))
-    *made, token_after = primitive.collective([*tensors, token()], results, attributes)
+    *made, token_after = collective([*tensors, token()], results, attributes)
     follow(token_after)
     return made
 
@@ -85,7 +87,7 @@ def emit_encoded(
     attributes |= xla.codec_attributes(codec, parameter, seed, len(residuals))
     operands = [*arrays, *residuals, jnp.asarray(step, jnp.float32), token()]
     results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in operands]
-    *made, _, token_after = primitive.collective(operands, results, attributes)
+    *made, _, token_after = collective(operands, results, attributes)
     sums, kept = made[: len(arrays)], made[len(arrays) :]
     follow(token_after)
     return sums, kept
@@ -93,3 +95,105 @@ def emit_encoded(
 
 def _is_waiting(_: str) -> bool:
     return xla.waiting() > 0
+
+
+# ---- the primitive, whose effect JAX has forgotten by the time it dispatches a program
+#
+# The effect is why a call whose result is not used on this rank still happens: JAX drops what has
+# none. But it dispatches a program that has one from Python instead of C++, which costs some 0.02
+# ms for each array that goes in. What may be dropped it decides when it lowers a program, by asking
+# each primitive (dce_rules): that is when ours gives its effect up. Before XLA, which neither drops
+# nor merges it, the call stands as one with side effects all the same.
+
+_collective = Primitive("hvdlite")
+_collective.multiple_results = True
+
+# That of JAX's own calls with side effects, which it lets into loops and branches.
+_EFFECTS = frozenset(
+    jax.make_jaxpr(
+        lambda: jax.ffi.ffi_call(
+            xla.TARGET, jax.ShapeDtypeStruct((), "float32"), has_side_effect=True
+        )()
+    )().effects
+)
+
+
+def collective(
+    operands: Sequence[Array], results: Sequence[Any], attributes: dict[str, Any]
+) -> list[Array]:
+    """One call of the handler (see hvdlite.adapter.xla). `results` are jax.ShapeDtypeStructs."""
+    avals = tuple(jax.core.ShapedArray(result.shape, result.dtype) for result in results)
+    return list(
+        _collective.bind(
+            *operands, results=avals, attributes=_Attributes(attributes), effectful=True
+        )
+    )
+
+
+class _Attributes(dict[str, Any]):
+    """As a parameter of a primitive, which must have a hash: each call's are its own."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
+
+
+def _without_effect(_: Any, equation: Any) -> Any:
+    """What JAX asks when it drops what is not used: which operands are, and what is left of the
+    call."""
+    # it may ask several times while it traces; this is for lowering, and the last
+    if not trace.is_tracing():
+        params = equation.params | {"effectful": False}
+        equation = equation.replace(params=params, effects=frozenset())
+    return [True] * len(equation.invars), equation
+
+
+def _describe(*_: Any, results: Any, effectful: bool, **__: Any) -> Any:
+    return results, _EFFECTS if effectful else frozenset()
+
+
+def _lower(context: Any, *operands: Any, attributes: _Attributes, **_: Any) -> Any:
+    token = len(operands) - 1  # goes through the call as it is
+    lower = jax.ffi.ffi_lowering(
+        xla.TARGET, has_side_effect=True, operand_output_aliases={token: token}
+    )
+    return lower(context, *operands, **attributes)
+
+
+def _run(*operands: Array, **how: Any) -> Any:
+    """For an interpreter of a jaxpr, which runs one operation after the other."""
+    return jax.jit(lambda *given: _collective.bind(*given, **how))(*operands)
+
+
+def _refuse_vmap(*_: Any, **__: Any) -> Any:
+    raise NotImplementedError(
+        "a collective cannot be vmapped: how often it would run, and under which names, depends on "
+        "the batch. Call it outside jax.vmap, on the whole batch at once."
+    )
+
+
+def _allow_checkpoint() -> None:
+    """jax.checkpoint may run a collective a second time: all ranks do. JAX has no public way to say
+    so."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src import effects
+
+        for kinds in (effects.remat_allowed_effects, effects.custom_derivatives_allowed_effects):
+            for effect in _EFFECTS:
+                kinds.add_type(type(effect))
+
+
+def _register() -> None:
+    """On platforms that have no handler a call does not compile."""
+    library = xla.library()
+    on_cpu, on_cuda = library.hvdlite_xla_collective, library.hvdlite_xla_collective_on_cuda
+    for platform, xlas_name, handler in (("cpu", "cpu", on_cpu), ("cuda", "CUDA", on_cuda)):
+        jax.ffi.register_ffi_target(xla.TARGET, jax.ffi.pycapsule(handler), platform=xlas_name)
+        mlir.register_lowering(_collective, _lower, platform=platform)
+    _collective.def_effectful_abstract_eval(_describe)
+    _collective.def_impl(_run)
+    batching.primitive_batchers[_collective] = _refuse_vmap
+    partial_eval.dce_rules[_collective] = _without_effect
+    _allow_checkpoint()
+
+
+_register()

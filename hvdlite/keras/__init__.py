@@ -9,6 +9,19 @@ TF_USE_LEGACY_KERAS=1.
                               hvd.callbacks.MetricAverageCallback()])
 
 docs/guides/keras.md tells the whole story.
+
+    optimizer      START HERE: DistributedOptimizer and its relatives
+    distributed    what they add to the class of a Keras 3 optimizer
+    legacy         the same for tf_keras
+    wrapping       what all functions ask and do that wrap an optimizer
+    callbacks      for fit()
+    values         collectives on values
+    host           variables and their contents in host memory
+    compression    hvd.Compression
+    flavour        which Keras this is, and on which backend
+    backends       one module for each backend
+    strategies     local steps, large batches, 1-bit Adam
+    elastic        KerasState and its callbacks
 """
 
 from __future__ import annotations

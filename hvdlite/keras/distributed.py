@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hvdlite.adapter.at_once.reduction import Gradients, begin_memory, reduced
+from hvdlite.adapter.at_once import accumulation, compressing
+from hvdlite.adapter.at_once.reduction import Gradients, reduced
 from hvdlite.adapter.compression import HasCompression
 from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.base.ops import Sum
-from hvdlite.keras.accumulation import Accumulation
-from hvdlite.keras.backends import chosen
+from hvdlite.keras.backends import Backend, chosen
 from hvdlite.keras.flavour import KERAS, backend_name
 from hvdlite.keras.host import prepared
 from hvdlite.keras.wrapping import refuse_inside_loss_scaling, refuse_other_variables, without
@@ -136,10 +136,8 @@ class Distributed(HasLocal, HasCompression):
         `loss`: a function, or with `tape` a tensor that the tape has recorded. On TensorFlow's
         backend.
         """
-        from hvdlite.keras import taped
-
         variables = list(var_list() if callable(var_list) else var_list)
-        gradients = taped.gradients(self, loss, variables, tape)
+        gradients = _by_tape(self, loss, variables, tape)
         if self._hvd.passes > 1:
             return list(zip(gradients, variables, strict=True))
         gradients = self._hvd_reduced(gradients, variables)
@@ -190,7 +188,7 @@ class Distributed(HasLocal, HasCompression):
         remembers = self._hvd.compression.method is not None
         if remembers and chosen().keeps_memory_in_optimizer and not self._hvd_memory:
             variables = self._trainable_variables  # type: ignore[attr-defined]
-            cells = begin_memory(self._hvd, variables)
+            cells = compressing.begin(self._hvd, variables)
             object.__setattr__(self, "_hvd_memory", cells)
             for cell in cells:
                 self._track_variable(cell)  # type: ignore[attr-defined]
@@ -221,3 +219,82 @@ class Distributed(HasLocal, HasCompression):
 
     def _hvd_values(self, scope: Any) -> list[Any]:
         return [scope.get_current_value(v) for v in self.variables]  # type: ignore[attr-defined]
+
+
+# ---- the sums of several passes: variables of the optimizer, because on JAX a step has no other
+# memory. They are not saved with the optimizer, so that a file fits the plain optimizer.
+
+
+class Accumulation(accumulation.Accumulation):
+    def __init__(
+        self, optimizer: Any, variables: Sequence[Any], options: Options, backend: Backend
+    ) -> None:
+        super().__init__(backend, options.passes, options.average_passes, options.sparse_as_dense)
+        self._optimizer = optimizer
+        self._number_of = {id(variable): i for i, variable in enumerate(variables)}
+        before = len(optimizer._variables)
+        #: how many passes are in the sums
+        self.counter = optimizer.add_variable((), "zeros", "int32", name="passes")
+        self._sums = [
+            optimizer.add_variable_from_reference(v, name="sum_of_gradients") for v in variables
+        ]
+        #: the identities of these variables, which files do not have
+        self.own = {id(variable) for variable in optimizer._variables[before:]}
+
+    def is_last(self) -> Any:
+        """Whether this pass ends the step; a tensor."""
+        return KERAS.ops.equal(self.counter, self.passes - 1)
+
+    def plus(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+        """The sums with those of this pass, in the order of `variables`."""
+        totals = []
+        for gradient, variable in zip(map(self.dense, gradients), variables, strict=True):
+            held = self._sums[self._number_of[id(variable)]]
+            totals.append(held.value if gradient is None else KERAS.ops.add(held.value, gradient))
+        return totals
+
+    def keep(self, totals: Sequence[Any], variables: Sequence[Any]) -> None:
+        """The pass ends without a reduction."""
+        for total, variable in zip(totals, variables, strict=True):
+            self._sums[self._number_of[id(variable)]].assign(total)
+        self.counter.assign_add(1)
+        # Horovod's optimizers count every pass, and so do schedules of the learning rate.
+        getattr(self._optimizer, "inner_optimizer", self._optimizer)._iterations.assign_add(1)
+
+    def empty(self) -> None:
+        """The sums are reduced: the next pass begins a step."""
+        for held in self._sums:
+            held.assign(KERAS.ops.zeros_like(held.value))
+        self.counter.assign(0)
+
+
+# ---- the gradients of a loss by TensorFlow's tape, as Keras' older optimizers computed them
+
+
+def _by_tape(optimizer: Any, loss: Any, variables: Sequence[Any], tape: Any) -> list[Any]:
+    """This rank's. None for a variable on which the loss does not depend."""
+    if backend_name() != "tensorflow":
+        raise NotImplementedError(
+            f"compute_gradients() needs TensorFlow's tape, but Keras' backend is {backend_name()}: "
+            "compute gradients as that does, and give them to apply_gradients()"
+        )
+    if (
+        isinstance(optimizer, KERAS.optimizers.LossScaleOptimizer)
+        or optimizer.loss_scale_factor is not None
+    ):
+        raise NotImplementedError(
+            "compute_gradients() does not scale the loss: compute the gradients of "
+            "optimizer.scale_loss(loss) with a tape, and give them to apply_gradients()"
+        )
+    import tensorflow as tf
+
+    if tape is None and not callable(loss):
+        raise ValueError(
+            "a loss that is a tensor needs the tape that has recorded it: compute_gradients(loss, "
+            "variables, tape=tape)"
+        )
+    if callable(loss):
+        tape = tf.GradientTape() if tape is None else tape
+        with tape:
+            loss = loss()
+    return list(tape.gradient(loss, variables))

@@ -10,7 +10,7 @@ from typing import Any
 
 from hvdlite.adapter import names
 from hvdlite.adapter.step import Options, layers_of, options_of
-from hvdlite.adapter.strategy import Strategy
+from hvdlite.adapter.strategy import NO_LAYERS, Strategy, Ways
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job.basics import is_initialized, size
@@ -18,8 +18,17 @@ from hvdlite.keras.backends import chosen
 from hvdlite.keras.compression import Compression
 from hvdlite.keras.elastic import gate
 from hvdlite.keras.flavour import KERAS, LEGACY
-from hvdlite.keras.strategies.ways import WAYS
+from hvdlite.keras.strategies.lars import replacement
+from hvdlite.keras.strategies.local_steps import DiLoCo, LocalSGD
 from hvdlite.keras.wrapping import refuse_twice, with_loss_scaling
+
+WAYS = Ways(
+    "hvdlite.keras",
+    Compression,
+    {"local_sgd": LocalSGD, "diloco": DiLoCo},
+    replacement,
+    lacking={"sufficient_factors": NO_LAYERS},
+)
 
 
 def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "",

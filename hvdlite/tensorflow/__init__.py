@@ -11,6 +11,26 @@
         hvd.broadcast_variables(variables, root_rank=0)
 
 docs/guides/tensorflow.md tells the whole story.
+
+    ops            START HERE: the collectives, eagerly and inside a tf.function
+    graph          as nodes of a graph, by one of the three that follow
+    by_kernel      by hvdlite's own kernels
+    by_numpy       by way of Python
+    xla            by a call of the program that XLA compiles
+    tape           DistributedGradientTape
+    optimizer      DistributedOptimizer, for TensorFlow 1 and for Keras
+    gradients      the reduction of a step's gradients
+    aggregation, aggregation_eager    gradients added up over several backward passes
+    functions      broadcast_variables() and its like, and DriftGuard
+    sparse         tf.IndexedSlices
+    place          rank_op() and its like
+    sync_batch_norm    SyncBatchNormalization
+    framework      TensorFlow's primitives for hvdlite.core
+    errors         hvdlite's exceptions out of TensorFlow's
+    util           small names of Horovod's
+    compression    hvd.Compression
+    keras          hvdlite.keras, by Horovod's other name for it
+    elastic        TensorFlowState, TensorFlowKerasState
 """
 
 from __future__ import annotations
@@ -36,8 +56,8 @@ from hvdlite.tensorflow.aggregation import (
     LocalGradientAggregationHelper as LocalGradientAggregationHelper,
 )
 from hvdlite.tensorflow.compression import Compression as Compression
-from hvdlite.tensorflow.drift import DriftGuard as DriftGuard
 from hvdlite.tensorflow.functions import *  # noqa: F403
+from hvdlite.tensorflow.functions import DriftGuard as DriftGuard
 from hvdlite.tensorflow.ops import *  # noqa: F403
 from hvdlite.tensorflow.ops import _allreduce as _allreduce
 from hvdlite.tensorflow.ops import _grouped_allreduce as _grouped_allreduce

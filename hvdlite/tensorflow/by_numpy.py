@@ -1,4 +1,4 @@
-"""Collectives inside a tf.function by way of Python: for where the native kernels (native.py)
+"""Collectives inside a tf.function by way of Python: for where the kernels (by_kernel.py)
 cannot be used.
 
 Each blocks a thread of TensorFlow's executor, which has few: so all tensors of a call travel in

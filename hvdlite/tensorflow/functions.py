@@ -1,4 +1,5 @@
-"""Making ranks equal at the start: variables, and any object."""
+"""Ranks are equal at the start and stay so: variables, any object, and the drift guard for loops
+around tf.GradientTape."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from hvdlite.adapter.agreement.array_guard import StepGuard
 from hvdlite.base.operations import BROADCAST
 from hvdlite.core.arrays.objects import allgather_object as _allgather_object
 from hvdlite.core.arrays.objects import broadcast_object as _broadcast_object
@@ -116,3 +118,20 @@ def allgather_object(
     """The objects of all ranks, in their order."""
     with in_tensorflows_words():
         return _allgather_object(obj, name, process_set)
+
+
+class DriftGuard(StepGuard):
+    __doc__ = StepGuard.__doc__
+
+    def contents(self, parameter: Any) -> Any:
+        return parameter.numpy()
+
+    def flat(self, parameters: Any) -> tuple[list[Any], Any]:
+        variables = tf.nest.flatten(parameters)
+        return variables, len(variables)
+
+    def labels(self, parameters: Any) -> list[str]:
+        return [str(getattr(each, "path", each.name)) for each in tf.nest.flatten(parameters)]
+
+    def is_recorded(self) -> bool:
+        return not tf.executing_eagerly()

@@ -18,7 +18,7 @@ from hvdlite.core import engine
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.tensorflow import sparse, xla
-from hvdlite.tensorflow.compression.encoded import in_graph
+from hvdlite.tensorflow.compression.algebra import in_graph
 from hvdlite.tensorflow.errors import in_tensorflows_words
 from hvdlite.tensorflow.graph import GRAPH, unique_name
 from hvdlite.tensorflow.ops import EAGER, allgather, do_not_convert

@@ -15,7 +15,7 @@ from hvdlite.base.operations import ALLGATHER
 from hvdlite.core import engine
 from hvdlite.core.operations import Call, equal_starts
 from hvdlite.core.process_sets import ProcessSet
-from hvdlite.tensorflow import by_kernel, by_numpy, by_xla, native, xla
+from hvdlite.tensorflow import by_kernel, by_numpy, xla
 from hvdlite.tensorflow.framework import FRAMEWORK
 
 
@@ -65,8 +65,8 @@ class GraphCollectives:
 
 def _means() -> Any:
     if xla.is_compiling():
-        return by_xla
-    return by_numpy if native.OPERATIONS is None else by_kernel
+        return xla
+    return by_numpy if by_kernel.OPERATIONS is None else by_kernel
 
 
 def _check(tensors: Sequence[Any], process_set: ProcessSet) -> None:

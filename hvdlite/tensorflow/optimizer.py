@@ -14,8 +14,8 @@ from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
 from hvdlite.tensorflow.compression import Compression
-from hvdlite.tensorflow.distribution import VARIABLES, Distribution
 from hvdlite.tensorflow.ops import do_not_convert
+from hvdlite.tensorflow.tape import VARIABLES, Distribution
 
 __all__ = ["DistributedOptimizer", "Strategy", "_LegacyOptimizer", "_make_allreduce_grads_fn"]
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter import xla
-from hvdlite.core.operations import Call
+from hvdlite.adapter import stablehlo, xla
+from hvdlite.base.operations import EXCHANGED
+from hvdlite.core.operations import Call, compiled
 
 try:  # TensorFlow has no public ways to either; JAX uses the first one as well
     from tensorflow.compiler.tf2xla.python.xla import call_module as _call_module
@@ -47,7 +48,7 @@ def is_compiling() -> bool:
     )
 
 
-def emit(
+def node(
     call: Call,
     tensors: Sequence[Any],
     shapes: Sequence[Sequence[int]],
@@ -68,7 +69,7 @@ def emit(
     *made, after = _call_module(
         operands,
         version=_VERSION,
-        module=xla.module(shapes_given, results, elements, how, len(platforms)),
+        module=stablehlo.module(shapes_given, results, elements, how, len(platforms)),
         Sout=[tf.TensorShape(shape) for shape in results],
         Tout=types,
         platforms=platforms,
@@ -136,3 +137,35 @@ def problem(*, on_gpus: bool = False) -> str:
 def _token() -> Any:
     with tf.init_scope():  # it outlives the graph that needs it first
         return tf.Variable(0.0, trainable=False, name="hvdlite_order")
+
+
+# ---- collectives: see by_kernel, by_numpy
+#
+# All shapes are known when the function is traced, so all ranks have equally many rows there. Each
+# call blocks a thread of XLA's until all ranks have come; calls run one at a time, in the program's
+# order.
+
+
+def emit(call: Call, tensors: Sequence[Any]) -> list[Any]:
+    given = [static_shape(tensor, str(call.name)) for tensor in tensors]
+    known = compiled(call, given, "in a function that XLA compiles (jit_compile=True)")
+    if call.operation.result is not EXCHANGED:
+        return node(call, tensors, known.shapes)
+    if call.splits is not None:
+        wanted = tf.get_static_value(call.splits)
+        if wanted is None or wanted.tolist() not in ([], known.received):
+            raise refuse(
+                "alltoall with splits",
+                "only the other ranks know the shape of its result. Leave splits= out, or call it "
+                "outside",
+            )
+    return [*node(call, tensors, known.shapes), tf.constant(known.received, tf.int32)]
+
+
+def gradients(call: Call, tensors: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """All in one call, under the scope that their names have in common."""
+    return emit(call._replace(name=names[0].rpartition("/")[0] or names[0], grouped=True), tensors)
+
+
+def join(name: str) -> Any:
+    raise refuse("hvd.join()")

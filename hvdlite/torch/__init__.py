@@ -8,8 +8,31 @@
 
 docs/guides/pytorch.md tells the whole story.
 
-Names are looked up lazily, in `api`: torch imports parts of this package in programs that use
-nothing but its backend of torch.distributed.
+    api            START HERE: all public names; torch loads parts of this package in programs that
+                   use nothing but its backend of torch.distributed, so names are looked up lazily
+    ops            the collectives, with Horovod's signatures
+    optimizer      DistributedOptimizer, and what torch has for the parts of a hvd.Strategy
+    wrapping       checks an optimizer and gives it the class that reduces gradients
+    distributed_optimizer    that class; an optimizer's state goes from rank to rank
+    adasum         the same for op=hvd.Adasum
+    gradients      torch's primitives for adapter's reducer
+    framework      torch's primitives for hvdlite.core
+    functions      broadcast_parameters() and its like
+    sparse         gradients of embeddings
+    memory         tensors and gradients in memory that the ranks of a host share
+    scaling        what torch's GradScaler and its like find in an optimizer
+    replicas       torch's parameters for the drift guard
+    ddp            hooks for DistributedDataParallel
+    sync_batch_norm    SyncBatchNorm
+    traced         collectives as operators, for torch.compile
+    older          what is done instead with older versions of torch
+    mpi_lib_v2     a name of Horovod's
+    compression    hvd.Compression, and hvd.OneBitAdam
+    strategies     local steps, large batches
+    factors        the factors of a linear layer's gradient travel instead of the gradient
+    elastic        TorchState, ElasticSampler
+    distributed    the backend "hvdlite" of torch.distributed
+    autoload       what torch calls at its import to find that backend
 """
 
 from __future__ import annotations

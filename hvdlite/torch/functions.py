@@ -10,8 +10,8 @@ import torch
 from hvdlite.core.arrays.objects import allgather_object as _allgather_object
 from hvdlite.core.arrays.objects import broadcast_object as _broadcast_object
 from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.torch.distributed_optimizer import broadcast_optimizer_state
 from hvdlite.torch.ops import OPS
-from hvdlite.torch.optimizer_state import broadcast_optimizer_state
 
 __all__ = [
     "allgather_object",

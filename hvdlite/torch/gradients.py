@@ -12,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from hvdlite.adapter.hooks.primitives import Hook
 from hvdlite.core.process_sets import ProcessSet
-from hvdlite.torch import pool, sparse
+from hvdlite.torch import memory, sparse
 from hvdlite.torch.compression import batched
 from hvdlite.torch.framework import sample
 from hvdlite.torch.ops import OPS
@@ -30,7 +30,7 @@ class TorchGradients:
     reader = READER
     batched = batched
     unrecorded = torch.no_grad
-    expect = staticmethod(pool.use)
+    expect = staticmethod(memory.use)
     sparse_dimensions = staticmethod(sparse.dimensions)
 
     def wanted(self, parameter: torch.Tensor) -> bool:

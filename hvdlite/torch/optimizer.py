@@ -16,24 +16,23 @@ import torch
 
 from hvdlite.adapter.factors import Mode
 from hvdlite.adapter.step import options_of
-from hvdlite.adapter.strategy import Strategy
+from hvdlite.adapter.strategy import Strategy, Ways
 from hvdlite.base.ops import Adasum, Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch import factors
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.distributed_optimizer import Distributed
-from hvdlite.torch.distributing import PARAMETERS, distribute
-from hvdlite.torch.strategies.ways import WAYS
+from hvdlite.torch.strategies.large_batch import replacement
+from hvdlite.torch.strategies.local_steps import DiLoCo, LocalSGD
+from hvdlite.torch.wrapping import PARAMETERS, distribute
+
+WAYS = Ways("hvdlite.torch", Compression, {"local_sgd": LocalSGD, "diloco": DiLoCo}, replacement)
+
 
 # What type() makes itself, and what makes the object.
-_NOT_TAKEN_OVER = {
-    "__init__",
-    "__dict__",
-    "__weakref__",
-    "__module__",
-    "__qualname__",
-    "__firstlineno__",
-}
+_NOT_TAKEN_OVER = set(
+    "__init__ __dict__ __weakref__ __module__ __qualname__ __firstlineno__".split()
+)
 
 
 def DistributedOptimizer(optimizer: torch.optim.Optimizer,

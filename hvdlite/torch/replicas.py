@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch.utils.hooks import unserializable_hook
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from hvdlite.adapter.agreement.drift_guard import LOOKED_AT, SAMPLE, Look, Taken
 from hvdlite.core import engine
@@ -158,3 +160,17 @@ def _fetched(sums: torch.Tensor) -> Callable[[], list[int]]:
 
 
 READER = TorchReader()
+
+
+# ---- parameters that each rank trains by itself for many steps: they are no replicas meanwhile
+
+_own: Any = WeakTensorKeyDictionary()
+
+
+def declare_own(parameters: Iterable[torch.Tensor]) -> None:
+    """Elastic states do not expect these to be the same on all ranks."""
+    _own.update((parameter, True) for parameter in parameters)
+
+
+def is_own(parameter: torch.Tensor) -> bool:
+    return parameter in _own

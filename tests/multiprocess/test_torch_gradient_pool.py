@@ -19,7 +19,7 @@ _PRELUDE = """
 import hvdlite, logging, os, sys, torch, hvdlite.torch as hvd
 from hvdlite.core import engine
 from hvdlite.adapter import pool
-from hvdlite.torch.pool import POOL
+from hvdlite.torch.memory import POOL
 torch.set_num_threads(1)
 logging.basicConfig(format="%(message)s")
 hvd.init()
@@ -505,7 +505,7 @@ assert torch.equal(net[0].weight.grad, kept)
 _KILLED = """
 import torch, hvdlite.torch as torch_hvd
 from hvdlite.adapter import pool
-from hvdlite.torch.pool import POOL
+from hvdlite.torch.memory import POOL
 torch.set_num_threads(1)
 hvd.init()
 net = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024, bias=False) for _ in range(6)])

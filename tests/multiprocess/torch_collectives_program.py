@@ -202,7 +202,7 @@ def more_than_gloo() -> None:
 
 
 def results_in_the_callers_memory() -> None:
-    from hvdlite.torch.distributed.carried import room_in
+    from hvdlite.torch.distributed.tensors import room_in
 
     whole, part = torch.zeros(4), torch.ones(2)
     assert room_in([whole], part, 4).data_ptr() == whole.data_ptr()  # without a copy

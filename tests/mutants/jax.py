@@ -19,7 +19,7 @@ hvdlite/jax/traced.py
 test_jax.py::shm-2::programs.independent_calls_come_in_one_order_on_all_ranks
 
 J3: a call whose result one rank does not use is dropped there
-hvdlite/jax/primitive.py
+hvdlite/jax/traced.py
 - return results, _EFFECTS if effectful else frozenset()
 + return results, frozenset()
 test_jax.py::shm-2::jax_compiled.the_last_call_happens_where_only_one_rank_uses_it
@@ -49,7 +49,7 @@ hvdlite/jax/leaves.py
 test_jax.py::shm-2::jax_gradients.integers_beside_floats_have_none
 
 J8: a step that donates leaves no state to go back to
-hvdlite/jax/elastic/trees.py
+hvdlite/jax/elastic/state.py
 - self._donates = self._donates or is_donated(self._seen)
 + self._donates = False
 test_elastic_states_jax.py::test_a_failed_step_is_undone

@@ -6,13 +6,13 @@ from mutants.mutant import faults
 
 MUTANTS = faults(r"""
 K1: momentum correction is upside down
-hvdlite/keras/callbacks/learning_rate.py
+hvdlite/keras/callbacks.py
 - velocity.assign(velocity * (rate / before))
 + velocity.assign(velocity * (before / rate))
 test_keras.py::torch-2::keras_callbacks.the_learning_rate_follows_a_schedule_and_momentum_follows_it
 
 K2: the warm-up ends a batch late
-hvdlite/keras/callbacks/learning_rate.py
+hvdlite/keras/callbacks.py
 -             epoch += 1.0 / (self.steps_per_epoch or 1)
 test_keras.py::torch-2::keras_callbacks.the_learning_rate_warms_up
 
@@ -29,7 +29,7 @@ hvdlite/keras/distributed.py
 test_keras.py::torch-2::keras_training.a_distributed_optimizer_inside_loss_scaling_is_refused
 
 K5: passes that wait are not counted
-hvdlite/keras/accumulation.py
+hvdlite/keras/distributed.py
 -         getattr(self._optimizer, "inner_optimizer", self._optimizer)._iterations.assign_add(1)
 test_keras.py::torch-2::keras_training.with_gradients_that_add_up_over_several_passes
 test_keras.py::torch-2::keras_training.a_step_between_passes_changes_no_weight
@@ -41,13 +41,13 @@ hvdlite/adapter/at_once/reduction.py
 test_keras.py::torch-2::keras_training.variables_without_a_gradient
 
 K7: ranks start with optimizers of their own
-hvdlite/keras/callbacks/broadcasting.py
+hvdlite/keras/callbacks.py
 - everything = model_variables(model) + variables_of(model.optimizer)
 + everything = model_variables(model)
 test_keras.py::torch-2::keras_callbacks.the_optimizer_becomes_the_roots_as_well
 
 K8: all ranks write the same file
-hvdlite/keras/callbacks/checkpoint.py
+hvdlite/keras/callbacks.py
 -         if rank() == 0:
 -             super()._save_model
 +         if True:
@@ -67,7 +67,7 @@ hvdlite/keras/strategies/onebit.py
 test_keras.py::torch-2::keras_matrix.a_gradient_that_one_rank_lacks
 
 K12: the guard does not see the losses of its rank
-hvdlite/keras/callbacks/drift.py
+hvdlite/keras/callbacks.py
 -                 self._guard.see(lambda: math.isfinite(loss))
 +                 pass
 test_keras.py::torch-2::keras_drift.numbers_that_are_finite_on_no_rank_are_told_with_the_first

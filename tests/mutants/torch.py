@@ -176,18 +176,18 @@ hvdlite/adapter/containers.py
 test_adapter.py::test_containers_keep_their_kinds_and_meet_what_was_there
 
 S1: a state of another dtype is kept
-hvdlite/torch/optimizer_state.py
+hvdlite/torch/distributed_optimizer.py
 -  and own.dtype == value.dtype
 test_torch.py::shm-2::torch_functions.the_state_has_the_dtype_that_the_root_keeps_it_in
 
 S2: no gradients of zeros before the first step
-hvdlite/torch/optimizer_state.py
+hvdlite/torch/distributed_optimizer.py
 -                 parameter.grad = torch.zeros_like(parameter)
 +                 pass
 test_torch.py::shm-2::torch_functions.options_keep_their_python_types
 
 S6: a schedule that was made on the wrapped optimizer changes groups that nobody trains with
-hvdlite/torch/optimizer_state.py
+hvdlite/torch/distributed_optimizer.py
 -             optimizer.__dict__["param_groups"] = self._groups
 +             pass
 test_torch.py::shm-2::
@@ -334,7 +334,7 @@ test_torch.py::shm-2::torch_optimizers.an_overflow_on_one_rank_leaves_all_in_ste
 hangs
 
 LS2: ranks that get the state of a local step from another one still send gradients
-hvdlite/torch/optimizer_state.py
+hvdlite/torch/distributed_optimizer.py
 - getattr(optimizer, "_hvd_adopt", bool)()
 + pass
 test_torch.py::shm-2::torch_strategies.gradients_stay_where_they_are_after_a_checkpoint_of_a_local_step

@@ -6,7 +6,7 @@ from mutants.mutant import Mutant
 
 _FOLDER = "hvdlite/torch/distributed/"
 _TESTS = "tests/multiprocess/test_torch_backend_programs.py::test_"
-_LANDING = "tests/unit/test_torch_landing.py::test_"
+_COMPLETERS = "tests/unit/test_torch_completers.py::test_"
 _DEATH = _TESTS + "a_killed_rank_is_an_error_of_its_peer_at_once"
 _COLLECTIVES = _TESTS + "collectives_give_what_gloo_gives"
 _DDP = _TESTS + "ddp_has_gloos_losses"
@@ -30,31 +30,31 @@ MUTANTS = (
     ),
     Mutant(
         "DB3",
-        _FOLDER + "landing.py",
+        _FOLDER + "work.py",
         "        if task != self._task:\n",
         "        if self._task == -1:\n",
         "a bucket that an inner backward pass waits for is completed at the end of the outer one",
-        (_LANDING + "works_of_both_backward_passes_are_complete_when_the_inner_one_ends",),
+        (_COMPLETERS + "works_of_both_backward_passes_are_complete_when_the_inner_one_ends",),
     ),
     Mutant(
         "DB4",
-        _FOLDER + "landing.py",
+        _FOLDER + "work.py",
         "        return sys._getframe(2).f_code.co_name == _ENTRANCE\n",
         "        return True\n",
         "a hook of DDP that waits for its future within the backward pass waits for ever",
-        (_LANDING + "only_what_autograd_calls_for_a_complete_gradient_is_called_by_autograd",),
+        (_COMPLETERS + "only_what_autograd_calls_for_a_complete_gradient_is_called_by_autograd",),
     ),
     Mutant(
         "DB5",
         _FOLDER + "group.py",
-        "landing = self.by_backward if by_backward else self._by_thread",
-        "landing = self._by_thread",
+        "completer = self.by_backward if by_backward else self._by_thread",
+        "completer = self._by_thread",
         "each bucket of DDP is completed by another thread",
         (_DDP,),
     ),
     Mutant(
         "DB6",
-        _FOLDER + "carried.py",
+        _FOLDER + "tensors.py",
         "    return tensor.data\n\n\ndef moved",
         "    return tensor.detach()\n\n\ndef moved",
         "autograd refuses to use a tensor that was reduced, as it does not with gloo",

@@ -1,4 +1,9 @@
-"""Compression for JAX: hvd.Compression, and the class to derive others from."""
+"""Compression for JAX: hvd.Compression, and the class to derive others from.
+
+algebra           START HERE: JAX's primitives for compressors with memory
+backend           their rounds over all gradients of a step
+transformation    an optimizer whose state has their memory
+"""
 
 from __future__ import annotations
 

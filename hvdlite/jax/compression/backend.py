@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax.numpy as jnp
+
 from hvdlite.adapter.at_once.primitives import Backend, Group
 from hvdlite.adapter.compression.methods import Encoded
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE
 from hvdlite.base.ops import Sum as SUM
+from hvdlite.core.engine import codecs
 from hvdlite.core.operations import Call
-from hvdlite.jax import trace
-from hvdlite.jax.compression.encoded import in_program
+from hvdlite.jax import trace, traced
 from hvdlite.jax.gradients import allreduce_gradients
 from hvdlite.jax.ops import run
 
@@ -35,9 +37,24 @@ class JaxBackend(Backend):
     def encoded(self, group: dict[int, Encoded], options: Options) -> dict[int, Any]:
         if not trace.is_tracing():
             return super().encoded(group, options)
-        return in_program(
+        return _in_program(
             Call(ALLREDUCE, f"{options.scope}encoded", options.process_set, SUM), group
         )
 
 
 BACKEND = JaxBackend()
+
+
+def _in_program(call: Call, asked: dict[int, Encoded]) -> dict[int, Any]:
+    """Rounds by one codec of the core, as one call of a compiled program: sum and residual of
+    each."""
+    first = next(iter(asked.values()))
+    number, _ = codecs()[first.codec]
+    arrays = [jnp.asarray(each.array) for each in asked.values()]
+    residuals = [jnp.asarray(each.residual) for each in asked.values() if each.residual is not None]
+    totals, after = traced.emit_encoded(
+        call._replace(grouped=len(arrays) > 1), arrays, residuals, first.step, number,
+        first.parameter, first.seed,
+    )  # fmt: skip
+    kept = after or [None] * len(arrays)
+    return dict(zip(asked, zip(totals, kept, strict=True), strict=True))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.elastic.gate import Gate
-from hvdlite.jax.elastic import trees
+from hvdlite.jax.elastic import state
 
 
 class DonatingGate(Gate):
@@ -18,14 +18,14 @@ class DonatingGate(Gate):
 
     def wait(self, model: Any, variables: Sequence[Any]) -> None:
         model.jax_state_sync()
-        trees.wait([variable.value for variable in variables])
+        state.wait([variable.value for variable in variables])
 
     def forget(self, model: Any) -> None:
         model._jax_state, model._jax_state_synced = None, True
 
     def are_alive(self, variables: Sequence[Any]) -> bool:
         contents = [variable._value for variable in variables]
-        return not any(each is None for each in contents) and trees.has_values(contents)
+        return not any(each is None for each in contents) and state.has_values(contents)
 
 
 GATE = DonatingGate()

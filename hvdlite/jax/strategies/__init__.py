@@ -1,4 +1,9 @@
-"""Ways to train that send less, or take larger batches, than averaging each step's gradients."""
+"""Training that sends less than averaging each step's gradients.
+
+local_steps    START HERE: LocalSGD and DiLoCo
+onebit         1-bit Adam
+either         what depends on a number of the step
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,5 @@ from hvdlite.adapter.outer import OuterSGD
 from hvdlite.adapter.strategy import Strategy
 from hvdlite.jax.strategies.local_steps import DiLoCo, LocalSGD
 from hvdlite.jax.strategies.onebit import OneBitAdam
-from hvdlite.jax.strategies.warm_up import linear_warm_up
 
-__all__ = ["DiLoCo", "LocalSGD", "OneBitAdam", "OuterSGD", "Strategy", "linear_warm_up"]
+__all__ = ["DiLoCo", "LocalSGD", "OneBitAdam", "OuterSGD", "Strategy"]

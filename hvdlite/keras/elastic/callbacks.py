@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hvdlite.data.cursor import Cursor
-from hvdlite.keras.callbacks.quiet import QuietCallback
+from hvdlite.keras.callbacks import QuietCallback
 
 
 class _OfState(QuietCallback):

@@ -1,4 +1,10 @@
-"""Ways to train that send less, or take larger batches, than averaging each step's gradients."""
+"""Training that sends less, or takes larger batches, than averaging each step's gradients.
+
+local_steps    START HERE: LocalSGD and DiLoCo
+conditions     what depends on a number of the step, on each backend
+onebit         1-bit Adam
+lars           LARS
+"""
 
 from __future__ import annotations
 

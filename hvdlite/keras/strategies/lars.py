@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hvdlite.adapter.strategy.choice import Choice
+from hvdlite.adapter.strategy.large_batch import Place, taker
 from hvdlite.keras.flavour import KERAS, LEGACY
+from hvdlite.keras.wrapping import refuse_twice
 
 ops: Any = getattr(KERAS, "ops", None)  # which tf_keras has not
 
@@ -75,3 +78,20 @@ class LARS(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined]
 
 def _norm(tensor: Any) -> Any:
     return ops.sqrt(ops.sum(ops.square(tensor)))
+
+
+def replacement(optimizer: Any, choice: Choice) -> Any:
+    """The optimizer that takes the place of another one, as a strategy says."""
+    refuse_twice(optimizer)
+    known = KERAS.optimizers
+    places = {"lars": Place(LARS, (known.SGD,), ())}
+    if hasattr(known, "Lamb"):
+        places["lamb"] = Place(known.Lamb, (known.Adam, known.AdamW), ("amsgrad",))
+    config = optimizer.get_config()
+    kind = taker(
+        choice, optimizer, places, [config], has_trained=getattr(optimizer, "built", False)
+    )
+    config = {name: value for name, value in config.items() if name not in ("name", "amsgrad")}
+    if choice.name == "lars":  # which has its own weight decay
+        config["weight_decay"] = config["weight_decay"] or 0.0
+    return kind.from_config({**config, **dict(choice.options)})

@@ -27,8 +27,7 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.keras import backends
 from hvdlite.keras.flavour import KERAS, LEGACY, backend_name
 from hvdlite.keras.host import prepared, to_numpy
-from hvdlite.keras.strategies.conditional import reduced_if
-from hvdlite.keras.strategies.conditions import seconds, when
+from hvdlite.keras.strategies.conditions import reduced_if, seconds, when
 from hvdlite.keras.wrapping import (
     refuse_inside_loss_scaling,
     refuse_other_variables,

@@ -16,8 +16,7 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.keras.backends import chosen as chosen_backend
 from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.host import prepared
-from hvdlite.keras.strategies.conditional import reduced_if
-from hvdlite.keras.strategies.conditions import when
+from hvdlite.keras.strategies.conditions import reduced_if, when
 from hvdlite.keras.wrapping import refuse_inside_loss_scaling, without
 
 ops: Any = getattr(KERAS, "ops", None)  # which tf_keras has not

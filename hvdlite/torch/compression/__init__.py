@@ -1,4 +1,9 @@
-"""Compression for torch: hvd.Compression, and the class to derive others from."""
+"""Compression for torch: hvd.Compression, and the class to derive others from.
+
+algebra     START HERE: torch's primitives for compressors with memory
+batched     arithmetic on many gradients at a time
+onebit      1-bit Adam
+"""
 
 from __future__ import annotations
 

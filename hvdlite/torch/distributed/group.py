@@ -29,23 +29,29 @@ from hvdlite.core.collectives import Collectives
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, set_id_of
 from hvdlite.torch import sparse
-from hvdlite.torch.distributed.carried import (
+from hvdlite.torch.distributed.face import Face
+from hvdlite.torch.distributed.older import for_the_caller
+from hvdlite.torch.distributed.tensors import (
+    blocks,
     check_alike,
     flat,
     joined,
     moved,
     plain,
+    reduction_of,
     replacing,
     room_in,
     sizes,
     spread,
 )
-from hvdlite.torch.distributed.face import Face
-from hvdlite.torch.distributed.landing import ByBackward, ByThread, called_by_autograd
-from hvdlite.torch.distributed.older import for_the_caller
-from hvdlite.torch.distributed.p2p import Lent
-from hvdlite.torch.distributed.reductions import blocks, reduction_of
-from hvdlite.torch.distributed.work import DONE, Deliver, Work
+from hvdlite.torch.distributed.work import (
+    DONE,
+    ByBackward,
+    ByThread,
+    Deliver,
+    Work,
+    called_by_autograd,
+)
 from hvdlite.torch.framework import FRAMEWORK
 
 _Base: Any = dist.ProcessGroup  # type: ignore[attr-defined]
@@ -72,7 +78,7 @@ class ProcessGroup(Face, _Base):
         self._ranks = list(ranks)
         self._by_thread = ByThread(f"hvdlite-{label}")
         self.by_backward = ByBackward(self._by_thread)
-        self._lent = Lent(store, rank, len(ranks), timeout)
+        self._messages = GlooForMessages(store, rank, len(ranks), timeout)
         self._leaves: Any = None  # what shutdown() does besides
 
     # ---- allreduce, reduce, broadcast, barrier
@@ -85,7 +91,7 @@ class ProcessGroup(Face, _Base):
             _OPS.run_one(plain(given[0]), ALLREDUCE, None, self._set, op, in_place=True)
             return DONE
         by_backward = called_by_autograd()
-        landing = self.by_backward if by_backward else self._by_thread
+        completer = self.by_backward if by_backward else self._by_thread
         if is_sparse:
             pending = sparse.pending(_OPS, given[0], None, op, self._set, by_backward)
             deliver: Deliver | None = replacing(given[0])
@@ -95,7 +101,7 @@ class ProcessGroup(Face, _Base):
                 ALLREDUCE, op=op, in_place=True, grouped=len(given) > 1, patient=by_backward
             )
             pending = _OPS.start(call, [plain(tensor) for tensor in given])
-        work = Work(pending, given, landing, deliver, _device_of(given))
+        work = Work(pending, given, completer, deliver, _device_of(given))
         return for_the_caller(work, by_backward)
 
     allreduce_coalesced = allreduce
@@ -283,13 +289,13 @@ class ProcessGroup(Face, _Base):
     # ---- from one rank to another
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Any:
-        return self._lent.send(tensors, dst, tag)
+        return self._messages.send(tensors, dst, tag)
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Any:
-        return self._lent.receive(tensors, src, tag)
+        return self._messages.receive(tensors, src, tag)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
-        return self._lent.receive(tensors, None, tag)
+        return self._messages.receive(tensors, None, tag)
 
     # ---- how an operation runs, and the end
 
@@ -312,7 +318,7 @@ class ProcessGroup(Face, _Base):
     def shutdown(self) -> None:
         leaves, self._leaves = self._leaves, None
         self._by_thread.close()
-        self._lent.close()
+        self._messages.close()
         if leaves is not None:
             leaves()
 
@@ -331,3 +337,89 @@ def _device_of(tensors: Tensors) -> torch.device | None:
 
 def _spreading(outputs: Tensors) -> Deliver:
     return lambda results: spread(results[0], outputs)
+
+
+# ---- send and recv, by torch's gloo: hvdlite's core has collectives only
+
+
+class GlooForMessages:
+    """The gloo of one group."""
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+        self._where = (dist.PrefixStore("p2p/", store), rank, size)  # type: ignore[attr-defined]
+        self._timeout = timeout
+        self._gloo: Any = None
+        if not _connects_late():  # then all ranks of the group have to come to its constructor
+            self._gloo = self._made()
+
+    def send(self, tensors: Tensors, to: int, tag: int) -> Any:
+        return self._get().send([_on_host(tensor) for tensor in tensors], to, tag)
+
+    def receive(self, tensors: Tensors, source: int | None, tag: int) -> Any:
+        """`source`: None for any rank."""
+        hosts = [_room_for(tensor) for tensor in tensors]
+        gloo = self._get()
+        work = gloo.recv_anysource(hosts, tag) if source is None else gloo.recv(hosts, source, tag)
+        pairs = [(h, t) for h, t in zip(hosts, tensors, strict=True) if h is not t]
+        return _Received(work, pairs, list(tensors)) if pairs else work
+
+    def close(self) -> None:
+        self._gloo = None
+
+    def _get(self) -> Any:
+        if self._gloo is None:
+            self._gloo = self._made()
+        return self._gloo
+
+    def _made(self) -> Any:
+        kind: Any = dist.ProcessGroupGloo  # type: ignore[attr-defined]
+        if not _connects_late():
+            return kind(*self._where, self._timeout)
+        options = kind._Options()
+        options._devices = [kind.create_default_device(lazy_init=True)]
+        options._timeout = self._timeout
+        return kind(*self._where, options)
+
+
+class _Received(dist.Work):  # type: ignore[name-defined,misc]
+    """A message whose tensor gloo cannot write itself."""
+
+    def __init__(self, work: Any, pairs: list[tuple[torch.Tensor, torch.Tensor]], value: Any):
+        super().__init__()
+        self._work, self._pairs, self._value = work, pairs, value
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        self._work.wait(*([] if timeout is None else [timeout]))
+        pairs, self._pairs = self._pairs, []
+        for host, tensor in pairs:
+            tensor.data.copy_(host)
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return bool(self._work.is_completed()) and self.wait()
+
+    def _source_rank(self) -> int:
+        return int(self._work._source_rank())
+
+    def result(self) -> Any:
+        self.wait()
+        return self._value
+
+
+def _connects_late() -> bool:
+    """From torch 2.6 on."""
+    return "lazy_init" in (dist.ProcessGroupGloo.create_default_device.__doc__ or "")  # type: ignore[attr-defined]
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().cpu().contiguous()
+
+
+def _room_for(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself if gloo can write it."""
+    if tensor.is_cpu and tensor.is_contiguous():
+        return tensor.detach() if tensor.requires_grad else tensor
+    return torch.empty(tensor.shape, dtype=tensor.dtype)

@@ -33,7 +33,7 @@ def for_the_caller(work: Any, is_reducer: bool = False) -> Any:
         return work
     if not is_reducer:
         return ended(work)
-    work.get_future()  # the landing keeps the work for the reducer
+    work.get_future()  # ByBackward keeps the work for the reducer
     return work
 
 

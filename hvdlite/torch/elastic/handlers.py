@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 import torch
 
+from hvdlite.adapter.containers import mapped
 from hvdlite.elastic.description import SAMPLE, checksum
 from hvdlite.elastic.handlers import StateDictHandler, StateHandler
-from hvdlite.torch import functions, optimizer_state
+from hvdlite.torch import distributed_optimizer, functions
 from hvdlite.torch.adasum import DistributedAdasum
-from hvdlite.torch.elastic.copies import Copy
 from hvdlite.torch.framework import sample
-from hvdlite.torch.strategies.own import is_own
+from hvdlite.torch.replicas import is_own
 
 
 class ModelStateHandler(StateHandler):
@@ -75,7 +77,7 @@ class OptimizerStateHandler(StateHandler):
         self.value.load_state_dict(self._copy.fresh())
 
     def sync(self, root_rank: int = 0) -> None:
-        optimizer_state.broadcast(self.value, root_rank)
+        distributed_optimizer.broadcast(self.value, root_rank)
 
     def form(self) -> dict[str, str]:
         groups = [len(group["params"]) for group in self.value.param_groups]
@@ -147,3 +149,49 @@ def _fingerprint(name: str, value: torch.Tensor) -> tuple[str, str]:
     first = sample(value, SAMPLE)[: SAMPLE * value.element_size()]
     where = f" on {torch.cuda.get_device_name(value.device)}" if value.is_cuda else ""
     return name + where, checksum([first])
+
+
+# ---- copies of containers of tensors, whose memory is allocated once
+
+
+class Copy:
+    """A copy of what state_dict() returns."""
+
+    def __init__(self) -> None:
+        self.kept: Any = None  # belongs to this object, and is not to be changed
+        self._tensors: list[torch.Tensor] = []  # of which take_all() has made it
+
+    def take(self, value: Any) -> None:
+        with torch.no_grad():
+            self.kept = mapped(value, _copied, self.kept)
+
+    def take_all(self, tensors: list[torch.Tensor]) -> None:
+        """Takes microseconds if these are the same objects as before."""
+        before, self._tensors = self._tensors, tensors
+        if not before or len(before) != len(tensors) or not all(map(is_, before, tensors)):
+            return self.take(tensors)
+        with torch.no_grad():
+            torch._foreach_copy_(self.kept, tensors)
+        return None
+
+    def fresh(self) -> Any:
+        """A copy of the copy, for an object that keeps the tensors that it loads."""
+        with torch.no_grad():
+            return mapped(self.kept, _copied)
+
+
+def _copied(value: Any, own: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return _tensor(value.detach(), own)
+    return copy.deepcopy(value)
+
+
+def _tensor(value: torch.Tensor, own: Any) -> torch.Tensor:
+    """In host memory: on a GPU a second copy of the weights would often not fit."""
+    if value.layout != torch.strided:
+        return value.clone()
+    fits = isinstance(own, torch.Tensor) and own.shape == value.shape and own.dtype == value.dtype
+    if not fits:
+        own = torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda)
+    own.copy_(value)
+    return own

@@ -1,7 +1,7 @@
 """The factors of a linear layer's gradient travel instead of the gradient.
 
-`watch` sees in the first step which layers there are, hvdlite.adapter.factors chooses some of them,
-`linear` is what such a layer becomes, and `reducer` sends its factors.
+reducer     START HERE: sends the factors of the layers that hvdlite.adapter.factors chooses
+linear      sees the layers in the first step, and is what a chosen one becomes
 """
 
 from __future__ import annotations

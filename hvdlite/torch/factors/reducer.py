@@ -23,8 +23,7 @@ from hvdlite.core import engine
 from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.core.operations import Call
 from hvdlite.job import basics
-from hvdlite.torch.factors.linear import lead
-from hvdlite.torch.factors.watch import Watch
+from hvdlite.torch.factors.linear import Watch, lead
 from hvdlite.torch.gradients import GRADIENTS
 
 Factors = tuple[torch.Tensor, torch.Tensor]

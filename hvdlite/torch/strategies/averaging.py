@@ -33,8 +33,7 @@ from hvdlite.exceptions import MismatchError
 from hvdlite.job import basics
 from hvdlite.torch import scaling
 from hvdlite.torch.ops import OPS
-from hvdlite.torch.replicas import READER
-from hvdlite.torch.strategies.own import declare_own
+from hvdlite.torch.replicas import READER, declare_own
 
 _KEY = "local_steps"  # of what is in the groups
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}

@@ -1,15 +1,27 @@
-"""LARS and LAMB: each layer's learning rate follows the ratio of its weights to its gradient.
+"""What large batches need: LARS and LAMB, a warm-up of the learning rate, and clipping.
 
-They are plain optimizers. In hvd.DistributedOptimizer() their norms are those of the reduced
-gradients.
+In LARS and LAMB each layer's learning rate follows the ratio of its weights to its gradient. They
+are plain optimizers. In hvd.DistributedOptimizer() their norms are those of the reduced gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+
+from hvdlite.adapter import warm_up
+from hvdlite.adapter.strategy.choice import Choice
+from hvdlite.adapter.strategy.large_batch import Place, taker
+from hvdlite.base.operations import ALLREDUCE
+from hvdlite.base.ops import Max, Sum
+from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.job import basics
+from hvdlite.torch.distributed_optimizer import Distributed, refuse_twice
+from hvdlite.torch.ops import OPS
 
 Exclude = Callable[[torch.Tensor], bool]
 
@@ -132,3 +144,99 @@ def _check(options: dict[str, Any]) -> None:
         raise ValueError("nesterov=True needs momentum")
     if not all(0.0 <= beta < 1.0 for beta in options.get("betas", ())):
         raise ValueError(f"betas={options['betas']!r} is not possible: both must be below 1")
+
+
+_PLACES = {
+    "lars": Place(LARS, (torch.optim.SGD,), ("dampening", "maximize")),
+    "lamb": Place(LAMB, (torch.optim.Adam, torch.optim.AdamW), ("amsgrad", "maximize")),
+}
+
+
+def replacement(optimizer: Any, choice: Choice) -> Any:
+    """The optimizer that a strategy puts in the place of another one. It has the same groups: a
+    schedule that exists already changes them."""
+    refuse_twice(optimizer)
+    groups = optimizer.param_groups
+    kind = taker(choice, optimizer, _PLACES, groups, has_trained=bool(optimizer.state))
+    for group in groups:
+        group.update(dict(choice.options))
+    return kind(groups, lr=optimizer.defaults["lr"])
+
+
+# ---- the learning rate of a large job
+
+
+class LinearWarmUp(torch.optim.lr_scheduler.LambdaLR):
+    """Raises the learning rate step by step from the optimizer's, which is that of one rank, to
+    `scale` times as much (https://arxiv.org/abs/1706.02677).
+
+    Call its step() after each step of the optimizer. `scale` is the number of ranks unless you say
+    otherwise, also when an elastic job grows or shrinks.
+    """
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, steps: int, scale: float | None = None
+    ) -> None:
+        super().__init__(optimizer, partial(_factor, steps=steps, scale=scale))
+
+
+def _factor(step: int, steps: int, scale: float | None) -> float:
+    most = float(basics.size() if scale is None else scale)
+    return float(warm_up.factor(step, steps, most, np))
+
+
+# ---- clipping by the norm of all gradients, where these are those of all ranks
+
+_FLOOR = 1e-6  # as torch.nn.utils.clip_grad_norm_
+
+
+def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0,
+                    sharded: bool = False,
+                    process_set: ProcessSet = global_process_set) -> torch.Tensor:  # fmt: skip
+    """Scales gradients in place so that the norm of all of them together is at most `max_norm`;
+    returns the norm that it was.
+
+    `parameters`: a DistributedOptimizer, whose gradients are reduced first (step() does not reduce
+    them again), or parameters, or one. Reduced gradients are the same on all ranks, so nothing is
+    sent. With `sharded` each rank has another part of the gradients, and one number is summed over
+    the ranks of `process_set`.
+    """
+    gradients = [p.grad for p in _reduced(parameters) if p.grad is not None]
+    norm_type = float(norm_type)
+    with torch.no_grad():
+        norm = _norm(gradients, norm_type)
+        if sharded:
+            norm = _over_all(norm, norm_type, process_set)
+        factor = torch.clamp(max_norm / (norm + _FLOOR), max=1.0)
+        for device in {gradient.device for gradient in gradients}:
+            here = [gradient for gradient in gradients if gradient.device == device]
+            torch._foreach_mul_(here, factor.to(device))
+    return norm
+
+
+def _reduced(parameters: Any) -> Iterable[torch.Tensor]:
+    if isinstance(parameters, torch.Tensor):
+        return [parameters]
+    if not isinstance(parameters, torch.optim.Optimizer):
+        return list(parameters)
+    if isinstance(parameters, Distributed) and not parameters._hvd.synchronized:
+        parameters._hvd.meet(None)
+    groups: list[dict[str, Any]] = parameters.__dict__["param_groups"]
+    return [parameter for group in groups for parameter in group["params"]]
+
+
+def _norm(gradients: list[torch.Tensor], norm_type: float) -> torch.Tensor:
+    if not gradients:
+        return torch.zeros(())
+    norms = torch._foreach_norm(gradients, norm_type)
+    together = torch.stack([norm.to(norms[0].device) for norm in norms])
+    return torch.linalg.vector_norm(together, norm_type)
+
+
+def _over_all(norm: torch.Tensor, norm_type: float, process_set: ProcessSet) -> torch.Tensor:
+    """The norm of a vector from those of its parts."""
+    mine = norm.double()
+    if norm_type == float("inf"):
+        return OPS.run_one(mine, ALLREDUCE, "clip_grad_norm", process_set, Max).to(norm.dtype)
+    total = OPS.run_one(mine**norm_type, ALLREDUCE, "clip_grad_norm", process_set, Sum)
+    return (total ** (1.0 / norm_type)).to(norm.dtype)

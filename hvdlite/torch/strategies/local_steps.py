@@ -19,8 +19,8 @@ from hvdlite.adapter.step import Options
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch import scaling
-from hvdlite.torch.distributing import distribute
 from hvdlite.torch.strategies.averaging import Averaging
+from hvdlite.torch.wrapping import distribute
 
 
 class LocalSteps:

@@ -10,7 +10,7 @@ import hvdlite.tensorflow as hvd
 from checks import ALWAYS, check
 from checks.here import SUM, Here
 from checks.tensorflow_api import API
-from hvdlite.tensorflow import native
+from hvdlite.tensorflow import by_kernel
 
 
 def _nodes(function: Any, x: Any) -> set[str]:
@@ -29,13 +29,13 @@ def a_collective_in_a_graph_is_a_kernel_or_a_call_of_xla_or_of_python(here: Here
         return hvd.allreduce(x, op=SUM, name="ways")
 
     with_kernels = here.environment.get("HVDLITE_TENSORFLOW_KERNELS", "1") == "1"
-    assert (native.OPERATIONS is not None) == with_kernels, native.WHY_NOT
+    assert (by_kernel.OPERATIONS is not None) == with_kernels, by_kernel.WHY_NOT
     x = tf.ones([3])
     in_graph, compiled = tf.function(reduced), tf.function(reduced, jit_compile=True)
     nodes = _nodes(in_graph, x)
-    by_kernel = any(op.startswith("Hvdlite") for op in nodes)
+    through_kernels = any(op.startswith("Hvdlite") for op in nodes)
     by_python = bool(nodes & {"PyFunc", "EagerPyFunc"})
-    assert (by_kernel, by_python) == (with_kernels, not with_kernels), nodes
+    assert (through_kernels, by_python) == (with_kernels, not with_kernels), nodes
     if "compiled" in API.modes:
         nodes = _nodes(compiled, x)
         assert "XlaCallModule" in nodes and not any(

@@ -1,5 +1,5 @@
-"""Tensors as hvdlite carries them: torch's collectives also move types that hvdlite cannot
-reduce."""
+"""Tensors and options as hvdlite takes them: torch's collectives also move types that hvdlite
+cannot reduce."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import distributed as dist
 
+from hvdlite.base.ops import Average, Max, Min, Product, Sum
 from hvdlite.torch.framework import SUPPORTED
 
 
@@ -84,3 +86,42 @@ def replacing(tensor: torch.Tensor) -> Callable[[tuple[Any, ...]], None]:
             tensor.copy_(results[0])
 
     return deliver
+
+
+# ---- torch's options of a collective
+
+_ReduceOp: Any = dist.ReduceOp  # type: ignore[attr-defined]
+_KNOWN = (
+    (_ReduceOp.SUM, Sum),
+    (_ReduceOp.AVG, Average),
+    (_ReduceOp.MAX, Max),
+    (_ReduceOp.MIN, Min),
+    (_ReduceOp.PRODUCT, Product),
+)
+
+
+def reduction_of(options: Any) -> int:
+    """hvdlite's number of a reduction. `options`: torch's options, a ReduceOp, or None for a sum.
+
+    Raises NotImplementedError for a reduction that hvdlite does not have.
+    """
+    if options is None:
+        return Sum
+    asked = getattr(options, "reduceOp", options)
+    for theirs, ours in _KNOWN:
+        if asked == theirs:
+            return ours
+    raise NotImplementedError(
+        f"the backend hvdlite does not have the reduction {_name(asked)}, only SUM, AVG, MIN, MAX "
+        'and PRODUCT. A group of gloo has the others: torch.distributed.new_group(backend="gloo").'
+    )
+
+
+def blocks(options: Any) -> bool:
+    """Whether the caller waits for the result at once. torch before 2.6 does not say it."""
+    return options is not None and not getattr(options, "asyncOp", True)
+
+
+def _name(asked: Any) -> str:
+    names = ("BAND", "BOR", "BXOR", "PREMUL_SUM")
+    return next((name for name in names if asked == getattr(_ReduceOp, name, None)), str(asked))

@@ -12,10 +12,10 @@ from hvdlite.adapter.hooks.shared import Shared
 from hvdlite.adapter.step import Members, Options, options_of, positions
 from hvdlite.base.ops import Adasum, Average, Sum
 from hvdlite.job.basics import is_initialized, size
-from hvdlite.torch import factors, optimizer_state
+from hvdlite.torch import factors
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.compression.onebit import OneBitAdam
-from hvdlite.torch.distributed_optimizer import CLOSURE, Distributed, refuse_twice
+from hvdlite.torch.distributed_optimizer import CLOSURE, Distributed, refuse_twice, share
 from hvdlite.torch.gradients import GRADIENTS
 
 PARAMETERS = Members("parameter", "parameters", zero=False, expected="a parameter",
@@ -78,7 +78,7 @@ def distribute(optimizer: torch.optim.Optimizer,
     wrapped = kind.__new__(kind)
     # The same groups, state and hooks. Not its step: learning rate schedules put a function of
     # theirs there.
-    optimizer_state.share(optimizer)
+    share(optimizer)
     wrapped.__dict__.update(
         {key: value for key, value in optimizer.__dict__.items() if key != "step"}
     )

@@ -11,15 +11,15 @@ pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from hvdlite.torch.distributed import older  # noqa: E402
-from hvdlite.torch.distributed.landing import ByBackward, called_by_autograd  # noqa: E402
+from hvdlite.torch.distributed.work import ByBackward, called_by_autograd  # noqa: E402
 
 
 class Work:
     def __init__(self) -> None:
-        self.landed = False
+        self.completed = False
 
-    def land(self) -> Exception | None:
-        self.landed = True
+    def complete(self) -> Exception | None:
+        self.completed = True
         return None
 
 
@@ -35,35 +35,39 @@ class Works:
 
 def test_works_of_a_backward_pass_are_complete_at_its_end() -> None:
     others = Works()
-    landing, work, layer = ByBackward(others), Work(), torch.nn.Linear(2, 2)
-    layer.weight.register_post_accumulate_grad_hook(lambda _: landing.take(work))
+    completer, work, layer = ByBackward(others), Work(), torch.nn.Linear(2, 2)
+    layer.weight.register_post_accumulate_grad_hook(lambda _: completer.take(work))
     layer(torch.ones(1, 2)).sum().backward()
-    assert work.landed and landing.landed == 1 and others.taken == []
-    landing.take(work)
-    assert others.taken == [work] and landing.landed == 1
+    assert work.completed and completer.completed == 1 and others.taken == []
+    completer.take(work)
+    assert others.taken == [work] and completer.completed == 1
 
 
 def test_works_of_both_backward_passes_are_complete_when_the_inner_one_ends() -> None:
-    landing, inner, outer = ByBackward(Works()), Work(), Work()
+    completer, inner, outer = ByBackward(Works()), Work(), Work()
     first, last = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
-    first.weight.register_post_accumulate_grad_hook(lambda _: landing.take(inner))
-    last.weight.register_post_accumulate_grad_hook(lambda _: landing.take(outer))
+    first.weight.register_post_accumulate_grad_hook(lambda _: completer.take(inner))
+    last.weight.register_post_accumulate_grad_hook(lambda _: completer.take(outer))
     x, seen = torch.ones(1, 2, requires_grad=True) * 1, []
-    x.register_hook(lambda _: seen.append((inner.landed, outer.landed)))  # the inner one has ended
+    x.register_hook(
+        lambda _: seen.append((inner.completed, outer.completed))
+    )  # the inner one has ended
     last(checkpoint(first, x, use_reentrant=True)).sum().backward()
-    assert seen == [(True, True)] and landing.landed == 2
+    assert seen == [(True, True)] and completer.completed == 2
 
 
 def test_works_of_the_last_backward_pass_are_kept_only_for_a_torch_that_forgets_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    landing, layer = ByBackward(Works()), torch.nn.Linear(2, 2)
+    completer, layer = ByBackward(Works()), torch.nn.Linear(2, 2)
     works = [Work(), Work(), Work()]
-    layer.weight.register_post_accumulate_grad_hook(lambda _: landing.take(works[landing.landed]))
+    layer.weight.register_post_accumulate_grad_hook(
+        lambda _: completer.take(works[completer.completed])
+    )
     for forgets, kept in ((False, []), (True, [works[1]]), (True, [works[2]])):
         monkeypatch.setattr(older, "FORGETS_WORKS", forgets)
         layer(torch.ones(1, 2)).sum().backward()
-        assert landing.kept == kept
+        assert completer.kept == kept
 
 
 def _program() -> bool:
