@@ -11,11 +11,11 @@ import sys
 def register() -> None:
     """Tells torch.distributed of the backend hvdlite, or says on stderr why not."""
     try:
-        from hvdlite import torch_backend
+        from hvdlite.torch import autoload
     except Exception as error:
         print(
             f"hvdlite: torch.distributed has no backend hvdlite: {type(error).__name__}: {error}",
             file=sys.stderr,
         )
         return
-    torch_backend.register()
+    autoload.register()

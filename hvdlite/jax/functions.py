@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hvdlite.adapter.agreement.array_guard import StepGuard
+from hvdlite.adapter.agreement.drift_guard import StepGuard
 from hvdlite.core.arrays.objects import allgather_object, broadcast_object
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace

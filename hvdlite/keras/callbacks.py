@@ -7,9 +7,8 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from hvdlite.adapter.agreement.array_guard import ArrayReader
 from hvdlite.adapter.agreement.divergence import check_steps, mean_metrics
-from hvdlite.adapter.agreement.drift_guard import DriftGuard, Replica, Taken
+from hvdlite.adapter.agreement.drift_guard import ArrayReader, DriftGuard, Replica, Taken
 from hvdlite.adapter.step import Options
 from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.job.basics import rank, size

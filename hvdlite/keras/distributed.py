@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from hvdlite.adapter.at_once import accumulation, compressing
-from hvdlite.adapter.at_once.reduction import Gradients, reduced
+from hvdlite.adapter.at_once import reduction
+from hvdlite.adapter.at_once.reduction import Gradients, begin_memory, reduced
 from hvdlite.adapter.compression import HasCompression
 from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.base.ops import Sum
@@ -188,7 +188,7 @@ class Distributed(HasLocal, HasCompression):
         remembers = self._hvd.compression.method is not None
         if remembers and chosen().keeps_memory_in_optimizer and not self._hvd_memory:
             variables = self._trainable_variables  # type: ignore[attr-defined]
-            cells = compressing.begin(self._hvd, variables)
+            cells = begin_memory(self._hvd, variables)
             object.__setattr__(self, "_hvd_memory", cells)
             for cell in cells:
                 self._track_variable(cell)  # type: ignore[attr-defined]
@@ -225,7 +225,7 @@ class Distributed(HasLocal, HasCompression):
 # memory. They are not saved with the optimizer, so that a file fits the plain optimizer.
 
 
-class Accumulation(accumulation.Accumulation):
+class Accumulation(reduction.Accumulation):
     def __init__(
         self, optimizer: Any, variables: Sequence[Any], options: Options, backend: Backend
     ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter.agreement.array_guard import StepGuard
+from hvdlite.adapter.agreement.drift_guard import StepGuard
 from hvdlite.base.operations import BROADCAST
 from hvdlite.core.arrays.objects import allgather_object as _allgather_object
 from hvdlite.core.arrays.objects import broadcast_object as _broadcast_object

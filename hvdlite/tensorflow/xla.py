@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdlite.adapter import stablehlo, xla
+from hvdlite.adapter import xla
 from hvdlite.base.operations import EXCHANGED
 from hvdlite.core.operations import Call, compiled
 
@@ -69,7 +69,7 @@ def node(
     *made, after = _call_module(
         operands,
         version=_VERSION,
-        module=stablehlo.module(shapes_given, results, elements, how, len(platforms)),
+        module=xla.module(shapes_given, results, elements, how, len(platforms)),
         Sout=[tf.TensorShape(shape) for shape in results],
         Tout=types,
         platforms=platforms,

@@ -18,8 +18,8 @@ from torch import distributed as dist
 from hvdlite.core import engine
 from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.core.process_sets import ProcessSet
-from hvdlite.job import at_torchs_store, basics, default_group, membership, torch_environment
-from hvdlite.job.registration import add_process_set
+from hvdlite.job import basics, default_group, membership, torch_environment
+from hvdlite.job.process_sets import add_process_set
 from hvdlite.torch.distributed import older
 from hvdlite.torch.distributed.face import NAME
 from hvdlite.torch.distributed.group import ProcessGroup
@@ -35,7 +35,7 @@ def create(options: Any, backend_options: Any = None) -> ProcessGroup:
     rank, size = options.group_rank, options.group_size
     ranks = list(options.global_ranks_in_group)
     is_world = not ranks
-    leaves = at_torchs_store.join(options.store, rank, size) if is_world else None
+    leaves = torch_environment.join_at_store(options.store, rank, size) if is_world else None
     ranks = ranks or list(range(size))
     process_set = set_of(ranks, options.group_id, options.store)
     label = f"torch.{options.group_id}"
