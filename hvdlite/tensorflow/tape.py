@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter.at_once import reduction
-from hvdlite.adapter.step import Local, Members, Options, layers_of, settle
+from hvdlite.adapter.step import Local, Members, Options, layers_of, options_of
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.compression import Compression
