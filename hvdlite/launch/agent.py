@@ -230,8 +230,8 @@ class _Relay:
         self._send(agent_protocol.encode(agent_protocol.EVENT, events.line(event).encode()))
 
     def _close_streams(self, rank: int) -> None:
-        """Of a rank that is gone, while others may come: a process that has escaped may hold
-        them."""
+        """Ends the streams of a rank that is gone, because others may come. A process that
+        escaped may still hold them."""
         assert self.elastic is not None
         for descriptor, (whose, kind) in list(self.pipes.items()):
             if whose == rank:
@@ -280,7 +280,7 @@ class _Relay:
         self.patience.asked(self.ranks.ending_seconds(politely=False), time.monotonic())
 
     def _lost_store(self) -> None:
-        """The channel may still work: the launcher then learns why this host ends."""
+        """Tells the launcher why this host ends, because the channel may still work."""
         why = "it was closed"
         try:
             self.store.recv(1, socket.MSG_DONTWAIT)
@@ -333,7 +333,7 @@ class _Relay:
 
 
 def _notice_of_sigterm() -> int:
-    """Returns a descriptor that is readable when SIGTERM has come, which ends nothing."""
+    """Returns a descriptor that is readable after SIGTERM. The signal ends nothing."""
     notice, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

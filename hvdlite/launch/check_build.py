@@ -77,7 +77,7 @@ assert hvd.allreduce(numpy.ones(3), op=hvd.Sum)[0] == 2
 print(_core.explain(0), flush=True)
 """
 
-_WAYS: tuple[tuple[str, list[str], dict[str, str]], ...] = (
+_CARRIERS: tuple[tuple[str, list[str], dict[str, str]], ...] = (
     ("on one host", ["-H", "localhost:2", "--gloo"], {}),
     ("on two hosts (pretended)", ["-H", "localhost:1,127.0.0.1:1", "--gloo"], {}),
     ("over MPI, by --mpi", ["-H", "localhost:2", "--mpi"], {"HVDLITE_CPU_OPERATIONS": "mpi"}),
@@ -261,7 +261,7 @@ def run(verbose: bool) -> int:
         for there, text in rows:
             print(f"    [{'X' if there else ' '}] {text}")
     if verbose:
-        for title, found in (("The way of tensors between two ranks", ways()), ("MPI", mpi())):
+        for title, found in (("The way of tensors between two ranks", carriers()), ("MPI", mpi())):
             print(f"\n{title}:", flush=True)
             for there, text in found:
                 print(f"    [{'X' if there else ' '}] {text}", flush=True)
@@ -306,9 +306,9 @@ def _folder() -> str:
     return str(spec.origin) if spec else "?"
 
 
-def ways() -> Iterator[tuple[bool, str]]:
+def carriers() -> Iterator[tuple[bool, str]]:
     """Yields for each carrier whether it works, and why tensors would use it."""
-    for title, flags, variables in _WAYS:
+    for title, flags, variables in _CARRIERS:
         tried = two_ranks(flags, _EXPLAIN, _environment_without_carrier() | variables)
         why = [line.partition(":")[2] for line in tried.lines if line.startswith("[0]")]
         works = not tried.problem and bool(why)

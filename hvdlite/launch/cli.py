@@ -202,8 +202,8 @@ def _with_slots(
 
 
 def _default_launcher(found: FoundHosts | None) -> Launcher:
-    """Slurm starts processes itself: its nodes need not allow ssh, and it must know the processes
-    that it has to end."""
+    """Returns what starts the ranks if no flag says so. In Slurm it is srun: nodes need not allow
+    ssh, and Slurm must know the processes that it has to end."""
     in_slurm = found is not None and found.source.startswith("Slurm")
     return Launcher.SRUN if in_slurm and shutil.which("srun") else Launcher.HVDLITERUN
 

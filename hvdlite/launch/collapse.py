@@ -97,7 +97,7 @@ class HeldLines:
 
 
 class Collapse:
-    """One stream, stdout or stderr, of all ranks on its way to a Sink.
+    """Merges one stream, stdout or stderr, of all ranks before a Sink.
 
     In an elastic job its sources are members, whose ranks change.
     """

@@ -64,8 +64,8 @@ class DelegateOptions:
 
 
 class LaunchersVerdict(Verdict):
-    """Decides if the launcher has failed without naming a rank. Its own status and the ranks'
-    output are then all there is."""
+    """Decides as well if the launcher failed without naming a rank: by its own status and the
+    ranks' output."""
 
     group: DelegatedRanks | None = None
     streams: Mapping[tuple[int, str], output.Stream] = {}
@@ -93,7 +93,7 @@ class LaunchersVerdict(Verdict):
 
 
 class _LaunchersStream(output.Stream):
-    """Output of the launcher itself has no rank."""
+    """The output of the launcher itself. It has no prefix, because it has no rank."""
 
     @property
     def prefix(self) -> bytes:
@@ -139,7 +139,7 @@ def _supervise(
             here and by is Launcher.MPI
         ):  # srun gives each rank its own cores, unless it was told not to
             environment |= direct.share_cores(job, environment, len(job.slots))
-        environment |= _meeting(opened.store.address[1], here, options.job.interfaces)
+        environment |= _rendezvous(opened.store.address[1], here, options.job.interfaces)
         # A descriptor would not survive the other launcher, and cannot reach another host.
         if environment.get(secret.FILE_VARIABLE):
             environment[secret.FILE_VARIABLE] = os.path.abspath(environment[secret.FILE_VARIABLE])
@@ -296,7 +296,7 @@ def _jsrun(asked: LauncherRequest) -> str:
     )
 
 
-def _meeting(port: int, here: bool, interfaces: Sequence[str]) -> dict[str, str]:
+def _rendezvous(port: int, here: bool, interfaces: Sequence[str]) -> dict[str, str]:
     """Returns where the store is. It is not known which of this machine's addresses other hosts can
     reach, so ranks try them all."""
     names = ["127.0.0.1"] if here else addresses.of_this_machine(interfaces) or ["127.0.0.1"]

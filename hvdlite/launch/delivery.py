@@ -31,7 +31,8 @@ class RankFailure(NamedTuple):
 
 
 class Delivery(JobObserver):
-    """Derive from it, with a way to choose the results."""
+    """Stores the function before the ranks start, and collects results at the end. A derived class
+    chooses the results."""
 
     def __init__(self, payload: bytes) -> None:
         self.results: list[Any] = []
@@ -66,8 +67,8 @@ def result(client: StoreClient, number: int, who: str) -> Any:
         ) from error
 
 
-def told(client: StoreClient, number: int) -> RankFailure | None:
-    """Returns what a rank has reported of its exception."""
+def failure_of(client: StoreClient, number: int) -> RankFailure | None:
+    """Returns what a rank reported of its exception; None: nothing."""
     try:
         return RankFailure(*pickle.loads(task.get_blob(client, task.failure_key(number), 0)))
     except TimeoutError:
@@ -80,7 +81,7 @@ def fail(what: str, who: str, report: RankFailure) -> NoReturn:
 
 
 def interrupted_by(number: int) -> None:
-    """A signal was held back until the ranks had ended. Now it takes its effect in this program."""
+    """Raises the signal that was held back until the ranks had ended; 0: none was."""
     if number:
         signal.raise_signal(number)
         if number == signal.SIGINT:

@@ -101,7 +101,7 @@ def order(
     shared: Mapping[str, str],
     torch: tuple[str, int] = ("", 0),
 ) -> AgentOrder:
-    """The order for an agent, without ranks."""
+    """Returns the order for an agent, without ranks."""
     options = job.options
     return AgentOrder(
         secret=opened.key.hex(),
@@ -136,8 +136,8 @@ def torch_rendezvous(
 
 
 def share_cores(job: Job, environment: Mapping[str, str], ranks: int) -> Mapping[str, str]:
-    """Sets the threads of the ranks of this host, and says so; also if they are more than its
-    cores. Agents set them on other hosts."""
+    """Returns the variables for the threads of this host's ranks, and says so. Says as well if the
+    host has fewer cores than ranks. Agents do this on other hosts."""
     cores = machine.here(environment).cores
     given = machine.threads(environment, cores, ranks)
     sentences = [machine.about_cores(ranks, cores)]
@@ -185,8 +185,8 @@ def _start_here(
 def hand_over(
     key: bytes, shared: Mapping[str, str], stack: contextlib.ExitStack
 ) -> tuple[int | None, Mapping[str, str]]:
-    """How processes here get the secret: a descriptor that they inherit and the variable that names
-    it, or neither where the user has chosen the secret."""
+    """Returns how processes here get the secret: a descriptor that they inherit, and the variable
+    that names it. Returns neither if the user has chosen the secret."""
     if secret.TEXT_VARIABLE in shared:
         return None, {}
     descriptor = secret.store(key)

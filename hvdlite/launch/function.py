@@ -243,7 +243,7 @@ def _console(options: JobOptions) -> AbstractContextManager[Console]:
 
 
 class _Results(delivery.Delivery):
-    """Those of all ranks, in their order."""
+    """Collects the results of all ranks, in their order."""
 
     def __init__(
         self,
@@ -279,11 +279,11 @@ def _raise_failure(client: StoreClient, verdict: Verdict, command: Sequence[str]
     rank = verdict.culprit()
     if rank is None:
         raise RuntimeError(sentence)
-    report = delivery.told(client, rank)
+    report = delivery.failure_of(client, rank)
     if report is not None and is_consequence(report.last_line.encode()):
         # The cause is reported before the others learn of it, but its process may take longer to
         # end.
-        others = ((other, delivery.told(client, other)) for other in verdict.hosts)
+        others = ((other, delivery.failure_of(client, other)) for other in verdict.hosts)
         causes = [
             (other, it)
             for other, it in others

@@ -55,7 +55,7 @@ class JobOptions:
 
 
 class NotRun(Exception):
-    """Nothing was run, only shown; the text is the launcher's last line."""
+    """Nothing runs. The text is the launcher's last line."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Job:
 
     @contextlib.contextmanager
     def opened(self, prefix: str = "", everywhere: bool = False) -> Iterator[OpenedJob]:
-        """Opens files, the secret and the store, of whose keys below `prefix` the launcher hears.
+        """Opens files, the secret and the store. `prefix`: the launcher watches the keys below it.
 
         `everywhere`: other hosts may come later.
         A bad path or a bad secret raises ValueError or OSError before anything has started.

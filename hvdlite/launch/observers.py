@@ -21,8 +21,8 @@ _AGAIN_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class JobStatus:
-    """Of an elastic job: its present ranks with their hosts and members, a line about the job, how
-    often its ranks have changed, and the names of the hosts."""
+    """The status of an elastic job: its present ranks with their hosts and members, a line about the
+    job, how often its ranks have changed, and the names of the hosts."""
 
     hosts: Mapping[int, str]
     line: str
@@ -38,7 +38,7 @@ class JobObserver:
         """The store exists, and the ranks do not yet."""
 
     def ask(self, status: Callable[[], JobStatus]) -> None:
-        """Of an elastic job: says who the ranks are at present."""
+        """Elastic jobs only. `status` returns the present ranks."""
 
     def calls(self) -> Mapping[int, Callable[[], None]]:
         """Descriptors, and what to call when one is readable, from begin() to the end."""
@@ -65,8 +65,7 @@ class JobObserver:
 
 
 class Observers(JobObserver):
-    """Each is called in turn. An exception of one ends the job, as it does alone: see
-    `Contained`."""
+    """Calls several observers in turn. An exception of one ends the job; see `Contained`."""
 
     def __init__(self, *observers: JobObserver) -> None:
         self._observers = observers

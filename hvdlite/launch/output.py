@@ -42,8 +42,8 @@ _LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 
 
 def drain(read: Callable[[], bool]) -> None:
-    """Calls `read` while it returns that there was something; but not for ever, because a process
-    that was left behind may write without end."""
+    """Calls `read` while it returns True, but at most 64 times: a process that was left behind may
+    write without end."""
     for _ in range(64):
         if not read():
             return
@@ -72,7 +72,7 @@ class LineCutter:
         return lines
 
     def flush(self) -> bytes:
-        """Returns what there is of the last line."""
+        """Returns the unfinished last line."""
         pending, self.pending = self.pending, b""
         return pending
 

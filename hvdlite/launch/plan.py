@@ -88,8 +88,8 @@ def job_environment(environ: Mapping[str, str], knobs: Mapping[str, str]) -> dic
 
 
 def without_mpi(environment: Mapping[str, str]) -> dict[str, str]:
-    """For ranks that no MPI has started. Sets what Horovod sets for programs that look, unless the
-    user has chosen."""
+    """Returns the environment of ranks that no MPI starts: with what Horovod sets for programs that
+    look, unless the user has chosen."""
     if any(environment.get(f"{prefix}_CPU_OPERATIONS") for prefix in ("HVDLITE", "HOROVOD")):
         return dict(environment)
     return {**environment, "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}

@@ -54,7 +54,8 @@ def failure_key(number: int) -> str:
 
 
 def _number(me: environment.Identity) -> int:
-    """The ranks of an elastic job change; the number of its member does not."""
+    """Returns the rank's number in the store. In an elastic job it is the member's, because ranks
+    change there."""
     return int(os.environ.get("HVDLITE_MEMBER") or me.rank)
 
 

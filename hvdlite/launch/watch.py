@@ -155,7 +155,7 @@ class Watch:
             self.selector.register(descriptor, selectors.EVENT_READ)
 
     def call(self, descriptor: int, answer: Callable[[], None]) -> None:
-        """Whenever this is readable."""
+        """Calls `answer` whenever the descriptor is readable."""
         self.calls[descriptor] = answer
         self.selector.register(descriptor, selectors.EVENT_READ)
 
@@ -206,7 +206,7 @@ class Watch:
                 self._end(self.pipes.pop(descriptor))
 
     def end_stream(self, rank: int, name: str) -> None:
-        """Nothing more comes of it; it may have ended already."""
+        """Ends a stream, if it has not ended yet."""
         self._end((rank, name))
 
     def judge(self) -> None:

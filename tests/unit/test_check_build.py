@@ -12,7 +12,7 @@ from hvdlite.launch import check_build
 
 def test_the_way_of_each_kind_of_job_is_tried_and_said() -> None:
     pytest.importorskip("hvdlite._core", reason="the native core is not built here")
-    found = list(check_build.ways())
+    found = list(check_build.carriers())
     assert found[0] == (True, "on one host: shm: all members are on one host")
     there, text = found[1]
     assert there and text.startswith("on two hosts (pretended): net"), text

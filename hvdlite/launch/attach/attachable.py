@@ -1,7 +1,7 @@
 """What a launcher answers to `hvdlite top`.
 
-While something is attached, the ranks report (`Wanted`). Otherwise they sleep, and so does this.
-The sockets are behind one descriptor, because the launcher's loop must never wait.
+While something is attached, the ranks report (`WantedReports`). Otherwise they sleep, and so does
+this. The sockets are behind one descriptor, because the launcher's loop must never wait.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _REQUEST_BYTES = 4096
 _BACKLOG_BYTES = 4 << 20
 
 
-class Client:
+class AttachedClient:
     """A connection. `watches`: it wants the ranks again and again."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -48,14 +48,14 @@ class Client:
         self.out = b""
 
 
-class Server:
+class AttachServer:
     """The listening socket and its connections. `ask(client, what)` answers a request by send()."""
 
-    def __init__(self, ask: Callable[[Client, str], None]) -> None:
+    def __init__(self, ask: Callable[[AttachedClient, str], None]) -> None:
         self._ask = ask
         self._listener: socket.socket | None = None
         self._path: Path | None = None
-        self._clients: dict[int, Client] = {}
+        self._clients: dict[int, AttachedClient] = {}
         self._poll = select.epoll()
 
     def listen(self, listener: socket.socket, path: Path) -> None:
@@ -69,14 +69,14 @@ class Server:
             sock.close()
             return
         sock.setblocking(False)
-        self._clients[sock.fileno()] = Client(sock)
+        self._clients[sock.fileno()] = AttachedClient(sock)
         self._poll.register(sock.fileno(), select.EPOLLIN)
 
     def fileno(self) -> int:
         return self._poll.fileno()
 
     @property
-    def watchers(self) -> list[Client]:
+    def watchers(self) -> list[AttachedClient]:
         return [client for client in self._clients.values() if client.watches]
 
     def serve(self) -> None:
@@ -89,12 +89,12 @@ class Server:
             else:
                 self._flush(self._clients[descriptor])
 
-    def send(self, client: Client, answer: Any) -> None:
+    def send(self, client: AttachedClient, answer: Any) -> None:
         client.out += json.dumps(answer).encode() + b"\n"
         self._flush(client)
 
     def close(self) -> None:
-        """What the clients were sent arrives, as far as the kernel has room for it."""
+        """Closes all connections. Clients still get what the kernel has taken."""
         if self._path is not None:
             directory.remove(self._path)
         for client in list(self._clients.values()):
@@ -116,7 +116,7 @@ class Server:
             return
         self.admit(sock)
 
-    def _read(self, client: Client) -> None:
+    def _read(self, client: AttachedClient) -> None:
         try:
             data = client.sock.recv(_REQUEST_BYTES)
         except BlockingIOError:
@@ -131,7 +131,7 @@ class Server:
             with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
                 self._ask(client, str(json.loads(line)["ask"]))
 
-    def _flush(self, client: Client) -> None:
+    def _flush(self, client: AttachedClient) -> None:
         if client.sock.fileno() < 0:  # dropped meanwhile
             return
         try:
@@ -147,7 +147,7 @@ class Server:
         events = select.EPOLLIN | (select.EPOLLOUT if client.out else 0)
         self._poll.modify(client.sock.fileno(), events)
 
-    def _drop(self, client: Client) -> None:
+    def _drop(self, client: AttachedClient) -> None:
         del self._clients[client.sock.fileno()]
         self._poll.unregister(client.sock.fileno())
         client.sock.close()
@@ -164,7 +164,7 @@ def _user_of(sock: socket.socket) -> int:
 _DUMP_SECONDS = 3.0
 
 
-class Wanted:
+class WantedReports:
     """What the launcher wants of the ranks, in the key WANTED of the job's store: reports while
     `hvdlite top` is attached, and a bundle when it asks for one. A rank that sleeps waits for the
     key, and one that reports anyway looks at it. `seconds`: the time between two reports."""
@@ -217,15 +217,15 @@ class Attachable(JobObserver):
     ) -> None:
         self._command, self._hosts, self._dumps, self._log = command, hosts, dumps, log
         self._began = time.time()
-        self._server: Server | None = None
+        self._server: AttachServer | None = None
         self._store: StoreServer | None = None
         self._guests: Mailbox[socket.socket] | None = None
-        self._wanted: Wanted | None = None
+        self._wanted: WantedReports | None = None
         self._status: Callable[[], JobStatus] | None = None
         self._board: Board | None = None  # while something is attached
         self._due = 0.0
         #: request -> what answers it; another feature adds its own
-        self.requests: dict[str, Callable[[Client], None]] = {
+        self.requests: dict[str, Callable[[AttachedClient], None]] = {
             "job": self._describe,
             "ranks": self._attach,
             "dump": self._dump,
@@ -233,8 +233,8 @@ class Attachable(JobObserver):
 
     def begin(self, store: StoreServer, secret: bytes) -> None:
         self._store = store
-        self._wanted = Wanted(store, _SECONDS)
-        self._server = Server(self._asked)
+        self._wanted = WantedReports(store, _SECONDS)
+        self._server = AttachServer(self._asked)
         self._guests = store.guests()
         try:
             self._server.listen(*directory.listen(os.environ))
@@ -284,19 +284,19 @@ class Attachable(JobObserver):
         self._server = None
 
     def _admit(self) -> None:
-        """From other hosts."""
+        """Takes connections from other hosts."""
         assert self._server is not None and self._guests is not None
         for sock in self._guests.take():
             self._server.admit(sock)
 
-    def _asked(self, client: Client, what: str) -> None:
+    def _asked(self, client: AttachedClient, what: str) -> None:
         assert self._server is not None
         if what in self.requests:
             self.requests[what](client)
         else:
             self._server.send(client, {"error": f"this hvdliterun does not know {what!r}"})
 
-    def _describe(self, client: Client) -> None:
+    def _describe(self, client: AttachedClient) -> None:
         assert self._server is not None
         present = self._present()
         hosts = present.names or set(present.hosts.values())
@@ -310,7 +310,7 @@ class Attachable(JobObserver):
         }
         self._server.send(client, about)
 
-    def _attach(self, client: Client) -> None:
+    def _attach(self, client: AttachedClient) -> None:
         assert self._wanted is not None
         client.watches = True
         if self._board is None:
@@ -326,7 +326,7 @@ class Attachable(JobObserver):
             self._store.delete(report_key(rank))
         self._board = None
 
-    def _dump(self, client: Client) -> None:
+    def _dump(self, client: AttachedClient) -> None:
         assert self._server is not None and self._wanted is not None
         self._wanted.dump()
         self._server.send(client, {"asked": len(self._present().hosts), "dumps": self._dumps})

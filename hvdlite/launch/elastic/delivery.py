@@ -59,7 +59,7 @@ class ElasticDelivery(delivery.Delivery):
     def _fail(self, client: StoreClient) -> None:
         sentence = self._verdict.sentence(self._command).replace("hvdliterun: ", "")
         for member in sorted(self._verdict.hosts, reverse=True):
-            report = delivery.told(client, member)
+            report = delivery.failure_of(client, member)
             if report is not None and not is_consequence(report.last_line.encode()):
                 delivery.fail(sentence, self._name(member), report)
         raise RuntimeError(sentence)

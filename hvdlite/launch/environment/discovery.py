@@ -101,8 +101,9 @@ def _asked_for(asked: Asked) -> Numbers | None:
 def _refuse_to_contradict(
     environ: Mapping[str, str], numbers: Numbers, source: Source | None, other: Source
 ) -> None:
-    """A lower source may describe other processes: under srun, Slurm counts torchrun's agents. But
-    it must not count several processes if the chosen one says that this process is alone."""
+    """Raises RuntimeError if `other` counts several processes and the chosen source says that this
+    process is alone, or if both are of one family and disagree. Otherwise a lower source may
+    describe other processes: under srun, Slurm counts torchrun's agents."""
     try:
         size = other.read(environ).size
     except ValueError:  # half of the variables were inherited from somewhere, so they prove nothing
@@ -187,8 +188,8 @@ def is_rendezvous_given(environ: Mapping[str, str], asked: Asked) -> bool:
 def choose_rendezvous(
     environ: Mapping[str, str], asked: Asked, source: Source | None, numbers: Numbers
 ) -> RendezvousMethod:
-    """Returns the way to meet for several ranks that `source` has numbered. If `source` is None,
-    the arguments of init() number them."""
+    """Returns how several ranks meet. `source` has numbered them; if it is None, the arguments of
+    init() have."""
     if asked.rendezvous is not None:
         return AtStore(parse_addresses(asked.rendezvous, "rendezvous"), may_open=True)
     if environ.get(_RENDEZVOUS):

@@ -75,7 +75,7 @@ SRUN_TAG = Tag(b"", b": ", anywhere=False, padded=True, piece=_SRUN_PIECE)
 
 
 class Untangler:
-    """Separates one stream of a launcher."""
+    """Separates one stream of a launcher by rank."""
 
     def __init__(self, tag: Tag) -> None:
         self._tag = tag
@@ -220,7 +220,7 @@ def hydra_causes(words: str, family: MpiFamily) -> list[Cause]:
 
 
 def cause_of_shell(rank: int, words: str) -> Cause | None:
-    """What a rank's shell says (mpi.shell): a number. None: it says nothing of the kind."""
+    """What a rank's shell says (telling_shell): a number. None: it says nothing of the kind."""
     if not words.strip().isdecimal():
         return None
     code, killed = _decode(int(words), MpiFamily.INTEL)

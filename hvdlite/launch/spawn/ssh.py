@@ -137,7 +137,8 @@ class RemoteRanks:
         self._send(agent_protocol.START)
 
     def start_one(self, rank: int, own: Mapping[str, str]) -> None:
-        """Starts a rank of an elastic job. Its output comes as Output; Gone is its last event."""
+        """Starts a rank of an elastic job. Its output comes as Output; RankGone is its last
+        event."""
         self._send(StartOne(rank, own).encode())
 
     def end_one(self, rank: int, politely: bool) -> None:

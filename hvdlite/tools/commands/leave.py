@@ -24,7 +24,7 @@ class CannotLeave(Exception):
 
 @dataclass(frozen=True)
 class Leavers:
-    """`rank` or `slot`: of the one rank that leaves; neither: all on this host."""
+    """The ranks that leave: the one with this `rank` or in this `slot`, or all on this host."""
 
     rank: int | None
     slot: int | None
@@ -92,7 +92,7 @@ def _chosen(choice: Leavers, ranks: Sequence[RankHere], store: StoreClient) -> l
 
 
 def _present(ranks: Sequence[RankHere], store: StoreClient) -> Iterator[tuple[RankHere, int]]:
-    """Those that are in the latest generation, and their ranks in it."""
+    """Yields those that are in the latest generation, with their ranks in it."""
     generation = int(store.get(f"elastic/{request.GENERATION}", _PATIENCE_SECONDS))
     roll = decode_roll(store.get(f"elastic/roll/{generation}", _PATIENCE_SECONDS))
     numbers = roll.numbers()
@@ -112,7 +112,7 @@ def _ask(
 
 
 def _wait(ranks: Sequence[RankHere]) -> None:
-    """Until their processes have ended."""
+    """Waits until their processes have ended."""
     waiting = {rank.descriptor for rank in ranks}
     poll = select.poll()
     for descriptor in waiting:

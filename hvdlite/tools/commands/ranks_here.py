@@ -14,7 +14,7 @@ from hvdlite.rendezvous.addresses import Address, parse_address
 
 @dataclass(frozen=True)
 class RankHere:
-    """`pid`: of the process that hvdliterun has started; it may be a shell."""
+    """A rank on this host. `pid`: the process that hvdliterun started, which may be a shell."""
 
     job: str  # HVDLITE_RENDEZVOUS
     member: int
@@ -57,7 +57,8 @@ def secret_of(pid: int) -> bytes:
 
 @contextlib.contextmanager
 def ranks_here() -> Iterator[list[RankHere]]:
-    """Closes the descriptors in the end. What a rank has started has its environment as well."""
+    """Yields the ranks of elastic jobs, and closes their descriptors in the end. A process that a
+    rank started has the same environment and is left out."""
     found: dict[int, RankHere] = {}
     try:
         for name in os.listdir("/proc"):
@@ -76,7 +77,7 @@ def ranks_here() -> Iterator[list[RankHere]]:
 
 
 def _rank(pid: int) -> RankHere | None:
-    """The process belongs to a rank of an elastic job, and to this user."""
+    """Returns the process if it belongs to a rank of an elastic job and to this user."""
     descriptor = -1
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.getuid():
@@ -130,7 +131,7 @@ def stores_here() -> Sequence[tuple[Address, bytes]]:
 
 
 def _processes() -> Iterator[int]:
-    """Those of this user."""
+    """Yields the processes of this user."""
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):
             if name.isdecimal() and os.stat(f"/proc/{name}").st_uid == os.getuid():

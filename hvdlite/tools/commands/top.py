@@ -150,7 +150,7 @@ def _connected(job: FoundJob) -> Iterator[LauncherConnection]:
 
 
 def _frames(connection: LauncherConnection) -> Iterator[Message]:
-    """What the launcher sends until the job has ended."""
+    """Yields what the launcher sends until the job has ended."""
     connection.ask("ranks")
     while True:
         for message in connection.receive(_GLANCE_SECONDS):
