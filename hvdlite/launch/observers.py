@@ -21,8 +21,8 @@ _AGAIN_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class JobStatus:
-    """The status of an elastic job: its present ranks with their hosts and members, a line about the
-    job, how often its ranks have changed, and the names of the hosts."""
+    """The status of an elastic job: the hosts of its present ranks, a line about the job, how often
+    its ranks have changed, and the names of all hosts."""
 
     hosts: Mapping[int, str]
     line: str
