@@ -26,7 +26,7 @@ from hvdlite.launch.spawn.events import Event, RankEnded, RankStartFailed
 from hvdlite.launch.verdict import SURVIVOR_SECONDS, Verdict
 from hvdlite.launch.watch import Signals, Watch
 from hvdlite.rendezvous import StoreClient, StoreServer, addresses
-from hvdlite.spark import listening, outcome, placing, surroundings
+from hvdlite.spark import listening, outcome, placement
 
 _REACH_SECONDS = 30.0
 _OVER = "spark/over"  # set by the task whose rank has failed
@@ -34,7 +34,7 @@ _DONE = "spark/done"  # below it, by rank: this task needs the store no more
 
 
 @dataclass(frozen=True)
-class Order:
+class BarrierOrder:
     """What the driver asks of every task."""
 
     function: bytes
@@ -44,11 +44,11 @@ class Order:
     interfaces: Sequence[str] = ()
     timestamps: bool = False
     grace_seconds: float = 5.0
-    ear: listening.Ear | None = None
+    driver: listening.DriverAddress | None = None
 
 
 @dataclass(frozen=True)
-class Hello:
+class BarrierHello:
     """What each task tells all others. The offer of partition 0 counts."""
 
     host: str  # equal for tasks whose ranks can share memory
@@ -62,20 +62,20 @@ class Hello:
         return json.dumps(self.__dict__)
 
 
-def carry_out(order: Order) -> Iterator[outcome.Row]:
+def carry_out(order: BarrierOrder) -> Iterator[outcome.Row]:
     """Runs in a task of Spark, in the main thread of its Python worker."""
     from pyspark import BarrierTaskContext
 
     context = BarrierTaskContext.get()
     partition = context.partitionId()
     with contextlib.ExitStack() as stack:
-        own = Hello(
-            machine.host_identity(os.environ), socket.gethostname(), surroundings.gpus(context)
+        own = BarrierHello(
+            machine.host_identity(os.environ), socket.gethostname(), placement.gpus(context)
         )
         if partition == 0:
             own = _open_store(order, own, context.getTaskInfos()[0].address, stack)
-        hellos = [Hello(**json.loads(text)) for text in context.allGather(own.encode())]
-        slot = placing.place([hello.host for hello in hellos])[partition]
+        hellos = [BarrierHello(**json.loads(text)) for text in context.allGather(own.encode())]
+        slot = placement.place([hello.host for hello in hellos])[partition]
         first = hellos[0]
         names = ["127.0.0.1"] if own.host == first.host else first.addresses
         offered = [(name, first.port) for name in names]
@@ -84,7 +84,7 @@ def carry_out(order: Order) -> Iterator[outcome.Row]:
         stack.callback(client.close)
         here = sum(hello.host == own.host for hello in hellos)
         shared = _environment(order, own, here) | plan.rendezvous_environment(address)
-        hearing = stack.enter_context(contextlib.closing(_Over(address, key)))
+        hearing = stack.enter_context(contextlib.closing(_FailureListener(address, key)))
         report = _run(order, slot, own.name, shared, key, partition, client, hearing)
         hearing.close()
         client.set(f"{_DONE}/{slot.rank}", b"")
@@ -93,7 +93,9 @@ def carry_out(order: Order) -> Iterator[outcome.Row]:
     yield from outcome.rows(report)
 
 
-def _open_store(order: Order, own: Hello, executor: str, stack: contextlib.ExitStack) -> Hello:
+def _open_store(
+    order: BarrierOrder, own: BarrierHello, executor: str, stack: contextlib.ExitStack
+) -> BarrierHello:
     """Opens the job's store with a new secret, and puts the function there."""
     key = secret.create()
     store = stack.enter_context(StoreServer.reached(key, everywhere=True))
@@ -103,26 +105,26 @@ def _open_store(order: Order, own: Hello, executor: str, stack: contextlib.ExitS
     task.put_blob(client, task.FUNCTION, order.function)
     known = [] if order.interfaces else [executor.rpartition(":")[0].strip("[]")]
     names = [*known, *addresses.of_this_machine(order.interfaces)]
-    return Hello(
+    return BarrierHello(
         own.host, own.name, own.gpus, list(dict.fromkeys(filter(None, names))), port, key.hex()
     )
 
 
-def _environment(order: Order, own: Hello, here: int) -> dict[str, str]:
+def _environment(order: BarrierOrder, own: BarrierHello, here: int) -> dict[str, str]:
     """`here`: how many ranks this host has."""
-    shared = surroundings.of_a_rank(order.environment, own.gpus)
+    shared = placement.environment(order.environment, own.gpus)
     return shared | machine.threads(shared, machine.here(shared).cores, here)
 
 
 def _run(
-    order: Order,
+    order: BarrierOrder,
     slot: plan.Slot,
     host: str,
     shared: Mapping[str, str],
     key: bytes,
     partition: int,
     client: StoreClient,
-    hearing: _Over,
+    hearing: _FailureListener,
 ) -> outcome.Report:
     """Runs the rank until nothing of it is left."""
     with contextlib.ExitStack() as stack:
@@ -162,10 +164,10 @@ def _blob(client: StoreClient, key: str) -> bytes | None:
     return found
 
 
-def _console(order: Order, partition: int, stack: contextlib.ExitStack) -> Console:
+def _console(order: BarrierOrder, partition: int, stack: contextlib.ExitStack) -> Console:
     """Leads to the driver if it listens, else to the executor's log. Descriptor 1 is Spark's."""
     writers = output.Writer(2), output.Writer(2)
-    client = None if order.ear is None else listening.reach(order.ear)
+    client = None if order.driver is None else listening.reach(order.driver)
     if client is not None:
         stack.callback(client.close)
         listening.say_started(client, partition)
@@ -173,11 +175,11 @@ def _console(order: Order, partition: int, stack: contextlib.ExitStack) -> Conso
             listening.ToDriver(client, partition, "stdout"),
             listening.ToDriver(client, partition, "stderr"),
         )
-    elif order.ear is not None:
+    elif order.driver is not None:
+        where = ", ".join(host for host, _ in order.driver.addresses)
         print(
-            "hvdlite: this executor does not reach the driver at "
-            f"{', '.join(host for host, _ in order.ear.addresses)}, so the output of its rank is "
-            "here",
+            f"hvdlite: this executor does not reach the driver at {where}, so the output of its "
+            "rank is here",
             file=sys.stderr,
         )
     console = Console(*writers, order.timestamps)
@@ -186,7 +188,7 @@ def _console(order: Order, partition: int, stack: contextlib.ExitStack) -> Conso
     return console
 
 
-class _Over(Mailbox[str]):
+class _FailureListener(Mailbox[str]):
     """Hears in a thread, over a connection of its own, that a rank of the job has failed."""
 
     def __init__(self, address: addresses.Address, key: bytes) -> None:
@@ -221,7 +223,7 @@ class _RankWatch(Watch):
         ranks: local.LocalRanks,
         streams: Mapping[tuple[int, str], output.Stream],
         client: StoreClient,
-        hearing: _Over,
+        hearing: _FailureListener,
     ) -> None:
         super().__init__(
             {host: ranks}, streams, Verdict({rank: host}), lambda text: None, self._chore

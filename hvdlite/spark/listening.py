@@ -26,7 +26,7 @@ _REACH_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Ear:
+class DriverAddress:
     """Where the driver listens."""
 
     addresses: tuple[Address, ...]
@@ -46,16 +46,16 @@ class ToDriver(output.Writer):
         return len(data)
 
 
-def reach(ear: Ear) -> StoreClient | None:
-    """Returns a connection with the driver, if there is a way."""
+def reach(driver: DriverAddress) -> StoreClient | None:
+    """Returns a connection with the driver, if the driver can be reached."""
     try:
-        return addresses.reach(ear.addresses, ear.key, _REACH_SECONDS)[1]
+        return addresses.reach(driver.addresses, driver.key, _REACH_SECONDS)[1]
     except ConnectionError:
         return None
 
 
 class Listener:
-    """Prints what the ranks say, in a thread. Its `ear` goes to the tasks."""
+    """Prints what the ranks say, in a thread. Its `address` goes to the tasks."""
 
     def __init__(self, host: str, stdout: TextIO | None, stderr: TextIO | None) -> None:
         key = secret.create()
@@ -67,7 +67,7 @@ class Listener:
         self._store.start()
         port = self._store.address[1]
         names = dict.fromkeys([host, *addresses.of_this_machine()])
-        self.ear = Ear(tuple((name, port) for name in names if name), key)
+        self.address = DriverAddress(tuple((name, port) for name in names if name), key)
         self._end, self._ending = os.pipe()
         self._thread = threading.Thread(target=self._listen, name="hvd-spark-output", daemon=True)
         self._thread.start()

@@ -75,7 +75,7 @@ def run(
         if sessions.is_classic(session):
             listener = listening.Listener(sessions.driver_host(session), stdout, stderr)
             stack.callback(listener.close)
-        order = barrier.Order(
+        order = barrier.BarrierOrder(
             payload,
             delivery.program(),
             environment(os.environ, env, nics),
@@ -83,7 +83,7 @@ def run(
             names(nics),
             prefix_output_with_timestamp,
             float(values["grace_seconds"]),
-            None if listener is None else listener.ear,
+            None if listener is None else listener.address,
         )
         rows = _collect(session, order, size, listener, patience)
     return outcome.results(outcome.reports(rows), size)
@@ -137,7 +137,7 @@ def environment(
 
 def _collect(
     session: Any,
-    order: barrier.Order,
+    order: barrier.BarrierOrder,
     size: int,
     listener: listening.Listener | None,
     patience: float,
@@ -181,7 +181,7 @@ def _collect(
     return found[0]
 
 
-def _task(order: barrier.Order) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _task(order: barrier.BarrierOrder) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """What Spark pickles. The executors need hvdlite and pyarrow."""
 
     def hvdlite_rank(batches: Iterator[Any]) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from hvdlite.launch import delivery
 
 pytest.importorskip("pyspark", reason='pip install ".[spark]": pyspark is not installed')
 
-from hvdlite.spark import needs, outcome, placing, runner, slots  # noqa: E402
+from hvdlite.spark import needs, outcome, placement, runner, slots  # noqa: E402
 from hvdlite.spark.outcome import Report  # noqa: E402
 
 
@@ -27,7 +27,7 @@ from hvdlite.spark.outcome import Report  # noqa: E402
 def test_ranks_of_a_host_follow_one_another_and_partition_0_is_rank_0(
     hosts: str, ranks: list[int], local: list[int], cross: list[int]
 ) -> None:
-    found = placing.place(list(hosts))
+    found = placement.place(list(hosts))
     assert [slot.rank for slot in found] == ranks
     assert [slot.local_rank for slot in found] == local
     assert [slot.cross_rank for slot in found] == cross
@@ -37,14 +37,14 @@ def test_ranks_of_a_host_follow_one_another_and_partition_0_is_rank_0(
 
 def test_a_rank_has_the_workers_variables_but_sparks_secrets() -> None:
     worker = {"PATH": "/bin", "PYTHON_WORKER_FACTORY_SECRET": "x", "HVDLITE_RENDEZVOUS": "a:1"}
-    found = placing.surroundings(worker, {"HVDLITE_LOG_LEVEL": "info"})
+    found = placement.base_environment(worker, {"HVDLITE_LOG_LEVEL": "info"})
     assert found["PATH"] == "/bin" and found["HVDLITE_LOG_LEVEL"] == "info"
     assert "PYTHON_WORKER_FACTORY_SECRET" not in found and "HVDLITE_RENDEZVOUS" not in found
 
 
 def test_the_path_for_the_rank_is_what_spark_has_added() -> None:
     path = ["", "/s/python311.zip", "/s/lib", "/s/lib/site-packages", "/data/files/a.zip", "/mine"]
-    assert placing.own_path(path, ["/s/lib"]) == ["/data/files/a.zip", "/mine"]
+    assert placement.own_path(path, ["/s/lib"]) == ["/data/files/a.zip", "/mine"]
 
 
 @pytest.mark.parametrize(

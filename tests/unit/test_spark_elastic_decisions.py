@@ -19,14 +19,16 @@ from hvdlite.launch.hosts import Host  # noqa: E402
 from hvdlite.launch.spawn import agent_protocol, events  # noqa: E402
 from hvdlite.launch.spawn.agent_protocol import Commands, EndOne, StartOne  # noqa: E402
 from hvdlite.launch.spawn.events import AllGone, RankEnded  # noqa: E402
-from hvdlite.spark.elastic import station  # noqa: E402
-from hvdlite.spark.elastic.census import Census  # noqa: E402
-from hvdlite.spark.elastic.channel import Channel  # noqa: E402
-from hvdlite.spark.elastic.member import Member  # noqa: E402
+from hvdlite.spark.elastic import agent_task  # noqa: E402
+from hvdlite.spark.elastic.agent_task import TaskHello  # noqa: E402
+from hvdlite.spark.elastic.connection import (
+    SparkRank,  # noqa: E402
+    TaskConnection,  # noqa: E402
+)
+from hvdlite.spark.elastic.hosts import TaskHosts  # noqa: E402
 from hvdlite.spark.elastic.run import policy_of  # noqa: E402
-from hvdlite.spark.elastic.station import Hello  # noqa: E402
 
-A, B, OTHER_A = Hello("1", "a"), Hello("2", "b"), Hello("3", "a")
+A, B, OTHER_A = TaskHello("1", "a"), TaskHello("2", "b"), TaskHello("3", "a")
 
 
 @pytest.mark.parametrize(
@@ -38,22 +40,22 @@ A, B, OTHER_A = Hello("1", "a"), Hello("2", "b"), Hello("3", "a")
     ],
 )
 def test_the_tasks_that_have_come_are_the_hosts(
-    tasks: list[Hello], hosts: tuple[Host, ...]
+    tasks: list[TaskHello], hosts: tuple[Host, ...]
 ) -> None:
-    census = Census(1, 4, 0.0, 60.0)
-    assert census.count(tasks, [], 1.0).hosts == hosts
-    assert census.count(tasks, [], 2.0).hosts is None, "nothing has changed"
-    assert census.count([], [], 3.0).hosts == ()
-    assert census.count(tasks[::-1], [], 4.0).hosts == hosts, "names stay"
+    found = TaskHosts(1, 4, 0.0, 60.0)
+    assert found.count(tasks, [], 1.0).hosts == hosts
+    assert found.count(tasks, [], 2.0).hosts is None, "nothing has changed"
+    assert found.count([], [], 3.0).hosts == ()
+    assert found.count(tasks[::-1], [], 4.0).hosts == hosts, "names stay"
 
 
 def test_a_failure_is_told_once_in_a_row_and_ends_nothing() -> None:
-    census = Census(1, 1, 0.0, 60.0)
-    assert census.count([A], [], 1.0).trouble == ""
-    assert census.count([A], ["x"], 2.0).trouble == "x"
-    answer = census.count([], ["x", "y", "y"], 3.0)
+    hosts = TaskHosts(1, 1, 0.0, 60.0)
+    assert hosts.count([A], [], 1.0).trouble == ""
+    assert hosts.count([A], ["x"], 2.0).trouble == "x"
+    answer = hosts.count([], ["x", "y", "y"], 3.0)
     assert answer.trouble == "y" and not answer.fatal
-    assert census.count([], ["x"], 999.0).trouble == "x"
+    assert hosts.count([], ["x"], 999.0).trouble == "x"
 
 
 @pytest.mark.parametrize(
@@ -67,9 +69,9 @@ def test_a_failure_is_told_once_in_a_row_and_ends_nothing() -> None:
     ],
 )
 def test_what_ends_a_job_that_has_not_begun(
-    tasks: list[Hello], failures: list[str], now: float, said: str
+    tasks: list[TaskHello], failures: list[str], now: float, said: str
 ) -> None:
-    answer = Census(2, 2, 0.0, 60.0).count(tasks, failures, now)
+    answer = TaskHosts(2, 2, 0.0, 60.0).count(tasks, failures, now)
     assert answer.fatal == bool(said) and answer.trouble.startswith(said)
 
 
@@ -84,14 +86,14 @@ def test_the_numbers_of_processes() -> None:
 
 
 class Task:
-    """The other end of a channel."""
+    """The other end of a connection."""
 
     def __init__(self) -> None:
         mine, theirs = socket.socketpair()
         self._commands = Commands()
         self.sock = mine
         mine.settimeout(30)
-        self.channel = Channel(theirs, 0.0)
+        self.connection = TaskConnection(theirs, 0.0)
 
     def says(self, kind: bytes, payload: bytes, rank: int = 0) -> None:
         with contextlib.suppress(BrokenPipeError):  # the driver has closed it
@@ -112,12 +114,12 @@ class Task:
                 return found[0]
 
 
-def _waits(member: Member, seconds: float = 30) -> list[events.Event]:
+def _waits(member: SparkRank, seconds: float = 30) -> list[events.Event]:
     assert select.select([member], [], [], seconds)[0]
     return member.events()
 
 
-def _all(member: Member) -> list[events.Event]:
+def _all(member: SparkRank) -> list[events.Event]:
     found: list[events.Event] = []
     while not found or not isinstance(found[-1], AllGone):
         found += _waits(member)
@@ -128,8 +130,8 @@ def test_a_task_has_one_member_after_another() -> None:
     task = Task()
     task.gets_ready()
     for number in (3, 7):
-        member = task.channel.start(number, {"A": "b"}, 1.0)
-        assert task.hears() == StartOne(number, {"A": "b"}) and not task.channel.is_free
+        member = task.connection.start(number, {"A": "b"}, 1.0)
+        assert task.hears() == StartOne(number, {"A": "b"}) and not task.connection.is_free
         task.says(agent_protocol.STDOUT, b"hello\n", number)
         task.says(agent_protocol.STDERR, b"last words\n", number)
         member.terminate()
@@ -142,15 +144,15 @@ def test_a_task_has_one_member_after_another() -> None:
         assert os.read(pipes.stdout, 99) == b"hello\n" and os.read(pipes.stdout, 99) == b""
         assert os.read(pipes.stderr, 99) == b"last words\n" and os.read(pipes.stderr, 99) == b""
         member.close()
-        assert task.channel.is_free
-    task.channel.close()
+        assert task.connection.is_free
+    task.connection.close()
     assert task.sock.recv(9) == b""
 
 
 def test_the_end_of_a_task_is_the_end_of_its_member() -> None:
     task = Task()
     task.gets_ready()
-    member = task.channel.start(3, {}, 1.0)
+    member = task.connection.start(3, {}, 1.0)
     task.happens(events.RankStarted(3, 99))
     task.sock.close()
     assert _all(member) == [
@@ -158,23 +160,23 @@ def test_the_end_of_a_task_is_the_end_of_its_member() -> None:
         RankEnded(3, signal=signal.SIGKILL),
         AllGone(),
     ]
-    assert task.channel.is_over
+    assert task.connection.is_over
     with pytest.raises(OSError, match="No route to host"):
-        task.channel.start(4, {}, 1.0)
+        task.connection.start(4, {}, 1.0)
     member.close()
 
 
 def test_a_member_that_prints_much_is_closed_while_its_line_waits() -> None:
     task = Task()
     task.gets_ready()
-    member = task.channel.start(3, {}, 1.0)
+    member = task.connection.start(3, {}, 1.0)
     writes = threading.Thread(
         target=task.says, args=(agent_protocol.STDOUT, b"x" * (1 << 19), 3), daemon=True
     )
     writes.start()
     member.close()  # the driver reads none of it
     writes.join(30)
-    assert not writes.is_alive() and task.channel.is_over
+    assert not writes.is_alive() and task.connection.is_over
 
 
 AGENT = """
@@ -193,7 +195,9 @@ def test_the_relay_ends_the_agent_with_the_driver() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    relays = threading.Thread(target=station.relay, args=(theirs, agent, b"order\n"), daemon=True)
+    relays = threading.Thread(
+        target=agent_task.relay, args=(theirs, agent, b"order\n"), daemon=True
+    )
     relays.start()
     driver.settimeout(30)
     driver.sendall(b"more")

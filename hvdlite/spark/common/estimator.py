@@ -10,9 +10,8 @@ from pyspark.ml import Estimator
 
 from hvdlite.spark.common import data
 from hvdlite.spark.common.backend import Backend, SparkBackend
-from hvdlite.spark.common.params import EstimatorParams
+from hvdlite.spark.common.params import EstimatorParams, Saved
 from hvdlite.spark.common.rows import Training
-from hvdlite.spark.common.saving import Saved
 from hvdlite.spark.common.store import check
 
 _WITHOUT_USE = ("data_module",)

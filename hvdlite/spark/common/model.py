@@ -8,8 +8,7 @@ from typing import Any
 from pyspark.ml import Model
 
 from hvdlite.spark.common import data
-from hvdlite.spark.common.params import ModelParams
-from hvdlite.spark.common.saving import Saved
+from hvdlite.spark.common.params import ModelParams, Saved
 
 # Gets the arrays of the features; returns an array for each label.
 Predict = Callable[[Sequence[Any]], Sequence[Any]]

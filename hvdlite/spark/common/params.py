@@ -1,4 +1,4 @@
-"""The parameters of Estimators, with Horovod's names and defaults.
+"""The parameters of Estimators, with Horovod's names and defaults, and how they are saved.
 
 Each is a Param of pyspark.ml with a getter and a setter: `batch_size`, `getBatchSize()`,
 `setBatchSize(32)`.
@@ -6,11 +6,23 @@ Each is a Param of pyspark.ml with a getter and a setter: `batch_size`, `getBatc
 
 from __future__ import annotations
 
+import base64
 import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import cloudpickle
 from pyspark.ml.param import Param, Params
+from pyspark.ml.util import (
+    DefaultParamsReader,
+    DefaultParamsWriter,
+    MLReadable,
+    MLReader,
+    MLWritable,
+    MLWriter,
+)
+
+_PARAMETERS = "hvdlite"  # of the metadata of what is saved
 
 # name -> (default, what it is)
 Rows = Mapping[str, tuple[Any, str]]
@@ -136,3 +148,46 @@ class ModelParams(Tabular):
     """What a trained model knows besides its weights."""
 
     ROWS = MODEL
+
+
+class Saved(MLReadable[Any], MLWritable):
+    """write(), save(), read() and load(): one file of metadata, as for each part of a Pipeline, in
+    which the parameters are pickled. A pickle can run any code: load only what you trust."""
+
+    def write(self) -> MLWriter:
+        return _Writer(self)
+
+    @classmethod
+    def read(cls) -> MLReader[Any]:
+        return _Reader(cls)
+
+
+class _Writer(MLWriter):
+    def __init__(self, instance: Any) -> None:
+        super().__init__()
+        self._instance = instance
+
+    def saveImpl(self, path: str) -> None:
+        values = {param.name: value for param, value in self._instance._paramMap.items()}
+        pickled = base64.b64encode(cloudpickle.dumps(values)).decode()
+        bare = type(self._instance)()
+        bare._resetUid(self._instance.uid)
+        bare._defaultParamMap = {}
+        DefaultParamsWriter.saveMetadata(
+            bare, path, self.sparkSession, extraMetadata={_PARAMETERS: pickled}, paramMap={}
+        )
+
+
+class _Reader(MLReader[Any]):
+    def __init__(self, kind: type[Any]) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def load(self, path: str) -> Any:
+        metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
+        if not DefaultParamsReader.isPythonParamsInstance(metadata) and "hvdlite" not in metadata:
+            raise ValueError(f"{path} has no Estimator or model of hvdlite")
+        instance = self._kind()
+        instance._resetUid(metadata["uid"])
+        instance._set(**cloudpickle.loads(base64.b64decode(metadata[_PARAMETERS])))
+        return instance

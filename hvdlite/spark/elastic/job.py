@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -17,17 +19,22 @@ from hvdlite.launch.elastic.driver import PREFIX
 from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.elastic.run import drive
 from hvdlite.rendezvous import StoreServer, addresses
-from hvdlite.spark import sessions
-from hvdlite.spark.elastic.census import Census
-from hvdlite.spark.elastic.channels import Channels
-from hvdlite.spark.elastic.station import Call
-from hvdlite.spark.elastic.tasks import Tasks
+from hvdlite.spark import outcome, sessions
+from hvdlite.spark.elastic.agent_task import ElasticOrder
+from hvdlite.spark.elastic.connection import TaskConnections
+from hvdlite.spark.elastic.hosts import TaskHosts
 
 _COMMAND = ["the rank"]  # in sentences about a member that does not start
+# Between two tasks of one job; it is doubled while tasks end at once.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_AT_ONCE_SECONDS = 10.0
+# Tasks whose connections have ended return by themselves. The others are cancelled, which takes the
+# two seconds that Spark gives a Python worker.
+_RETURN_SECONDS, _CANCEL_SECONDS = 3.0, 20.0
 
 
 @dataclass(frozen=True)
-class Choice:
+class ElasticChoices:
     """What a user has chosen besides the policy."""
 
     start_timeout: float
@@ -39,7 +46,7 @@ class Choice:
     timestamps: bool = False
 
 
-def run(session: Any, payload: bytes, policy: Policy, choice: Choice) -> list[Any]:
+def run(session: Any, payload: bytes, policy: Policy, choice: ElasticChoices) -> list[Any]:
     """Returns the results of the last generation's ranks. `payload`: the pickled function."""
     verdict = ElasticVerdict({})
     results = ElasticDelivery(payload, verdict, policy.least, _COMMAND, every=True)
@@ -52,7 +59,7 @@ def run(session: Any, payload: bytes, policy: Policy, choice: Choice) -> list[An
             door = stack.enter_context(StoreServer.reached(opened.key, everywhere=True))
             known = [] if choice.interfaces else [sessions.driver_host(session)]
             names = dict.fromkeys([*known, *addresses.of_this_machine(choice.interfaces)])
-            call = Call(
+            order = ElasticOrder(
                 tuple(filter(None, names)),
                 door.address[1],
                 opened.store.address[1],
@@ -61,16 +68,18 @@ def run(session: Any, payload: bytes, policy: Policy, choice: Choice) -> list[An
                 choice.grace_seconds,
                 policy.silence_seconds,
             )
-            census = Census(policy.processes, asked, time.monotonic(), choice.start_timeout)
-            channels = Channels(door.guests(), census, choice.grace_seconds, policy.silence_seconds)
-            tasks = Tasks(session, call, asked, channels.failed)
+            hosts = TaskHosts(policy.processes, asked, time.monotonic(), choice.start_timeout)
+            connections = TaskConnections(
+                door.guests(), hosts, choice.grace_seconds, policy.silence_seconds
+            )
+            tasks = Tasks(session, order, asked, connections.failed)
             stack.callback(tasks.close)
-            stack.callback(channels.hang_up)
+            stack.callback(connections.hang_up)
             context = Context(
                 console,
                 this.log,
                 _COMMAND,
-                channels.start,
+                connections.start,
                 near=[],
                 several_hosts=False,  # the core finds out which ranks share a host
                 streams=Streams(console, None, collapse=False),
@@ -78,9 +87,72 @@ def run(session: Any, payload: bytes, policy: Policy, choice: Choice) -> list[An
                 torch_run="",
                 verdict=verdict,
             )
-            drive(this, opened, policy, context, channels, Connector(_by_spark))
+            drive(this, opened, policy, context, connections, Connector(_by_spark))
     return results.results
 
 
 def _by_spark(host: str, slots: int, connector: Connector) -> None:
     """No agent is called: each task has brought its own."""
+
+
+# Keeps jobs of Spark running, of one task each.
+
+
+class Tasks:
+    """`count`: how many slots to ask for. `failed` gets Spark's reason for each task that has
+    failed, in any thread."""
+
+    def __init__(
+        self, session: Any, order: ElasticOrder, count: int, failed: Callable[[str], None]
+    ) -> None:
+        self._session, self._order, self._failed = session, order, failed
+        self._tag = f"hvdlite-{secrets.token_hex(4)}"
+        self._closing = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._keep, name="hvd-spark-job", daemon=True)
+            for _ in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._join(_RETURN_SECONDS)
+        if any(thread.is_alive() for thread in self._threads):
+            sessions.cancel(self._session, self._tag)
+            self._join(_CANCEL_SECONDS)
+
+    def _join(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _keep(self) -> None:
+        """Spark itself repeats a task that has failed; when it has given up, this begins anew."""
+        sessions.tag(self._session, self._tag)
+        pause = _FIRST_PAUSE
+        while not self._closing.is_set():
+            began = time.monotonic()
+            try:
+                frame = self._session.range(0, 1, 1, 1)
+                frame.mapInArrow(_task(self._order), "done int").collect()
+            except Exception as error:
+                if not self._closing.is_set():
+                    self._failed(outcome.why(str(error)))
+            lasted = time.monotonic() - began
+            pause = _FIRST_PAUSE if lasted > _AT_ONCE_SECONDS else min(2 * pause, _LONGEST_PAUSE)
+            self._closing.wait(pause)
+
+
+def _task(order: ElasticOrder) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What Spark pickles. The executors need hvdlite and pyarrow."""
+
+    def hvdlite_slot(batches: Iterator[Any]) -> Iterator[Any]:
+        from hvdlite.spark.elastic import agent_task
+
+        for _ in batches:
+            pass
+        agent_task.serve(order)
+        yield from ()
+
+    return hvdlite_slot

@@ -74,7 +74,7 @@ def run_elastic(
     if at_most is not None and at_most < size:
         raise ValueError(slots.too_few(size, at_most, "run_elastic"))
     start = values["spark_start_timeout_seconds"] if start_timeout is None else start_timeout
-    choice = job.Choice(
+    choice = job.ElasticChoices(
         float(start),
         float(values["grace_seconds"]),
         runner.environment(os.environ, env, nics),

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from hvdlite.launch.elastic.discovery import Answer
 from hvdlite.launch.hosts import Host
-from hvdlite.spark.elastic.station import Hello
+from hvdlite.spark.elastic.agent_task import TaskHello
 
 
-class Census:
+class TaskHosts:
     """`wanted`: how many tasks the job needs to begin. `asked`: how many Spark is asked for.
     `patience`: for the first to come, in seconds from `began` on."""
 
@@ -23,7 +23,7 @@ class Census:
         self._hosts: tuple[Host, ...] = ()
         self._told = ""
 
-    def name(self, hello: Hello) -> str:
+    def name(self, hello: TaskHello) -> str:
         """Returns what the task's host is called. Two containers may have the same name."""
         if hello.host not in self._names:
             taken = set(self._names.values())
@@ -32,7 +32,7 @@ class Census:
             self._names[hello.host] = next(free)
         return self._names[hello.host]
 
-    def count(self, tasks: Sequence[Hello], failures: Sequence[str], now: float) -> Answer:
+    def count(self, tasks: Sequence[TaskHello], failures: Sequence[str], now: float) -> Answer:
         """`failures`: of tasks, since the last time, in a sentence each."""
         self._failures += len(failures)
         self._enough = self._enough or len(tasks) >= self._wanted

@@ -24,14 +24,14 @@ from hvdlite.launch.spawn.agent_protocol import AgentOrder
 from hvdlite.launch.spawn.guardian import KILL_SECONDS
 from hvdlite.launch.spawn.silent_hosts import socket_options
 from hvdlite.rendezvous import addresses
-from hvdlite.spark import surroundings
+from hvdlite.spark import placement
 
 _REACH_SECONDS = 30.0
 _READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Call:
+class ElasticOrder:
     """What the driver asks of every task, and where the driver is."""
 
     addresses: tuple[str, ...]
@@ -44,7 +44,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Hello:
+class TaskHello:
     """The first line that a task sends. `host`: equal for tasks whose ranks can share memory."""
 
     host: str
@@ -54,19 +54,19 @@ class Hello:
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
-def serve(call: Call) -> None:
+def serve(order: ElasticOrder) -> None:
     """Runs in the main thread of Spark's Python worker, until the driver ends it."""
     from pyspark import TaskContext
 
-    environment = surroundings.of_a_rank(call.environment, surroundings.gpus(TaskContext.get()))
-    offered = [(host, call.port) for host in call.addresses]
-    address, client = addresses.reach(offered, call.key, _REACH_SECONDS)
+    environment = placement.environment(order.environment, placement.gpus(TaskContext.get()))
+    offered = [(host, order.port) for host in order.addresses]
+    address, client = addresses.reach(offered, order.key, _REACH_SECONDS)
     client.close()
-    with contextlib.closing(dial(address, call.key)) as driver:
+    with contextlib.closing(dial(address, order.key)) as driver:
         driver.settimeout(None)
-        for level, option, value in socket_options(call.silence_seconds):
+        for level, option, value in socket_options(order.silence_seconds):
             driver.setsockopt(level, option, value)
-        driver.sendall(Hello(machine.host_identity(os.environ), socket.gethostname()).encode())
+        driver.sendall(TaskHello(machine.host_identity(os.environ), socket.gethostname()).encode())
         # Its session is its own, because Spark sends SIGTERM and SIGHUP to the worker's group.
         agent = subprocess.Popen(
             [sys.executable, "-m", "hvdlite.launch.agent"],
@@ -75,14 +75,14 @@ def serve(call: Call) -> None:
             env=environment,
             start_new_session=True,
         )
-        relay(driver, agent, _order(call).encode())
+        relay(driver, agent, _agent_order(order).encode())
 
 
-def _order(call: Call) -> AgentOrder:
+def _agent_order(elastic: ElasticOrder) -> AgentOrder:
     return AgentOrder(
-        secret=call.key.hex(),
-        port=call.store_port,
-        addresses=call.addresses,
+        secret=elastic.key.hex(),
+        port=elastic.store_port,
+        addresses=elastic.addresses,
         addresses_chosen=True,
         patience=_REACH_SECONDS,
         directory=os.getcwd(),
@@ -90,10 +90,10 @@ def _order(call: Call) -> AgentOrder:
         environment={},
         ranks={},
         bind="none",
-        grace_seconds=call.grace_seconds,
+        grace_seconds=elastic.grace_seconds,
         torch_host="",
         torch_port=0,
-        silence_seconds=call.silence_seconds,
+        silence_seconds=elastic.silence_seconds,
         slots=1,
     )
 
