@@ -21,10 +21,7 @@ from hvdlite.launch.spawn.agent_protocol import Commands, EndOne, StartOne  # no
 from hvdlite.launch.spawn.events import AllGone, RankEnded  # noqa: E402
 from hvdlite.spark.elastic import agent_task  # noqa: E402
 from hvdlite.spark.elastic.agent_task import TaskHello  # noqa: E402
-from hvdlite.spark.elastic.connection import (
-    SparkRank,  # noqa: E402
-    TaskConnection,  # noqa: E402
-)
+from hvdlite.spark.elastic.connection import SparkRank, TaskConnection  # noqa: E402
 from hvdlite.spark.elastic.hosts import TaskHosts  # noqa: E402
 from hvdlite.spark.elastic.run import policy_of  # noqa: E402
 
