@@ -10,7 +10,7 @@ from typing import Any
 
 from hvdlite.base import knobs
 from hvdlite.elastic.handlers import StateHandler
-from hvdlite.rendezvous.likeness import Pairs, fitting
+from hvdlite.rendezvous.documents import Pairs, fitting
 
 SAMPLE = 64  # elements of a tensor
 _MOST_TENSORS = 2000

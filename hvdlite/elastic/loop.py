@@ -14,8 +14,8 @@ from hvdlite.elastic.sigterm import Sigterm
 from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from hvdlite.job import basics, membership, torch_environment
-from hvdlite.job.membership import Member, PutOut, Standing
-from hvdlite.rendezvous.roll import News
+from hvdlite.job.membership import Member, PutOut, StateProgress
+from hvdlite.rendezvous.documents import DriverNotice
 
 _log = logging.getLogger("hvdlite")
 _OWN = ("save", "restore", "sync")
@@ -104,13 +104,15 @@ class _Loop:
     def run(self) -> Any:
         member = self._member
         member.in_run = True
-        told = member.place
+        told = member.numbers
         if basics.warms_up():
             self._next_generation()
         news.start(member, _tell)
         try:
             with Sigterm(member):
-                return self._train((member.place.rank, member.place.size) != (told.rank, told.size))
+                return self._train(
+                    (member.numbers.rank, member.numbers.size) != (told.rank, told.size)
+                )
         finally:
             news.stop()
 
@@ -121,7 +123,7 @@ class _Loop:
                 if member.generation > 1:
                     self._sets.renew()
                 torch_environment.renew(member)
-                self._settle(changed)
+                self._take_role(changed)
                 member.trains()
                 result = self._call()
             except HorovodInternalError as error:
@@ -144,40 +146,40 @@ class _Loop:
         notice = notices.notice(told, self._member) if told is not None else None
         if notice is None or not notice.this_rank:
             return
-        self._member.leave(self._standing())
+        self._member.leave(self._progress())
         basics.shutdown()
         why = f" ({notice.reason})" if notice.reason else ""
         raise PutOut(f"hvdlite: this process leaves the job, as it was asked to{why}.")
 
     def _next_generation(self) -> None:
         """Ends when this process is in it. Raises PutOut if it is in none any more."""
-        self._member.standing = self._standing()
+        self._member.progress = self._progress()
         if not self._foreign:
             self._member.alike, self._member.fingerprints = self._state._described()
         self._reset()
 
-    def _standing(self) -> Standing:
-        """Of a foreign state only its copies are known: whatever the roll says, rank 0 sends."""
+    def _progress(self) -> StateProgress:
+        """Of a foreign state only its copies are known, and rank 0 always sends."""
         if not self._foreign:
-            standing: Standing = self._state._standing()
-            return standing
+            progress: StateProgress = self._state._progress()
+            return progress
         position = self._state._marks.position if isinstance(self._state, State) else 0
-        return Standing(position, False, position)
+        return StateProgress(position, False, position)
 
-    def _settle(self, changed: bool) -> None:
+    def _take_role(self, changed: bool) -> None:
         member, state = self._member, self._state
-        assert member.roll is not None
+        assert member.assignment is not None
         if not self._foreign:
-            state._settle(member.entry.part, member.source, member.roll.position, changed)
+            state._take_role(member.entry.role, member.source, member.assignment.position, changed)
             return
         if changed:
             state.on_reset()
         state.sync()
         if isinstance(state, State):
-            state._marks.position = member.roll.position
+            state._marks.position = member.assignment.position
 
 
-def _tell(heard: News) -> None:
+def _tell(heard: DriverNotice) -> None:
     notification_manager.tell(removed=bool(heard.leaving), added=bool(heard.ready))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from hvdlite.job.membership import Standing
+from hvdlite.job.membership import StateProgress
 
 _SHARE = 0.01  # of the time, for copies that `step()` makes
 
@@ -38,8 +38,8 @@ class Marks:
     def tear(self) -> None:
         self.whole = False
 
-    def standing(self) -> Standing:
-        return Standing(self.position, self.whole, self.copy)
+    def progress(self) -> StateProgress:
+        return StateProgress(self.position, self.whole, self.copy)
 
 
 class Pace:

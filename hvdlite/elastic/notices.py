@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hvdlite.elastic import news
 from hvdlite.job import membership
 from hvdlite.job.membership import Member
-from hvdlite.rendezvous import request
-from hvdlite.rendezvous.roll import News
+from hvdlite.rendezvous import documents
+from hvdlite.rendezvous.documents import DriverNotice
 
 __all__ = ["Notice", "leave", "leaving"]
 
@@ -58,18 +58,21 @@ def ask(member: Member, reason: str) -> None:
     """Tells the driver, over a connection of its own: another thread may wait on the member's."""
     store = member.connect()
     try:
-        key = f"{request.LEAVE}/{member.number}"
-        store.set(f"elastic/{key}", request.encode(request.of(reason), key, member.token))
+        key = f"{documents.LEAVE}/{member.number}"
+        store.set(
+            f"elastic/{key}",
+            documents.encode_leave_request(documents.leave_request(reason), key, member.token),
+        )
     finally:
         store.close()
 
 
-def notice(told: News, member: Member, age: float = 0.0) -> Notice | None:
-    """What these news say of leavers. `age`: for how many seconds they are known."""
+def notice(told: DriverNotice, member: Member, age: float = 0.0) -> Notice | None:
+    """What this notice says of leavers. `age`: for how many seconds it is known."""
     leavers = _members(told, member)
-    if member.roll is None or told.number <= member.roll.answers or not leavers:
+    if member.assignment is None or told.number <= member.assignment.answers or not leavers:
         return None
-    numbers = member.roll.numbers()
+    numbers = member.assignment.member_numbers()
     first = min(told.leaving, key=lambda each: each.seconds, default=None)
     return Notice(
         ranks=tuple(rank for rank, number in enumerate(numbers) if number in leavers),
@@ -81,7 +84,7 @@ def notice(told: News, member: Member, age: float = 0.0) -> Notice | None:
     )
 
 
-def _members(told: News, member: Member) -> tuple[int, ...]:
-    numbers = member.roll.numbers() if member.roll else (member.number,)
+def _members(told: DriverNotice, member: Member) -> tuple[int, ...]:
+    numbers = member.assignment.member_numbers() if member.assignment else (member.number,)
     named = {each.member for each in told.leaving}
     return tuple(number for number in numbers if told.stop or number in named)

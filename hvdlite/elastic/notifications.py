@@ -18,14 +18,14 @@ class HostUpdateResult(IntFlag):
 
 
 class Repeated(int):
-    """The time of a message that repeats what the reader of news has noted already."""
+    """The time of a message that repeats what the reader of notices knows already."""
 
 
 class NotificationManager:
     """Tells listeners, such as a state, that hosts came or went.
 
     A listener has a method `on_hosts_updated(timestamp, update_res)`. While `run` runs, its state
-    is one. Only hvdliterun's news about an elastic job are told.
+    is one. Only hvdliterun's notices about an elastic job are told.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class NotificationManager:
             self._listeners = [each for each in self._listeners if each is not listener]
 
     def tell(self, removed: bool, added: bool) -> None:
-        """Called by the thread that reads news."""
+        """Called by the thread that reads notices."""
         result = HostUpdateResult.no_update
         if removed:
             result |= HostUpdateResult.removed

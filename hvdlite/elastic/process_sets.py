@@ -52,18 +52,18 @@ class LastingSets:
             process_set.apply_rule(basics.size())
             registration.renew(process_set, registration.NONE_BY_RULE)
             return
-        roll = self._member.roll
-        there = roll.numbers() if roll is not None else ()
+        assignment = self._member.assignment
+        there = assignment.member_numbers() if assignment is not None else ()
         process_set.ranks = [rank for rank, number in enumerate(there) if number in (members or ())]
         registration.renew(process_set, "all its members have left the job")
 
     def _numbers(self, process_set: ProcessSet | None) -> tuple[int, ...] | None:
-        roll = self._member.roll
+        assignment = self._member.assignment
         if process_set is None:
             return _REMOVED
-        if process_set.rule is not None or roll is None:
+        if process_set.rule is not None or assignment is None:
             return None
-        return tuple(roll.numbers()[rank] for rank in process_set.ranks or ())
+        return tuple(assignment.member_numbers()[rank] for rank in process_set.ranks or ())
 
 
 def agreed(known: Sequence[Known]) -> Known:

@@ -17,7 +17,7 @@ from types import FrameType
 
 from hvdlite.elastic import notices
 from hvdlite.job.membership import Member, Store
-from hvdlite.rendezvous.request import OVER
+from hvdlite.rendezvous.documents import OVER
 
 _log = logging.getLogger("hvdlite")
 # A driver that ends this process says so before it sends SIGTERM.

@@ -27,9 +27,8 @@ from hvdlite.elastic.notifications import HostUpdateResult, Repeated
 from hvdlite.elastic.randomness import OF_NUMPY, OF_PYTHON, Generator, RandomStates
 from hvdlite.exceptions import HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
-from hvdlite.job.membership import Standing
-from hvdlite.rendezvous.likeness import Pairs
-from hvdlite.rendezvous.roll import Part
+from hvdlite.job.membership import StateProgress
+from hvdlite.rendezvous.documents import Pairs, Role
 
 _log = logging.getLogger("hvdlite")
 _COPIES = ("auto", "always")
@@ -138,7 +137,7 @@ class State:
                 callback(found)
 
     def _read_messages(self) -> tuple[bool, int]:
-        """Returns whether the program has put news there, and what they say."""
+        """Returns whether the program has put messages there, and what they say."""
         told, result = False, 0
         while not self._host_messages.empty():
             timestamp, update = self._host_messages.get()
@@ -226,17 +225,19 @@ class ObjectState(State):
 
     # ---- for the loop, and for the states of frameworks
 
-    def _settle(self, part: Part, source: int | None, position: int, changed: bool = False) -> None:
-        """Does what the roll says: afterwards this rank has the job's state at `position`.
+    def _take_role(
+        self, role: Role, source: int | None, position: int, changed: bool = False
+    ) -> None:
+        """Does what the assignment says: afterwards this rank has the job's state at `position`.
 
         `changed`: the ranks are others than before. What reset callbacks change, such as a
         learning rate, stays: nothing is restored behind them.
         """
         marks = self._marks
         self._pauses = 1
-        if part is Part.RESTORE:
+        if role is Role.RESTORE:
             self.restore()
-        elif part is Part.RECEIVE:
+        elif role is Role.RECEIVE:
             marks.tear()
         elif marks.steps:
             self._put_back_kept()
@@ -245,7 +246,7 @@ class ObjectState(State):
         if source is not None:
             self._receive(source)
         marks.position = position
-        if part is Part.RECEIVE or position == 0 or marks.copy != position:
+        if role is Role.RECEIVE or position == 0 or marks.copy != position:
             self._make_copy()
         self._keep()
         marks.whole = True
@@ -258,11 +259,11 @@ class ObjectState(State):
             description.fingerprints(self._handlers) if whole else ()
         )
 
-    def _standing(self) -> Standing:
+    def _progress(self) -> StateProgress:
         """For a report, when a generation has ended."""
         if any(handler.is_torn() for handler in self._handlers.values()):
             self._marks.tear()
-        return self._marks.standing()
+        return self._marks.progress()
 
     def _at_boundary(self) -> None:
         super()._at_boundary()
@@ -362,6 +363,6 @@ def _agreed(values: list[int]) -> list[int]:
 
 
 def _answered() -> int:
-    """The number of the last news that the present roll answers."""
+    """The number of the last notice that the present assignment answers."""
     member = membership.member()
-    return member.roll.answers if member is not None and member.roll is not None else 0
+    return member.assignment.answers if member is not None and member.assignment is not None else 0

@@ -73,13 +73,13 @@ def _arrive_as_member(comm: Any, asked: environment.Asked) -> Arrival:
         )
     started = environment.discover(os.environ)
     member = membership.become(started)
-    roll = member.arrive()
-    if roll is None:
+    assignment = member.arrive()
+    if assignment is None:
         alone = replace(started, rank=0, size=1, local_rank=None, local_size=None)
         return Arrival(alone, None, None, None, member=member)
-    me = replace(started, **vars(member.place))
+    me = replace(started, **vars(member.numbers))
     place = None if me.size == 1 else started.place
-    return Arrival(me, None, place, None, f"g{roll.generation}/", member)
+    return Arrival(me, None, place, None, f"g{assignment.generation}/", member)
 
 
 def all_are_here() -> None:

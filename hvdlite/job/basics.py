@@ -34,7 +34,7 @@ from hvdlite.rendezvous.addresses import join_address
 if TYPE_CHECKING:
     from hvdlite.job.membership import Member
     from hvdlite.launch.environment.identity import Identity
-    from hvdlite.rendezvous.roll import Place
+    from hvdlite.rendezvous.documents import RankNumbers
 
 __all__ = [
     "cross_rank", "cross_size", "init", "is_homogeneous", "is_initialized", "local_rank",
@@ -46,7 +46,9 @@ _lock = threading.Lock()
 _incarnation = 0  # how often this process has joined a job
 _met_over_mpi = False
 _store: JobStore | None = None
-_told: Place | None = None  # in an elastic job: this process's numbers as the driver says them
+_told: RankNumbers | None = (
+    None  # in an elastic job: this process's numbers as the driver says them
+)
 _hooks_installed = False
 _when_joined: list[Callable[[], object]] = []
 
@@ -169,7 +171,7 @@ def _bring_up(arrived: Arrival, texts: dict[str, str]) -> None:
 
 def _begin_generation(member: Member) -> None:
     global _told
-    _told = member.place
+    _told = member.numbers
     if member.generation:
         member.entered(_core.end_generation)
     else:

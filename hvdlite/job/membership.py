@@ -1,11 +1,11 @@
-"""This process as a member of an elastic job: what it tells the driver, and which roll it follows.
+"""This process as a member of an elastic job: what it tells the driver, and what it is assigned.
 
-The keys are those of hvdlite.rendezvous.roll and of hvdlite.launch.elastic.events. A member comes
-into generation after generation:
+The keys are those of hvdlite.rendezvous.documents and of hvdlite.launch.elastic.events. A member
+comes into generation after generation:
 
     a newcomer   report/0/<member>, then waits for place/<member>, which is a generation's number g
     a survivor   report/<g>/<member>
-    both         wait for roll/<g>, bring an engine up, and set in/<g>/<member>
+    both         wait for assignment/<g>, bring an engine up, and set in/<g>/<member>
 
 What a member writes is sealed with its token.
 
@@ -25,18 +25,18 @@ from hvdlite.exceptions import Cause as LossCause
 from hvdlite.exceptions import Loss
 from hvdlite.launch import environment
 from hvdlite.rendezvous import StoreClient
-from hvdlite.rendezvous.likeness import Pairs
-from hvdlite.rendezvous.roll import (
+from hvdlite.rendezvous.documents import (
     Accusation,
+    Assignment,
     Cause,
     Entry,
-    Place,
+    Pairs,
+    RankNumbers,
     Report,
-    Roll,
-    decode_roll,
+    decode_assignment,
     encode_report,
 )
-from hvdlite.rendezvous.seal import seal
+from hvdlite.rendezvous.fields import sealed_key
 
 MEMBER = "HVDLITE_MEMBER"
 SLOT = "HVDLITE_SLOT"
@@ -66,7 +66,7 @@ class PutOut(SystemExit):
 
 
 @dataclass(frozen=True)
-class Standing:
+class StateProgress:
     """The marks of a state, for a report."""
 
     position: int = 0
@@ -75,7 +75,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Failure:
+class GenerationFailure:
     """How a generation has ended. `lost`: the rank that this one accuses."""
 
     broken: bool = False
@@ -87,17 +87,17 @@ class Member:
     """`connect` opens a connection of its own with the store, for a thread that waits."""
 
     def __init__(
-        self, number: int, slot: int, token: bytes, expected: Place, meets: bool,
+        self, number: int, slot: int, token: bytes, expected: RankNumbers, meets: bool,
         connect: Callable[[], Store],
     ) -> None:  # fmt: skip
         self.number = number
         self.slot = slot
         self.connect = connect
-        self.place = expected  # what this process says of itself
-        self.roll: Roll | None = None
+        self.numbers = expected  # what this process says of itself
+        self.assignment: Assignment | None = None
         self.in_run = False
-        self.standing = Standing()
-        self.failure = Failure()
+        self.progress = StateProgress()
+        self.failure = GenerationFailure()
         self.alike: Pairs = ()  # settings and tensors that have to be equal on all members
         self.fingerprints: Pairs = ()  # of the tensors, if the state is whole
         self.token = token
@@ -118,28 +118,32 @@ class Member:
     def proof(self) -> tuple[int, str, int, int] | None:
         """What the core proves to the others of the generation, and how many seconds they have to
         meet, if fewer than the start timeout. None while the process warms up."""
-        if not self._generation or self.roll is None:
+        if not self._generation or self.assignment is None:
             return None
-        return self._generation, self.roll.nonce, self.slot, self.roll.patience or 0
+        return self._generation, self.assignment.nonce, self.slot, self.assignment.patience or 0
 
     @property
     def entry(self) -> Entry:
-        """This member in the roll."""
-        assert self.roll is not None
-        return self.roll.members[self.place.rank]
+        """This member in the assignment."""
+        assert self.assignment is not None
+        return self.assignment.members[self.numbers.rank]
 
     @property
     def source(self) -> int | None:
         """The rank that sends its state; None: nothing moves."""
-        assert self.roll is not None
-        return None if self.roll.source is None else self.roll.numbers().index(self.roll.source)
+        assert self.assignment is not None
+        return (
+            None
+            if self.assignment.source is None
+            else self.assignment.member_numbers().index(self.assignment.source)
+        )
 
     # ---- into the next generation
 
-    def arrive(self) -> Roll | None:
-        """Reports, and waits for the next roll; None: the process has to warm up alone.
+    def arrive(self) -> Assignment | None:
+        """Reports, and waits for the next assignment; None: the process has to warm up alone.
 
-        Raises PutOut if the roll does not name this member.
+        Raises PutOut if the assignment does not name this member.
         """
         if self._generation == _ALONE:
             generation = self._ask_for_a_place()
@@ -148,29 +152,29 @@ class Member:
         else:
             generation = self._generation + 1
             self._write(self._report(generation))
-        roll = decode_roll(self._store.get(f"elastic/roll/{generation}"))
-        places = roll.places()
-        if self.number not in places:
+        assignment = decode_assignment(self._store.get(f"elastic/assignment/{generation}"))
+        numbers = assignment.rank_numbers()
+        if self.number not in numbers:
             raise PutOut(
                 f"hvdlite: the job goes on without this process (member {self.number}): generation "
                 f"{generation} does not name it. hvdliterun's output says why."
             )
-        with self._lock:  # from now on, news about an older generation are of no interest
+        with self._lock:  # from now on, a notice about an older generation is of no interest
             self._generation = generation
-            self.roll = roll
-            self.place = places[self.number]
-        return roll
+            self.assignment = assignment
+            self.numbers = numbers[self.number]
+        return assignment
 
     def entered(self, abort: Callable[[int, str], None]) -> None:
         """The engine is up. It is aborted if its generation has ended meanwhile."""
         self._say(f"in/{self._generation}/{self.number}")
-        self.failure = Failure()
+        self.failure = GenerationFailure()
         with self._lock:
             if self._broken >= self._generation:
                 abort(self._generation, self._why)
 
     def end(self, generation: int, why: str, abort: Callable[[int, str], None]) -> None:
-        """The driver says that this generation has ended. Called by the thread that reads news."""
+        """The driver says that this generation has ended. Called by the notices' thread."""
         with self._lock:
             if generation > self._broken:
                 self._broken, self._why = generation, why
@@ -178,8 +182,8 @@ class Member:
                 abort(generation, why)
 
     def has_failed(self, loss: Loss) -> None:
-        """An operation, or the meeting, has failed."""
-        self.failure = _failure(self.place.rank, loss)
+        """An operation, or the rendezvous, has failed."""
+        self.failure = _failure(self.numbers.rank, loss)
 
     def trains(self) -> None:
         """This member has the job's state."""
@@ -191,9 +195,9 @@ class Member:
         """The program's function has returned."""
         self._say(f"done/{self.number}")
 
-    def leave(self, standing: Standing) -> None:
+    def leave(self, progress: StateProgress) -> None:
         """At a boundary: the job goes on without this member, as it was asked to."""
-        self.standing = standing
+        self.progress = progress
         self._write(replace(self._report(self._generation + 1), leaves=True))
 
     # ---- reports
@@ -219,29 +223,32 @@ class Member:
                 accused=self._accused(),
                 alike=self.alike,
             )
-        standing = self.standing
+        progress = self.progress
         return Report(
-            self.number, generation, standing.position, standing.whole, standing.copy,
+            self.number, generation, progress.position, progress.whole, progress.copy,
             broken=self.failure.broken, accused=self._accused(), alike=self.alike,
             fingerprints=self.fingerprints,
         )  # fmt: skip
 
     def _accused(self) -> tuple[Accusation, ...]:
         """Of its own rank an engine says how it was ended."""
-        lost, members = self.failure.lost, self.roll.numbers() if self.roll else ()
+        lost, members = (
+            self.failure.lost,
+            self.assignment.member_numbers() if self.assignment else (),
+        )
         if lost is None or not 0 <= lost < len(members) or members[lost] == self.number:
             return ()
         return (Accusation(members[lost], self.failure.cause),)
 
     def _say(self, key: str) -> None:
-        self._store.set(f"elastic/{key}", seal(key, self.token))
+        self._store.set(f"elastic/{key}", sealed_key(key, self.token))
 
     def _write(self, report: Report) -> None:
         data = encode_report(report, self.token)
         self._store.set(f"elastic/report/{report.generation}/{self.number}", data)
 
 
-def _failure(me: int, loss: Loss) -> Failure:
+def _failure(me: int, loss: Loss) -> GenerationFailure:
     """Two ranks with a network between them that does not work accuse each other; nobody else knows
     which of them it is."""
     lost, *more = loss.ranks or (None,)
@@ -249,8 +256,8 @@ def _failure(me: int, loss: Loss) -> Failure:
         noticed, unreached = more[0], {lost, *more[1:]}
         if me != noticed:
             lost = noticed if me in unreached else None
-        return Failure(True, lost, Cause.OUTAGE)
-    return Failure(True, lost, _CAUSES.get(loss.cause, Cause.CLOSED))
+        return GenerationFailure(True, lost, Cause.OUTAGE)
+    return GenerationFailure(True, lost, _CAUSES.get(loss.cause, Cause.CLOSED))
 
 
 _member: Member | None = None
@@ -293,8 +300,8 @@ def _from_environment(environ: Mapping[str, str], identity: environment.Identity
     )
 
 
-def _expected(identity: environment.Identity) -> Place:
-    return Place(
+def _expected(identity: environment.Identity) -> RankNumbers:
+    return RankNumbers(
         identity.rank, identity.size, identity.local_rank or 0, identity.local_size or 1,
         identity.cross_rank or 0, identity.cross_size or 1,
     )  # fmt: skip

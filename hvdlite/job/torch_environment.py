@@ -30,7 +30,7 @@ def renew(member: Member) -> None:
     """All ranks of the generation call this. Does nothing if nothing has asked for it."""
     if os.environ.get(ASKED_FOR) != "1":
         return
-    place = member.place
+    place = member.numbers
     several = place.local_size < place.size
     mine = (address(several), addresses.quiet_port())
     host, port = broadcast_object(mine, 0)

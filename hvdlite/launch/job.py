@@ -32,8 +32,7 @@ from hvdlite.launch.spawn.events import RankGroup
 from hvdlite.launch.verdict import Verdict, with_hint
 from hvdlite.launch.watch import Signals
 from hvdlite.rendezvous import addresses
-from hvdlite.rendezvous.server import StoreServer
-from hvdlite.rendezvous.watched import Watched
+from hvdlite.rendezvous.server import StoreServer, Watched
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvdlite.launch import plan
-from hvdlite.rendezvous.roll import places
+from hvdlite.rendezvous.documents import rank_numbers
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def environments(ranks: Sequence[ActorIdentity]) -> list[dict[str, str]]:
     The ranks of a host see the GPUs of all of them, as `hvd.local_rank()` and copies from GPU to
     GPU need it.
     """
-    taken = places([(rank, each.host, rank) for rank, each in enumerate(ranks)])
+    taken = rank_numbers([(rank, each.host, rank) for rank, each in enumerate(ranks)])
     shared: dict[str, set[str]] = {}
     for each in ranks:
         shared.setdefault(each.host, set()).update(each.gpus)

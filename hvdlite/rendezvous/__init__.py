@@ -5,9 +5,21 @@
     client.set("greeting", b"hello")
     client.get("greeting", timeout=5)           # b"hello"
 
-``launch``, ``bootstrap`` and ``job`` use it. It needs only the standard library, and imports
-neither the native core nor a framework. The ranks' own client is ``csrc/rendezvous/tcp_store``;
-both follow ``docs/how-it-works/wire.md``.
+``launch`` and ``job`` use it. It needs only the standard library, and imports neither the native
+core nor a framework. The ranks' own client is ``csrc/rendezvous/tcp_store``; both follow
+``docs/how-it-works/wire.md``.
+
+    server     START HERE: serves the keys of one job to clients that know its secret
+    serving    the loop of the server's thread, and its connections
+    table      the keys, and the requests that wait for them
+    attempts   which ranks join which rendezvous, and what the others are told when one is lost
+    protocol   the handshake, frames and requests as bytes
+    client     asks the server, in Python
+    addresses  the addresses of this machine, and those that lead to another one
+    quota      limits the lines of a log about events that may come without end
+    documents  what members and the driver of an elastic job write
+    fields     JSON whose fields are checked one by one, and seals
+    last_step  which step is the last that an elastic job has, and which member sends it
 """
 
 from hvdlite.rendezvous.client import StoreClient

@@ -2,10 +2,16 @@
 
 What reads it raises Refused and no other exception, whatever the bytes are. A value of another type
 is refused, not converted.
+
+A member proves by a seal that it has written a document itself: all members have the job's secret,
+and each has a token of its own. A seal is of a label, which says what kind of thing is sealed, and
+of the data. Reports and requests carry their seal. Some keys say all by their name, such as
+`done/3`; their value is a seal.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -129,3 +135,25 @@ def one_of(kind: type[_Choice], value: str) -> _Choice:
         return kind(value)
     except ValueError:
         raise Refused(f"{value!r} is not one of {[each.value for each in kind]}") from None
+
+
+_KEY_LABEL = b"hvdlite key 1\n"
+
+
+def seal_of(label: bytes, data: bytes, token: bytes) -> str:
+    return hmac.digest(token, label + data, "sha256").hex()
+
+
+def is_sealed(label: bytes, data: bytes, token: bytes, found: bytes) -> bool:
+    return hmac.compare_digest(seal_of(label, data, token).encode(), found)
+
+
+def sealed_key(key: str, token: bytes) -> bytes:
+    """The value of this key, which is without `elastic/`."""
+    return seal_of(_KEY_LABEL, key.encode(), token).encode()
+
+
+def check_key(key: str, value: bytes, token: bytes, member: int) -> None:
+    """Raises Refused if another process than the member has written this value."""
+    if not is_sealed(_KEY_LABEL, key.encode(), token, value):
+        raise Refused(f"it is not sealed with the token of member {member}")

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hvdlite.rendezvous.roll import Part, Report
+from hvdlite.rendezvous.documents import Report, Role
 
 
 class Inconsistent(Exception):
@@ -37,14 +37,14 @@ class Inconsistent(Exception):
 class Decision:
     position: int
     source: int | None  # the member that sends; None: nothing moves
-    parts: dict[int, Part]  # by member
+    roles: dict[int, Role]  # by member
 
 
 def decide(reports: Sequence[Report]) -> Decision:
     """`reports` of a generation's members, in the order of its ranks."""
     holders = [report for report in reports if not report.newcomer]
     if not holders:
-        return _from_one(reports, reports[0], Part.KEEP)
+        return _from_one(reports, reports[0], Role.KEEP)
     whole = [report for report in holders if report.whole]
     if whole and any(report.position for report in holders):
         return _from_whole(reports, whole)
@@ -62,7 +62,7 @@ def _from_whole(reports: Sequence[Report], whole: Sequence[Report]) -> Decision:
         )
     _check_fingerprints(ahead)
     keep = {report.member for report in ahead}
-    return _decision(reports, newest, keep, Part.KEEP)
+    return _decision(reports, newest, keep, Role.KEEP)
 
 
 def _from_copies(
@@ -78,25 +78,25 @@ def _from_copies(
             "back to: make copies with state.commit(), or with copies='always'"
         )
     if newest is None:
-        return _from_one(reports, whole[0], Part.KEEP)
+        return _from_one(reports, whole[0], Role.KEEP)
     with_newest = [report for report in holders if report.copy == newest]
     if newest == 0:
-        return _from_one(reports, with_newest[0], Part.RESTORE)
-    return _decision(reports, newest, {report.member for report in with_newest}, Part.RESTORE)
+        return _from_one(reports, with_newest[0], Role.RESTORE)
+    return _decision(reports, newest, {report.member for report in with_newest}, Role.RESTORE)
 
 
-def _from_one(reports: Sequence[Report], source: Report, part: Part) -> Decision:
-    parts = {report.member: Part.RECEIVE for report in reports}
-    parts[source.member] = part
-    return Decision(0, source.member if len(parts) > 1 else None, parts)
+def _from_one(reports: Sequence[Report], source: Report, role: Role) -> Decision:
+    roles = {report.member: Role.RECEIVE for report in reports}
+    roles[source.member] = role
+    return Decision(0, source.member if len(roles) > 1 else None, roles)
 
 
-def _decision(reports: Sequence[Report], position: int, have: set[int], part: Part) -> Decision:
-    """Those who `have` the state of the position take the part; the others receive."""
-    parts = {r.member: part if r.member in have else Part.RECEIVE for r in reports}
-    moves = Part.RECEIVE in parts.values()
+def _decision(reports: Sequence[Report], position: int, have: set[int], role: Role) -> Decision:
+    """Those who `have` the state of the position take the role; the others receive."""
+    roles = {r.member: role if r.member in have else Role.RECEIVE for r in reports}
+    moves = Role.RECEIVE in roles.values()
     source = next(r.member for r in reports if r.member in have) if moves else None
-    return Decision(position, source, parts)
+    return Decision(position, source, roles)
 
 
 def _check_fingerprints(whole: Sequence[Report]) -> None:

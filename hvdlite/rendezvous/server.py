@@ -11,9 +11,22 @@ from collections.abc import Callable
 
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.rendezvous import protocol
-from hvdlite.rendezvous.meetings import PEER_LOST
+from hvdlite.rendezvous.attempts import PEER_LOST
 from hvdlite.rendezvous.serving import Loop
-from hvdlite.rendezvous.watched import Watched
+
+
+class Watched(Mailbox[tuple[str, bytes]]):
+    """Keys that clients have set below a prefix, without the prefix, and their values. The store's
+    thread writes, and one other thread reads."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def heard(self, key: str, value: bytes) -> None:
+        if key.startswith(self._prefix):
+            self.put((key[len(self._prefix) :], value))
+
 
 _BACKLOG = 4096
 
@@ -92,7 +105,7 @@ class StoreServer:
             self._listener,
             self._wake_reader,
             self._rank,
-            self._watched,
+            self._watched.heard if self._watched is not None else None,
             self._private,
         )
         self._thread = threading.Thread(target=self._loop.run, name="hvd-store", daemon=True)
@@ -131,11 +144,11 @@ class StoreServer:
         once."""
         self._order(lambda loop: loop.delete(key))
 
-    def call_off(self, meeting: str, sentence: str, rank: int = protocol.NOBODY) -> None:
-        """Makes ranks that wait in this meeting, or join it later, get a PeerLostError. `rank`:
+    def call_off(self, rendezvous: str, sentence: str, rank: int = protocol.NOBODY) -> None:
+        """Makes ranks that wait in this rendezvous, or join it later, get a PeerLostError. `rank`:
         whose loss is the reason. May be called from any thread; returns at once."""
         verdict = protocol.encode_verdict(rank, PEER_LOST, sentence)
-        self._order(lambda loop: loop.call_off(meeting, verdict))
+        self._order(lambda loop: loop.call_off(rendezvous, verdict))
 
     def watch(self, prefix: str) -> Watched:
         """Returns what clients set below this prefix from now on. Only one prefix can be watched,

@@ -4,7 +4,7 @@ A stranger costs at most one descriptor and 41 bytes for 5 seconds. Nothing is p
 handshake is complete, and nothing from a socket is ever unpickled or evaluated. A connection that
 violates the protocol is closed with one line in the log. For strangers, the log has the first few
 lines and then their number. Other clients do not notice, unless the connection spoke for a joining
-rank: that rank is then lost (`meetings`).
+rank: that rank is then lost (`attempts`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,57 @@ from collections.abc import Callable, Hashable
 
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.rendezvous import addresses, protocol
-from hvdlite.rendezvous.connection import Connection
-from hvdlite.rendezvous.meetings import Lost, Meetings
+from hvdlite.rendezvous.attempts import AttemptFailed, Attempts
 from hvdlite.rendezvous.protocol import Operation, ReplyStatus, Request
 from hvdlite.rendezvous.quota import Quota
-from hvdlite.rendezvous.table import Table
-from hvdlite.rendezvous.watched import Watched
+from hvdlite.rendezvous.table import Table, Waiter
+
+_READ_BYTES = 256 << 10
+
+
+class Connection:
+    """Holds the bytes to send and the bytes that are not read yet.
+
+    It holds at most one request at a time. It takes the next one only when the last one is answered
+    and the answer is sent. So a client that does not read cannot make the server store more and
+    more.
+    """
+
+    def __init__(self, sock: socket.socket, who: str, deadline: float) -> None:
+        self.sock = sock
+        self.who = who
+        self.deadline = deadline  # of the handshake
+        self.stage: Callable[[bytes], None]  # what to do with the next `need` bytes
+        self.need = 0
+        self.buffer = bytearray()
+        self.out: collections.deque[memoryview] = collections.deque()
+        self.received = 0  # sequence number of the next frame, each way
+        self.sent = 0
+        self.asking = False  # a request is being answered
+        self.waiter: Waiter | None = None
+        self.events = 0
+        self.closed = False
+
+    def expect(self, need: int, stage: Callable[[bytes], None]) -> None:
+        self.need = need
+        self.stage = stage
+
+    def read(self) -> None:
+        data = self.sock.recv(min(self.need - len(self.buffer), _READ_BYTES))
+        if not data:
+            raise EOFError
+        self.buffer += data
+
+    def write(self) -> None:
+        sent = self.sock.sendmsg(list(self.out)[:16])
+        while sent:
+            head = self.out[0]
+            if sent < len(head):
+                self.out[0] = head[sent:]
+                return
+            sent -= len(head)
+            self.out.popleft()
+
 
 _STORE, _WATCH = protocol.PURPOSE_STORE, protocol.PURPOSE_WATCH
 _log = logging.getLogger("hvdlite.rendezvous.server")
@@ -49,19 +94,19 @@ class Loop:
         listener: socket.socket,
         wake: socket.socket,
         rank: int,
-        watched: Watched | None,
+        heard: Callable[[str, bytes], None] | None,
         private: bool,
     ) -> None:
         # from other threads
         self.orders: collections.deque[Callable[[Loop], None]] = collections.deque()
-        self._watched = watched
+        self._heard = heard
         self._secret = secret
         self._rank = rank
         self._private = private
         self._listener = listener
         self._wake = wake
         self._table = Table()
-        self._meetings = Meetings()
+        self._attempts = Attempts()
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
         # Connections without a complete handshake, the oldest first.
@@ -89,8 +134,8 @@ class Loop:
     def delete(self, key: str) -> None:
         self._table.submit(Request(Operation.DELETE, key), time.monotonic(), lambda payload: None)
 
-    def call_off(self, meeting: str, verdict: bytes) -> None:
-        self._tell(self._meetings.call_off(meeting, verdict), verdict)
+    def call_off(self, rendezvous: str, verdict: bytes) -> None:
+        self._tell(self._attempts.call_off(rendezvous, verdict), verdict)
 
     def run(self) -> None:
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -286,33 +331,33 @@ class Loop:
         try:
             request = protocol.decode_request(data)
             if request.operation in (Operation.JOIN, Operation.ARRIVE, Operation.FAIL):
-                self._on_meeting(connection, request)
+                self._on_joining(connection, request)
             else:
                 self._submit(connection, request)
         except protocol.BadRequest as error:
             self._reply(
                 connection, protocol.encode_reply(ReplyStatus.BAD_REQUEST, str(error).encode())
             )
-        except Lost as error:
+        except AttemptFailed as error:
             self._reply(connection, protocol.encode_reply(ReplyStatus.LOST, error.verdict))
 
     def _submit(self, connection: Connection, request: Request) -> None:
         reply = functools.partial(self._reply, connection)
         connection.waiter = self._table.submit(request, time.monotonic(), reply)
-        if request.operation is Operation.SET and self._watched is not None:
-            self._watched.heard(request.key, request.value)
+        if request.operation is Operation.SET and self._heard is not None:
+            self._heard(request.key, request.value)
 
-    def _on_meeting(self, connection: Connection, request: Request) -> None:
+    def _on_joining(self, connection: Connection, request: Request) -> None:
         if request.operation is Operation.JOIN:
             size = protocol.decode_count(request.value)
-            number = self._meetings.join(request.key, request.argument, size, connection)
+            number = self._attempts.join(request.key, request.argument, size, connection)
             self._mark(f"{request.key}/{number}/joined/{request.argument}")
             self._reply(
                 connection,
                 protocol.encode_reply(ReplyStatus.OK, protocol.encode_seat(number, self._rank)),
             )
         elif request.operation is Operation.ARRIVE:
-            attempt, rank = self._meetings.arrive(connection)
+            attempt, rank = self._attempts.arrive(connection)
             self._mark(f"{attempt.key}arrived/{rank}")
             members = protocol.encode_count(attempt.size)
             self._submit(
@@ -321,7 +366,7 @@ class Loop:
             )
         else:
             verdict = protocol.check_verdict(request.value)
-            others = self._meetings.fail(connection, verdict)
+            others = self._attempts.fail(connection, verdict)
             self._reply(connection, protocol.encode_reply(ReplyStatus.OK))
             self._tell(others, verdict)
 
@@ -383,7 +428,7 @@ class Loop:
         connection.sock.close()
         self._connections.discard(connection)
         self._strangers.pop(connection, None)
-        will = self._meetings.gone(connection)
+        will = self._attempts.gone(connection)
         if will is not None:
             verdict, others = will
             self._tell(others, verdict)

@@ -10,7 +10,7 @@ pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 import hvdlite.torch as hvd  # noqa: E402
 from hvdlite.core import engine  # noqa: E402
 from hvdlite.job import basics  # noqa: E402
-from hvdlite.rendezvous.roll import Part  # noqa: E402
+from hvdlite.rendezvous.documents import Role  # noqa: E402
 from hvdlite.torch.elastic.handlers import StateHandler  # noqa: E402
 from hvdlite.torch.elastic.state import get_handler_registry, set_handler_registry  # noqa: E402
 
@@ -90,7 +90,7 @@ def test_a_step_is_torn_from_its_update_on(distributed: bool) -> None:
     _train(model, optimizer, update=False)
     state.batch = 9
     assert state._marks.whole and not _equal(before, _numbers(model, optimizer))  # BatchNorm's
-    state._settle(Part.KEEP, None, 1)
+    state._take_role(Role.KEEP, None, 1)
     assert _equal(before, _numbers(model, optimizer)) and state.batch == 0
     _train(model, optimizer)
     assert not state._marks.whole
@@ -108,7 +108,7 @@ def test_a_step_whose_reduction_fails_changes_nothing(monkeypatch: pytest.Monkey
     with pytest.raises(hvd.HorovodInternalError, match="was lost"):
         _train(model, optimizer)
     after = _numbers(optimizer) + [p.detach().clone() for p in model.parameters()]
-    assert _equal(before, after) and state._standing().whole
+    assert _equal(before, after) and state._progress().whole
 
 
 def test_buffers_are_put_back_into_those_that_a_step_has_assigned() -> None:
@@ -123,11 +123,11 @@ def test_buffers_are_put_back_into_those_that_a_step_has_assigned() -> None:
     model[1].running_mean = torch.full((4,), 7.0)
     _train(model, optimizer, update=False)
     assert not _equal(before, _numbers(model))
-    state._settle(Part.KEEP, None, 3)
+    state._take_role(Role.KEEP, None, 3)
     assert _equal(before, _numbers(model))
     state.step()
     model[1].running_mean.add_(1)
-    state._settle(Part.KEEP, None, 4)
+    state._take_role(Role.KEEP, None, 4)
     assert _equal(before, _numbers(model))
 
 
@@ -229,7 +229,7 @@ def test_importing_the_adapter_imports_nothing_of_it() -> None:
 
     program = (
         "import sys, hvdlite.torch\n"
-        "new = {'hvdlite.elastic', 'hvdlite.job.membership', 'hvdlite.rendezvous.roll'}\n"
+        "new = {'hvdlite.elastic', 'hvdlite.job.membership', 'hvdlite.rendezvous.documents'}\n"
         "sys.exit(str(new & set(sys.modules)) if new & set(sys.modules) else 0)"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -1,4 +1,4 @@
-"""Fuzz targets for the documents of an elastic job: report, request, news and roll.
+"""Fuzz targets for the documents of an elastic job: report, request, news and assignment.
 
     python tests/fuzz/documents.py TARGET SECONDS [FOLDER]
 
@@ -21,18 +21,17 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
-from hvdlite.rendezvous import fields, request, seal
-from hvdlite.rendezvous import roll as documents
-from hvdlite.rendezvous.roll import (
+from hvdlite.rendezvous import documents, fields
+from hvdlite.rendezvous.documents import (
     Accusation,
+    Assignment,
     Cause,
+    DriverNotice,
     Entry,
-    Leaving,
-    News,
-    Part,
+    LeavingMember,
     Refused,
     Report,
-    Roll,
+    Role,
 )
 
 TOKEN = bytes(range(32))
@@ -42,16 +41,16 @@ REPORT = Report(
     accused=(Accusation(4, Cause.SILENCE), Accusation(5, Cause.CLOSED)),
     alike=(("layer.weight", "float32[3]"),), fingerprints=(("layer.weight", "a1"), ("größe", "b2")),
 )  # fmt: skip
-NEWS = News(
-    9, GENERATION, broken=True, lost=(4,), ready=(8, 9), leaving=(Leaving(5, 29.5, "SIGTERM"),),
-    stop=True,
+NOTICE = DriverNotice(
+    9, GENERATION, broken=True, lost=(4,), ready=(8, 9),
+    leaving=(LeavingMember(5, 29.5, "SIGTERM"),), stop=True,
 )  # fmt: skip
-ROLL = Roll(
+ASSIGNMENT = Assignment(
     GENERATION + 1,
     members=(
-        Entry(7, "node1", 1, Part.KEEP),
-        Entry(5, "node1", 0, Part.RECEIVE),
-        Entry(9, "node2", 0, Part.RECEIVE, newcomer=True),
+        Entry(7, "node1", 1, Role.KEEP),
+        Entry(5, "node1", 0, Role.RECEIVE),
+        Entry(9, "node2", 0, Role.RECEIVE, newcomer=True),
     ),
     position=1200,
     source=7,
@@ -69,15 +68,15 @@ def _write_report(report: Report) -> bytes:
     return documents.encode_report(report, TOKEN)
 
 
-REQUEST, KEY = request.Request("a disk, größe", 2.5), f"{request.LEAVE}/{MEMBER}"
+REQUEST, KEY = documents.LeaveRequest("a disk, größe", 2.5), f"{documents.LEAVE}/{MEMBER}"
 
 
-def _read_request(data: bytes) -> request.Request:
-    return request.decode(data, KEY, TOKEN, MEMBER)
+def _read_request(data: bytes) -> documents.LeaveRequest:
+    return documents.decode_leave_request(data, KEY, TOKEN, MEMBER)
 
 
-def _write_request(asked: request.Request) -> bytes:
-    return request.encode(asked, KEY, TOKEN)
+def _write_request(asked: documents.LeaveRequest) -> bytes:
+    return documents.encode_leave_request(asked, KEY, TOKEN)
 
 
 @dataclass(frozen=True)
@@ -93,14 +92,14 @@ class Target:
 TARGETS = {
     "report": Target(REPORT, _write_report, _read_report),
     "request": Target(REQUEST, _write_request, _read_request),
-    "news": Target(NEWS, documents.encode_news, documents.decode_news),
-    "roll": Target(ROLL, documents.encode_roll, documents.decode_roll),
+    "notice": Target(NOTICE, documents.encode_notice, documents.decode_notice),
+    "assignment": Target(ASSIGNMENT, documents.encode_assignment, documents.decode_assignment),
 }
 
 
 def without_seals() -> Any:
     """All that seals protect is read, too."""
-    return mock.patch.object(seal.hmac, "compare_digest", lambda *_: True)
+    return mock.patch.object(fields.hmac, "compare_digest", lambda *_: True)
 
 
 def try_bytes(target: Target, data: bytes) -> bool:
@@ -110,7 +109,7 @@ def try_bytes(target: Target, data: bytes) -> bool:
     except Refused:
         return True
     assert target.read(target.write(read)) == read, "it does not come back as it was"
-    if isinstance(read, Report | request.Request) and read != target.example:
+    if isinstance(read, Report | documents.LeaveRequest) and read != target.example:
         seal = json.loads(target.write(read))["seal"]
         assert json.loads(data)["seal"] != seal, "what was changed has its member's seal"
     return False
@@ -168,7 +167,7 @@ def changed(rng: random.Random, data: bytes) -> bytes:
 # Which lines of the decoder an input reaches.
 
 
-DECODERS = (documents.__file__, fields.__file__, request.__file__)
+DECODERS = (documents.__file__, fields.__file__, documents.__file__)
 
 
 class Paths:

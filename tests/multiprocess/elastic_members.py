@@ -10,7 +10,7 @@ from typing import Any
 from bare_processes import Processes
 from machine import within
 
-from hvdlite.rendezvous import StoreClient, last_step, roll
+from hvdlite.rendezvous import StoreClient, documents, last_step
 
 PATIENCE = 20.0
 
@@ -66,11 +66,13 @@ class Members(Processes):
 
     # ---- what a driver does
 
-    def report(self, number: int, generation: int) -> roll.Report:
+    def report(self, number: int, generation: int) -> documents.Report:
         data = self._get(f"elastic/report/{generation}/{number}")
-        return roll.decode_report(data, self.tokens[number], number, generation)
+        return documents.decode_report(data, self.tokens[number], number, generation)
 
-    def gather(self, survivors: Iterable[int], newcomers: Iterable[int] = ()) -> list[roll.Report]:
+    def gather(
+        self, survivors: Iterable[int], newcomers: Iterable[int] = ()
+    ) -> list[documents.Report]:
         """In the order of ranks. What newcomers have reported is taken away."""
         reports = [self.report(number, self.generation + 1) for number in survivors]
         for number in newcomers:
@@ -78,28 +80,32 @@ class Members(Processes):
             self.store.delete(f"elastic/report/0/{number}")
         return reports
 
-    def form(self, reports: list[roll.Report]) -> roll.Roll:
-        """Writes the next roll, and waits until all its members are in."""
-        written = self.write_roll(reports)
+    def form(self, reports: list[documents.Report]) -> documents.Assignment:
+        """Writes the next assignment, and waits until all its members are in."""
+        written = self.write_assignment(reports)
         self.wait_until_in(written)
         return written
 
-    def write_roll(self, reports: list[roll.Report]) -> roll.Roll:
+    def write_assignment(self, reports: list[documents.Report]) -> documents.Assignment:
         self.generation += 1
         decision = last_step.decide(reports)
         entries = []
         for r in reports:
-            part = decision.parts[r.member]
-            entries.append(roll.Entry(r.member, "here", self.slots[r.member], part, r.newcomer))
-        written = roll.Roll(
+            part = decision.roles[r.member]
+            entries.append(
+                documents.Entry(r.member, "here", self.slots[r.member], part, r.newcomer)
+            )
+        written = documents.Assignment(
             self.generation,
             tuple(entries),
             decision.position,
             decision.source,
             self.news,
-            secrets.token_hex(roll.NONCE_DIGITS // 2),
+            secrets.token_hex(documents.NONCE_DIGITS // 2),
         )
-        self.store.set(f"elastic/roll/{self.generation}", roll.encode_roll(written))
+        self.store.set(
+            f"elastic/assignment/{self.generation}", documents.encode_assignment(written)
+        )
         for report in reports:
             if not report.generation:
                 self.place(report.member, self.generation)
@@ -108,14 +114,14 @@ class Members(Processes):
     def place(self, number: int, generation: int) -> None:
         self.store.set(f"elastic/place/{number}", str(generation).encode())
 
-    def wait_until_in(self, written: roll.Roll) -> None:
-        for number in written.numbers():
+    def wait_until_in(self, written: documents.Assignment) -> None:
+        for number in written.member_numbers():
             self._get(f"elastic/in/{written.generation}/{number}")
 
     def tell(self, **what: Any) -> None:
         self.news += 1
-        told = roll.News(self.news, self.generation, **what)
-        self.store.set(f"elastic/news/{self.news}", roll.encode_news(told))
+        told = documents.DriverNotice(self.news, self.generation, **what)
+        self.store.set(f"elastic/notice/{self.news}", documents.encode_notice(told))
 
     def wait_for_key(self, key: str) -> None:
         self._get(key)

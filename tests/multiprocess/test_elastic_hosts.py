@@ -218,7 +218,7 @@ from hvdlite.launch.elastic import driver, events
 do = driver.Driver._do
 def kills(self, action):
     do(self, action)
-    if isinstance(action, events.Tell) and action.news.leaving and not action.news.broken:
+    if isinstance(action, events.Tell) and action.notice.leaving and not action.notice.broken:
         os.kill(int(open("pid.2").read()), signal.SIGKILL)
 driver.Driver._do = kills
 sys.exit(cli.main())

@@ -9,7 +9,7 @@ import pytest
 from elastic_members import Members
 from machine import within
 
-from hvdlite.rendezvous.roll import Part, Report, Roll
+from hvdlite.rendezvous.documents import Assignment, Report, Role
 
 # Each step adds exactly 1 to all weights, whatever the number of ranks is: a step that is lost or
 # done twice is seen at once. Member 2 waits for its death in step 5 of the first generation.
@@ -42,7 +42,7 @@ tell(end=train(state), steps=state.steps, size=hvd.size())
 """
 
 
-def _begin(members: Members) -> Roll:
+def _begin(members: Members) -> Assignment:
     """Three members train until member 2 waits for its death."""
     for number in range(3):
         members.start(number, size=3)
@@ -78,7 +78,7 @@ def test_survivors_of_a_kill_go_on_and_a_newcomer_joins_them(tmp_path: Path) -> 
         survivors, newcomers = _newcomer(members)
         assert all(r.whole and not r.broken and r.position >= 6 for r in survivors)
         third = members.form([*survivors, *newcomers])
-        assert [entry.part for entry in third.members] == [Part.KEEP, Part.KEEP, Part.RECEIVE]
+        assert [entry.role for entry in third.members] == [Role.KEEP, Role.KEEP, Role.RECEIVE]
         members.end_well(numbers=(0, 1, 3))
 
         said = {number: members.told(number) for number in (0, 1, 3)}
@@ -179,7 +179,7 @@ def test_survivors_in_commit_keep_the_step_that_all_have_finished(tmp_path: Path
         reports = _lose(members, 2, left=(0, 1))
         assert [(r.position, r.whole, r.copy) for r in reports] == [(6, True, 6)] * 2
         second = members.form(reports)
-        assert [entry.part for entry in second.members] == [Part.KEEP] * 2
+        assert [entry.role for entry in second.members] == [Role.KEEP] * 2
         members.form(_lose(members, 0, left=(1,)))
         members.end_well(numbers=(1,))
         last = members.told(1)[-1]
@@ -210,12 +210,12 @@ def test_a_death_before_the_engines_are_up_leads_to_the_next_generation(tmp_path
     with Members(tmp_path, NUMPY) as members:
         _begin(members)
         reports = _lose(members, 2, left=(0, 1))
-        members.kill(1)  # it will never come to this generation, whose roll names it
-        members.write_roll(reports)
+        members.kill(1)  # it will never come to this generation, whose assignment names it
+        members.write_assignment(reports)
         members.server.call_off("g2/init", "member 1 has ended before it joined")
         alone = members.gather((0,))
         assert alone[0].broken and alone[0].copy == 5
-        assert members.form(alone).numbers() == (0,)
+        assert members.form(alone).member_numbers() == (0,)
         members.end_well(numbers=(0,))
         assert [line["size"] for line in members.told(0) if "size" in line] == [3, 1, 1]
 
@@ -227,7 +227,7 @@ def test_a_death_in_init_is_repaired_in_init(tmp_path: Path) -> None:
             members.start(number, size=3)
         reports = members.gather((), range(3))
         members.kill(2)
-        members.write_roll(reports)
+        members.write_assignment(reports)
         members.server.call_off("g1/init", "member 2 has ended before it joined")
         again = members.gather((0, 1))
         assert all(report.newcomer and report.meets and report.broken for report in again)

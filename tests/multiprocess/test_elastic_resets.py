@@ -313,7 +313,7 @@ def happens(step):
         if os.path.exists(f"trains.{generation}.3.{members(0)}"): die()
 def members(rank):
     from hvdlite.job import membership
-    return membership.member().roll.numbers()[rank]
+    return membership.member().assignment.member_numbers()[rank]
 """
 
 

@@ -19,7 +19,7 @@ from hvdlite.job import membership
 from hvdlite.launch import environment
 from hvdlite.rendezvous import StoreClient
 from hvdlite.rendezvous.protocol import HandshakeError
-from hvdlite.rendezvous.roll import Report, encode_report
+from hvdlite.rendezvous.documents import Report, encode_report
 
 def misbehave():
     me = membership.member()
@@ -91,8 +91,8 @@ def test_what_members_may_not_write_is_refused_with_a_line_and_the_job_is_undist
 
 FORGES = """
 from hvdlite.job import membership
-from hvdlite.rendezvous import request
-from hvdlite.rendezvous.seal import seal
+from hvdlite.rendezvous import documents
+from hvdlite.rendezvous.fields import sealed_key
 def happens(step):
     if (MEMBER, step) == (2, 3):
         token = bytes.fromhex(os.environ["HVDLITE_MEMBER_TOKEN"])
@@ -103,7 +103,9 @@ def happens(step):
 """
 
 
-@pytest.mark.parametrize("value", ["b''", "seal('done/1', token)", "seal('done/2', token)"])
+@pytest.mark.parametrize(
+    "value", ["b''", "sealed_key('done/1', token)", "sealed_key('done/2', token)"]
+)
 def test_no_member_says_that_another_one_is_done(job: Job, value: str) -> None:
     """After the first that is done no newcomer is started."""
     forges = FORGES.replace("@KEY", "done/1").replace("@VALUE", value)
@@ -117,7 +119,7 @@ def test_no_member_says_that_another_one_is_done(job: Job, value: str) -> None:
 
 @pytest.mark.parametrize("key", ["leave/1", "leave-host/1"])
 def test_no_member_asks_for_another_one_to_leave(job: Job, key: str) -> None:
-    forged = f"request.encode(request.of('forged'), {key!r}, token)"
+    forged = f"documents.encode_leave_request(documents.leave_request('forged'), {key!r}, token)"
     script = program(job, FORGES.replace("@KEY", key).replace("@VALUE", forged))
     done = job.end_well("-np", "2", "--min-np", "1", *QUICKLY, PYTHON, script)
     err = done.stderr.decode()

@@ -183,7 +183,7 @@ NOT_PROVOKED = {
     "test_a_rank_that_serves_the_store_and_dies_is_named",
     "some ranks did not finish hvd.init() in time": "see tests/unit/test_rendezvous_wills.py",
     "another process is rank … of this job already: were two started with that "
-    "number?": "see test_rendezvous_meetings",
+    "number?": "see test_rendezvous_attempts",
     "rank … expects a job of … ranks, the others one of …": "see "
     "test_ranks_that_disagree_about_the_size_are_told",
     "… has started this process as rank … of …, which another MPI cannot join.": "see "

@@ -76,7 +76,7 @@ test_elastic_last_step.py::test_what_cannot_be_ends_the_job
 L12: after a failure in the first step each rank goes back to weights of its own
 hvdlite/rendezvous/last_step.py
 -     if newest == 0:
--         return _from_one(reports, with_newest[0], Part.RESTORE)
+-         return _from_one(reports, with_newest[0], Role.RESTORE)
 test_elastic_last_step.py::test_the_table
 test_elastic_last_step.py::test_any_history_has_one_state_and_each_sample_once
 
@@ -87,13 +87,13 @@ hvdlite/rendezvous/last_step.py
 test_elastic_last_step.py::test_the_table
 
 L14: a member can report for another one
-hvdlite/rendezvous/seal.py
-- hmac.compare_digest(made(label, data, token).encode(),
+hvdlite/rendezvous/fields.py
+- hmac.compare_digest(seal_of(label, data, token).encode(),
 + hmac.compare_digest(found,
 test_elastic_documents.py::test_a_report_of_another_token_is_refused
 
 L15: a report of an earlier generation is taken for this one's
-hvdlite/rendezvous/roll.py
+hvdlite/rendezvous/documents.py
 -     if report.generation != generation:
 +     if False:
 test_elastic_documents.py::test_a_report_is_refused_below_another_key
@@ -189,7 +189,7 @@ hvdlite/launch/elastic/store_events.py
 test_elastic_inbox.py::test_a_flood_is_told_in_a_few_lines_and_a_count
 
 L26: a newcomer with other tensors ends the job
-hvdlite/rendezvous/likeness.py
+hvdlite/rendezvous/documents.py
 -         if theirs[name] != form:
 +         if False:
 test_elastic_likeness.py::test_a_newcomer_with_other_tensors_is_refused_by_name_and_the_others_go_on
@@ -201,7 +201,7 @@ test_elastic_likeness.py::test_a_step_that_is_done_again_draws_the_same_random_n
 
 L41: any process of the job says for a member that it is done
 hvdlite/launch/elastic/store_events.py
--         seal.check(key, value, self._tokens[member], member)
+-         fields.check_key(key, value, self._tokens[member], member)
 test_elastic_inbox.py::test_no_other_process_says_for_a_member_that_it_is_in_trains_or_is_done
 
 L42: a member that is stopped now and then is killed
@@ -224,8 +224,8 @@ hvdlite/launch/elastic/unreachable.py
 test_elastic_rules.py::test_hosts_that_have_never_met_have_the_start_timeout
 
 L45: any process of the job asks for another member to leave
-hvdlite/rendezvous/request.py
-- if not seal.fits(_LABEL, _sealed(key, vars(found)), token, fields.text("seal").encode()):
+hvdlite/rendezvous/documents.py
+- if not is_sealed(_REQUEST_LABEL, sealed, token, seal):
 + if False:
 test_elastic_inbox.py::test_no_process_without_the_members_token_asks_for_it_to_leave
 

@@ -68,29 +68,29 @@ hvdlite/rendezvous/table.py
 + below = key
 test_rendezvous_server.py::test_delete_removes_the_key_and_all_below_it_only
 
-V10: seats of a job that has met are kept for ever
-hvdlite/rendezvous/meetings.py
+V10: connections of a job that has met are kept for ever
+hvdlite/rendezvous/attempts.py
 -         if attempt.met:
--             attempt.seats.clear()
+-             attempt.connections.clear()
 -         return attempt, rank
 +         return attempt, rank
-test_rendezvous_meetings.py::test_a_job_that_has_met_keeps_none_of_its_connections
+test_rendezvous_attempts.py::test_a_job_that_has_met_keeps_none_of_its_connections
 
 V11: a rank that leaves after all have met fails the job that is running
-hvdlite/rendezvous/meetings.py
+hvdlite/rendezvous/attempts.py
 -         if attempt is None or attempt.met or attempt.verdict is not None:
 -             return None
 +         if attempt is None or attempt.verdict is not None:
 +             return None
-test_rendezvous_meetings.py::test_stories
+test_rendezvous_attempts.py::test_stories
 test_rendezvous_wills.py::test_those_who_have_all_arrived_may_leave
 
 V12: who comes late to an attempt that failed waits for ranks that have given up
-hvdlite/rendezvous/meetings.py
+hvdlite/rendezvous/attempts.py
 -             if rank not in latest.told:
 -                 latest.told.add(rank)
--                 raise Lost(latest.verdict)
-test_rendezvous_meetings.py::test_stories
+-                 raise AttemptFailed(latest.verdict)
+test_rendezvous_attempts.py::test_stories
 
 V13: a frame that was recorded and sent again is served
 hvdlite/rendezvous/protocol.py

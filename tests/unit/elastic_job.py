@@ -8,7 +8,7 @@ from hvdlite.launch.elastic import events as on
 from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.elastic.state_machine import Phase, StateMachine
 from hvdlite.launch.hosts import parse_hosts
-from hvdlite.rendezvous.roll import News, Report, Roll
+from hvdlite.rendezvous.documents import Assignment, DriverNotice, Report
 
 Kind = TypeVar("Kind")
 
@@ -49,12 +49,12 @@ class Job:
         return [kill.member for kill in self.all(on.Kill)]
 
     @property
-    def news(self) -> News:
-        return self.the(on.Tell).news
+    def notice(self) -> DriverNotice:
+        return self.the(on.Tell).notice
 
     @property
-    def roll(self) -> Roll:
-        return self.the(on.WriteRoll).roll
+    def assignment(self) -> Assignment:
+        return self.the(on.WriteAssignment).assignment
 
     @property
     def end(self) -> on.End:
@@ -88,7 +88,7 @@ class Job:
         return self.hear(*[on.Trains(m) for m in members])
 
     def form(self, *members: int) -> Job:
-        """From the roll until all train."""
+        """From the assignment until all train."""
         return self.enter(*members).train(*members)
 
     def die(self, *members: int, status: int = 137, line: str = "", after: float = 0.0) -> Job:
@@ -104,7 +104,7 @@ def running(hosts: str = "a:4", **policy: Any) -> Job:
     job = Job(hosts, **policy)
     members = [start.member for start in job.all(on.Start)]
     job.meet(*members)
-    assert job.roll.numbers() == tuple(members)
+    assert job.assignment.member_numbers() == tuple(members)
     job.form(*members)
     assert job.phase is Phase.RUNNING
     job.position = 5

@@ -11,8 +11,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from hvdlite.rendezvous.documents import Report, Role
 from hvdlite.rendezvous.last_step import Decision, Inconsistent, decide
-from hvdlite.rendezvous.roll import Part, Report
 
 REDUCTIONS = 2
 TENSORS = 4  # that a step changes
@@ -87,15 +87,15 @@ class Training:
             yield from self._step(rank)
 
     def _takes_its_state(self, rank: Rank, decision: Decision) -> Iterator[bool]:
-        part = decision.parts[rank.number]
-        if part is Part.RESTORE:
+        part = decision.roles[rank.number]
+        if part is Role.RESTORE:
             rank.whole = False
             yield False
             assert rank.copy is not None
             rank.state, rank.whole = rank.copy, True
         source = next((each for each in self.ranks if each.number == decision.source), None)
         for chunk in range(CHUNKS if decision.source is not None else 0):
-            if part is not Part.RECEIVE:
+            if part is not Role.RECEIVE:
                 assert rank.whole, "it sends or keeps half a step"
                 rank.sent = chunk + 1
                 yield False
@@ -104,7 +104,7 @@ class Training:
                 yield True
             rank.whole = False
             yield False
-        if part is Part.RECEIVE:
+        if part is Role.RECEIVE:
             assert source is not None and source.sent == CHUNKS
             rank.state, rank.whole = source.state, True
 

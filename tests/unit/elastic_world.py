@@ -13,7 +13,7 @@ from hvdlite.launch.elastic import events as on
 from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.elastic.state_machine import StateMachine
 from hvdlite.launch.hosts import Host
-from hvdlite.rendezvous.roll import Accusation, Cause, Part, Report, Roll
+from hvdlite.rendezvous.documents import Accusation, Assignment, Cause, Report, Role
 
 HOSTS = ("a", "b", "c")
 WORKING = ("joins", "is up", "trains", "reported")
@@ -42,8 +42,8 @@ class World:
     position: int = 0
     processes: dict[int, Process] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)
-    roll: Roll | None = None
-    news: int = 0
+    assignment: Assignment | None = None
+    notices: int = 0
     answered: int = 0
     returned: bool = False
     trained: bool = False
@@ -73,7 +73,11 @@ class World:
     def _mark(self, event: on.Event) -> None:
         if isinstance(event, on.Trains | on.Returned):
             process = self.processes.get(event.member)
-            if process is not None and self.roll and process.member in self.roll.numbers():
+            if (
+                process is not None
+                and self.assignment
+                and process.member in self.assignment.member_numbers()
+            ):
                 self.trained = True
                 self.returned = self.returned or isinstance(event, on.Returned)
         for process in self.processes.values():
@@ -95,12 +99,12 @@ class World:
             process.meets, process.doing = False, "starts"
         elif isinstance(action, on.Tell):
             self._hear(action)
-        elif isinstance(action, on.WriteRoll):
-            self._check(action.roll)
-            self._join(action.roll)
+        elif isinstance(action, on.WriteAssignment):
+            self._check(action.assignment)
+            self._join(action.assignment)
         elif isinstance(action, on.FailRendezvous):
-            assert self.roll and action.generation == self.roll.generation
-            assert action.member in self.roll.numbers()
+            assert self.assignment and action.generation == self.assignment.generation
+            assert action.member in self.assignment.member_numbers()
         elif isinstance(action, on.End):
             self.end = action
 
@@ -116,13 +120,13 @@ class World:
         assert len(on_host) <= self.slots[start.host], "more processes than slots"
 
     def _hear(self, tell: on.Tell) -> None:
-        news = tell.news
-        assert news.number == self.news + 1
-        self.news = news.number
-        leaving = {leaving.member for leaving in news.leaving}
+        notice = tell.notice
+        assert notice.number == self.notices + 1
+        self.notices = notice.number
+        leaving = {leaving.member for leaving in notice.leaving}
         for process in self.processes.values():
-            process.leaves = process.member in leaving or news.stop
-            if news.broken and process.generation == news.generation:
+            process.leaves = process.member in leaving or notice.stop
+            if notice.broken and process.generation == notice.generation:
                 process.broken = True
         self._check_leavers({each.member for each in self.processes.values() if each.leaves})
 
@@ -136,37 +140,50 @@ class World:
                 assert full, f"member {each.member} leaves a slot that no trained member has"
                 assert stay, "no member stays that has the state"
 
-    def _check(self, roll: Roll) -> None:
-        before = self.roll
-        assert roll.generation == (before.generation if before else 0) + 1, "rolls ascend"
-        numbers, slots = roll.numbers(), {(entry.host, entry.slot) for entry in roll.members}
+    def _check(self, assignment: Assignment) -> None:
+        before = self.assignment
+        assert assignment.generation == (before.generation if before else 0) + 1, (
+            "assignments ascend"
+        )
+        numbers, slots = (
+            assignment.member_numbers(),
+            {(entry.host, entry.slot) for entry in assignment.members},
+        )
         assert len(set(numbers)) == len(numbers) == len(slots), "a slot or a member twice"
         assert all(self.processes[number].doing in ("waits", "reported") for number in numbers)
-        assert roll.answers == self.news
+        assert assignment.answers == self.notices
         least = 1 if self.returned or self.stopped else self.policy.least
         assert least <= len(numbers) <= (self.policy.most or len(numbers)), "the minimum"
-        parts = {entry.member: entry.part for entry in roll.members}
-        receive = Part.RECEIVE in parts.values()
-        assert (roll.source is not None) == receive, "there is one source where one is needed"
-        if roll.source is not None:
-            assert parts[roll.source] is not Part.RECEIVE
+        parts = {entry.member: entry.role for entry in assignment.members}
+        receive = Role.RECEIVE in parts.values()
+        assert (assignment.source is not None) == receive, "there is one source where one is needed"
+        if assignment.source is not None:
+            assert parts[assignment.source] is not Role.RECEIVE
             if self.trained:
-                assert self.processes[roll.source].has_state
+                assert self.processes[assignment.source].has_state
         if self.trained:
             assert self.processes[numbers[0]].has_state, "rank 0 is a survivor"
-            newcomers = [e.member for e in roll.members if not self.processes[e.member].has_state]
-            assert all(parts[number] is Part.RECEIVE for number in newcomers)
+            newcomers = [
+                e.member for e in assignment.members if not self.processes[e.member].has_state
+            ]
+            assert all(parts[number] is Role.RECEIVE for number in newcomers)
         if before is not None:
             last = [p for p in self.processes.values() if p.generation == before.generation]
             self._check_leavers({each.member for each in last} - set(numbers))
-        locals_ = {(e.host, roll.places()[e.member].local_rank) for e in roll.members}
+        locals_ = {
+            (e.host, assignment.rank_numbers()[e.member].local_rank) for e in assignment.members
+        }
         assert len(locals_) == len(numbers), "no two members take one GPU"
 
-    def _join(self, roll: Roll) -> None:
-        self.roll, self.answered, self.position = roll, roll.answers, roll.position
+    def _join(self, assignment: Assignment) -> None:
+        self.assignment, self.answered, self.position = (
+            assignment,
+            assignment.answers,
+            assignment.position,
+        )
         for process in self.processes.values():
-            if process.member in roll.numbers():
-                process.doing, process.generation = "joins", roll.generation
+            if process.member in assignment.member_numbers():
+                process.doing, process.generation = "joins", assignment.generation
                 process.broken = process.leaves = False
             elif process.doing == "reported":
                 process.doing = "exits"
@@ -196,10 +213,10 @@ class World:
 
     def _all_are_there(self) -> bool:
         present = {p.member for p in self.processes.values() if p.doing != "dies"}
-        return self.roll is not None and set(self.roll.numbers()) <= present
+        return self.assignment is not None and set(self.assignment.member_numbers()) <= present
 
     def _trains(self, process: Process, calm: bool) -> on.Event | None:
-        if self.news > self.answered or process.leaves:
+        if self.notices > self.answered or process.leaves:
             return self._reports(process, calm)
         if calm or self.rng.random() < 0.003:
             process.doing = "returned"
@@ -216,7 +233,7 @@ class World:
             cause = rng.choice(list(Cause))
             accused = (Accusation(rng.choice(list(self.processes)), cause),)
         leaves = process.leaves and not process.broken
-        left_out = self.roll is not None and self.roll.generation > process.generation
+        left_out = self.assignment is not None and self.assignment.generation > process.generation
         process.doing = "exits" if leaves or left_out else "reported"
         report = Report(
             process.member,
@@ -271,7 +288,7 @@ class World:
         if self.rng.random() < 0.05:
             return on.StartFailed(member, "no such file")
         status = self.rng.choice([0, 1, 137, 137])
-        present = self.roll is not None and process.generation == self.roll.generation
+        present = self.assignment is not None and process.generation == self.assignment.generation
         before_run = process.doing == "is up" and present
         if status == 0 and before_run and not process.has_state and not self.trained:
             # With its host put out in the same batch, it would be lost instead.
@@ -282,7 +299,7 @@ class World:
 
     def _stale(self, member: int) -> on.Event:
         """What comes late, twice or from a member that is gone."""
-        generation = self.roll.generation if self.roll else 0
+        generation = self.assignment.generation if self.assignment else 0
         member = self.rng.choice([member, 10**6])
         return self.rng.choice(
             [

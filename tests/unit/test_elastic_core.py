@@ -13,7 +13,7 @@ from hvdlite import _core
 from hvdlite.job import basics
 from hvdlite.job.arrival import Arrival
 from hvdlite.job.membership import Member
-from hvdlite.rendezvous.roll import Entry, Part, Place, Roll
+from hvdlite.rendezvous.documents import Assignment, Entry, RankNumbers, Role
 
 _PROGRAM = """
 from hvdlite import _core
@@ -54,10 +54,10 @@ def test_a_short_patience_is_of_the_meeting_alone(
     """Process sets that are added later have the start timeout."""
     given: dict[str, Any] = {}
     monkeypatch.setattr(_core, "init", lambda **arguments: given.update(arguments))
-    roll = Roll(3, (Entry(1, "a", 0, Part.KEEP),), 0, nonce="0" * 32, patience=patience)
-    place = Place(0, 1, 0, 1, 0, 1)
+    assignment = Assignment(3, (Entry(1, "a", 0, Role.KEEP),), 0, nonce="0" * 32, patience=patience)
+    place = RankNumbers(0, 1, 0, 1, 0, 1)
     member = Member(1, 0, bytes(32), place, True, lambda: SimpleNamespace())  # type: ignore[arg-type,return-value]
-    member.roll, member._generation = roll, roll.generation
+    member.assignment, member._generation = assignment, assignment.generation
     me: Any = SimpleNamespace(rank=0, size=1)
     basics._bring_up(
         Arrival(me, None, None, None, "g3/", member), {"start_timeout_seconds": "30.0"}

@@ -1,4 +1,4 @@
-"""Reports, news and rolls as they travel: what is read is what was written, or it is refused."""
+"""Documents as they are sent: what is read is what was written, or it is refused."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pytest
 from elastic_histories import histories, seeded
 from fuzz import documents as fuzz_target
 
-from hvdlite.rendezvous.roll import (
+from hvdlite.rendezvous.documents import (
     MOST_BYTES,
     Accusation,
+    Assignment,
     Cause,
+    DriverNotice,
     Entry,
-    News,
-    Part,
-    Place,
+    RankNumbers,
     Refused,
     Report,
-    Roll,
-    decode_news,
+    Role,
+    decode_assignment,
+    decode_notice,
     decode_report,
-    decode_roll,
-    encode_news,
+    encode_assignment,
+    encode_notice,
     encode_report,
-    encode_roll,
 )
 
 TOKEN = fuzz_target.TOKEN
@@ -41,7 +41,7 @@ REPORT = Report(
     accused=(Accusation(4, Cause.SILENCE), Accusation(5, Cause.CLOSED)),
     fingerprints=(("layer.weight", "a1"), ("größe", "b2")),
 )
-NEWS, ROLL = fuzz_target.NEWS, fuzz_target.ROLL
+NOTICE, ASSIGNMENT = fuzz_target.NOTICE, fuzz_target.ASSIGNMENT
 
 
 def _read_report(data: bytes) -> Report:
@@ -50,8 +50,8 @@ def _read_report(data: bytes) -> Report:
 
 WRITTEN: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
     "report": (encode_report(REPORT, TOKEN), _read_report),
-    "news": (encode_news(NEWS), decode_news),
-    "roll": (encode_roll(ROLL), decode_roll),
+    "notice": (encode_notice(NOTICE), decode_notice),
+    "assignment": (encode_assignment(ASSIGNMENT), decode_assignment),
 }
 
 
@@ -59,18 +59,18 @@ def test_what_is_read_is_what_was_written() -> None:
     assert _read_report(encode_report(REPORT, TOKEN)) == REPORT
     newcomer = Report(7, 3, newcomer=True, meets=True)
     assert _read_report(encode_report(newcomer, TOKEN)) == newcomer
-    assert decode_news(encode_news(NEWS)) == NEWS
-    assert decode_news(encode_news(News(1, 1))) == News(1, 1)
-    assert decode_roll(encode_roll(ROLL)) == ROLL
+    assert decode_notice(encode_notice(NOTICE)) == NOTICE
+    assert decode_notice(encode_notice(DriverNotice(1, 1))) == DriverNotice(1, 1)
+    assert decode_assignment(encode_assignment(ASSIGNMENT)) == ASSIGNMENT
 
 
 def test_documents_are_json() -> None:
-    fields = json.loads(encode_roll(ROLL))
+    fields = json.loads(encode_assignment(ASSIGNMENT))
     assert fields["members"][0] == {
         "member": 7,
         "host": "node1",
         "slot": 1,
-        "part": "keep",
+        "role": "keep",
         "newcomer": False,
     }
 
@@ -149,10 +149,10 @@ def test_every_field_is_needed_and_has_its_type(kind: str) -> None:
 
 @pytest.mark.parametrize("value", ["1", None, -0.5, 1e10, float("nan"), float("inf"), True])
 def test_seconds_are_a_number(value: object) -> None:
-    fields = json.loads(encode_news(NEWS))
+    fields = json.loads(encode_notice(NOTICE))
     fields["leaving"][0]["seconds"] = value
     with pytest.raises(Refused, match="seconds"):
-        decode_news(json.dumps(fields).encode())
+        decode_notice(json.dumps(fields).encode())
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
@@ -164,40 +164,40 @@ def test_a_document_has_a_mebibyte_at_most(kind: str) -> None:
 
 
 def test_a_list_has_as_many_items_as_a_job_has_members_at_most() -> None:
-    fields = json.loads(encode_news(NEWS))
+    fields = json.loads(encode_notice(NOTICE))
     most = json.dumps({**fields, "lost": [4] * 65536}).encode()
-    assert len(decode_news(most).lost) == 65536
+    assert len(decode_notice(most).lost) == 65536
     with pytest.raises(Refused, match="at most 65536"):
-        decode_news(json.dumps({**fields, "lost": [4] * 65537}).encode())
+        decode_notice(json.dumps({**fields, "lost": [4] * 65537}).encode())
 
 
 def test_true_is_no_number() -> None:
-    fields = {**json.loads(encode_roll(ROLL)), "position": True}
+    fields = {**json.loads(encode_assignment(ASSIGNMENT)), "position": True}
     with pytest.raises(Refused, match="expected a number"):
-        decode_roll(json.dumps(fields).encode())
+        decode_assignment(json.dumps(fields).encode())
 
 
-KEEPS = Entry(7, "node1", 1, Part.KEEP)
+KEEPS = Entry(7, "node1", 1, Role.KEEP)
 
 
 @pytest.mark.parametrize(
-    ("roll", "said"),
+    ("assignment", "said"),
     [
-        (replace(ROLL, members=()), "has members"),
-        (replace(ROLL, generation=0), "has members and a generation"),
-        (replace(ROLL, members=(KEEPS, replace(KEEPS, slot=2)), source=None), "twice"),
-        (replace(ROLL, members=(KEEPS, replace(KEEPS, member=2)), source=None), "twice"),
-        (replace(ROLL, source=None), "no source"),
-        (replace(ROLL, source=9), "nothing to send"),
-        (replace(ROLL, source=1000), "nothing to send"),
-        (replace(ROLL, nonce=""), "nonce"),
-        (replace(ROLL, nonce="g" * 32), "nonce"),
-        (replace(ROLL, members=(replace(KEEPS, host="a\x1b[2J"),), source=None), "printable"),
+        (replace(ASSIGNMENT, members=()), "has members"),
+        (replace(ASSIGNMENT, generation=0), "has members and a generation"),
+        (replace(ASSIGNMENT, members=(KEEPS, replace(KEEPS, slot=2)), source=None), "twice"),
+        (replace(ASSIGNMENT, members=(KEEPS, replace(KEEPS, member=2)), source=None), "twice"),
+        (replace(ASSIGNMENT, source=None), "no source"),
+        (replace(ASSIGNMENT, source=9), "nothing to send"),
+        (replace(ASSIGNMENT, source=1000), "nothing to send"),
+        (replace(ASSIGNMENT, nonce=""), "nonce"),
+        (replace(ASSIGNMENT, nonce="g" * 32), "nonce"),
+        (replace(ASSIGNMENT, members=(replace(KEEPS, host="a\x1b[2J"),), source=None), "printable"),
     ],
 )
-def test_a_roll_that_is_none_cannot_be_written(roll: Roll, said: str) -> None:
+def test_a_roll_that_is_none_cannot_be_written(assignment: Assignment, said: str) -> None:
     with pytest.raises(Refused, match=said):
-        encode_roll(roll)
+        encode_assignment(assignment)
 
 
 def test_what_is_too_long_cannot_be_written() -> None:
@@ -225,13 +225,13 @@ def test_any_bytes_are_a_document_or_refused(kind: str) -> None:
 def test_places_are_horovods_but_for_the_local_rank() -> None:
     """The local rank is the position of the slot among the host's taken ones."""
     members = (
-        Entry(2, "a", 1, Part.KEEP),
-        Entry(5, "a", 0, Part.KEEP),
-        Entry(3, "b", 3, Part.KEEP),
+        Entry(2, "a", 1, Role.KEEP),
+        Entry(5, "a", 0, Role.KEEP),
+        Entry(3, "b", 3, Role.KEEP),
     )
-    places = replace(ROLL, members=members, source=None).places()
+    places = replace(ASSIGNMENT, members=members, source=None).rank_numbers()
     assert places == {
-        2: Place(rank=0, size=3, local_rank=1, local_size=2, cross_rank=0, cross_size=1),
-        5: Place(rank=1, size=3, local_rank=0, local_size=2, cross_rank=0, cross_size=2),
-        3: Place(rank=2, size=3, local_rank=0, local_size=1, cross_rank=1, cross_size=2),
+        2: RankNumbers(rank=0, size=3, local_rank=1, local_size=2, cross_rank=0, cross_size=1),
+        5: RankNumbers(rank=1, size=3, local_rank=0, local_size=2, cross_rank=0, cross_size=2),
+        3: RankNumbers(rank=2, size=3, local_rank=0, local_size=1, cross_rank=1, cross_size=2),
     }

@@ -10,7 +10,7 @@ import pytest
 
 from hvdlite.exceptions import Cause as LossCause
 from hvdlite.exceptions import Loss
-from hvdlite.job.membership import Failure, Member
+from hvdlite.job.membership import GenerationFailure, Member
 from hvdlite.launch.elastic import host_discovery
 from hvdlite.launch.elastic.agents import Connector, ConnectResult
 from hvdlite.launch.elastic.discovery import Answer
@@ -18,7 +18,7 @@ from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import events
 from hvdlite.launch.spawn.agent_protocol import Command, Commands, EndOne, StartOne
 from hvdlite.launch.spawn.ssh import RemoteRanks
-from hvdlite.rendezvous.roll import Cause, Place
+from hvdlite.rendezvous.documents import Cause, RankNumbers
 
 SECONDS = 20.0
 
@@ -143,7 +143,7 @@ class _NoStore:
 def test_two_ranks_that_found_no_way_to_each_other_accuse_each_other(
     me: int, loss: Loss, accused: tuple[int | None, Cause]
 ) -> None:
-    place = Place(me, 5, 0, 1, 0, 1)
+    place = RankNumbers(me, 5, 0, 1, 0, 1)
     member = Member(7, 0, b"", place, meets=False, connect=_NoStore)
     member.has_failed(loss)
-    assert member.failure == Failure(True, *accused)
+    assert member.failure == GenerationFailure(True, *accused)

@@ -28,7 +28,7 @@ from hvdlite.launch.elastic.context import ElasticVerdict
 from hvdlite.launch.elastic.delivery import ElasticDelivery
 from hvdlite.launch.elastic.events import End, Say
 from hvdlite.launch.elastic.options import ElasticOptions
-from hvdlite.rendezvous.roll import Part
+from hvdlite.rendezvous.documents import Role
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -324,16 +324,16 @@ assert args.slots is args.reset_limit is args.elastic_timeout is args.cooldown_r
 
 
 @pytest.mark.parametrize("steps", [False, True])
-@pytest.mark.parametrize("part", [Part.KEEP, Part.RESTORE])
-def test_what_a_reset_callback_changes_stays(part: Part, steps: bool) -> None:
+@pytest.mark.parametrize("role", [Role.KEEP, Role.RESTORE])
+def test_what_a_reset_callback_changes_stays(role: Role, steps: bool) -> None:
     state = ObjectState(lambda value: value, lambda: 0, rate=0.4, batch=0)
     state.register_reset_callbacks([lambda: setattr(state, "rate", state.rate / 2)])
     state._marks.steps = steps
     state.batch = 1
     state.commit()
-    state._settle(part, None, 1, changed=True)
+    state._take_role(role, None, 1, changed=True)
     assert (state.rate, state.batch) == (0.2, 1)
-    state._settle(Part.KEEP, None, 1)
+    state._take_role(Role.KEEP, None, 1)
     assert state.rate == 0.2
 
 

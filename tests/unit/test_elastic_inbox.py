@@ -10,10 +10,10 @@ from fuzz.documents import changed
 
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.store_events import StoreEvents
-from hvdlite.rendezvous import request
+from hvdlite.rendezvous import documents
+from hvdlite.rendezvous.documents import Report, encode_report
+from hvdlite.rendezvous.fields import sealed_key
 from hvdlite.rendezvous.quota import FIRST, SECONDS
-from hvdlite.rendezvous.roll import Report, encode_report
-from hvdlite.rendezvous.seal import seal
 
 REPORT = Report(3, 5, position=7, whole=True)
 # What a member says by a key alone.
@@ -43,7 +43,7 @@ def test_members_are_heard() -> None:
     job = Job()
     assert job.read("report/5/3", encode_report(REPORT, job.tokens[3])) == [events.Reported(REPORT)]
     for key, event in SAID.items():
-        assert job.read(key, seal(key, job.tokens[event.member])) == [event]
+        assert job.read(key, sealed_key(key, job.tokens[event.member])) == [event]
     assert job.said == []
 
 
@@ -62,13 +62,13 @@ def test_a_report_without_the_members_token_is_refused() -> None:
 def test_no_other_process_says_for_a_member_that_it_is_in_trains_or_is_done(key: str) -> None:
     job, member = Job(), SAID[key].member
     other = job.tokens[5 - member]
-    for value in (b"", bytes(64), seal(key, other), seal(key, bytes(32))):
+    for value in (b"", bytes(64), sealed_key(key, other), sealed_key(key, bytes(32))):
         job.refuses(key, value, f"not sealed with the token of member {member}")
     for another in ("in/4/3", "trains/2", "done/3"):  # what the member has said is no other key's
-        job.refuses(key, seal(another, job.tokens[member]), "not sealed")
+        job.refuses(key, sealed_key(another, job.tokens[member]), "not sealed")
 
 
-ASKED = request.of("a disk", 2.5)
+ASKED = documents.leave_request("a disk", 2.5)
 LEAVES: dict[str, events.Event] = {
     "leave/3": events.MemberLeaves(3, "a disk", 2.5),
     "leave-host/3": events.HostLeaves("b", "a disk", 2.5),
@@ -78,7 +78,7 @@ LEAVES: dict[str, events.Event] = {
 @pytest.mark.parametrize("key", LEAVES)
 def test_a_member_asks_to_leave(key: str) -> None:
     job = Job()
-    assert job.read(key, request.encode(ASKED, key, job.tokens[3])) == [LEAVES[key]]
+    assert job.read(key, documents.encode_leave_request(ASKED, key, job.tokens[3])) == [LEAVES[key]]
     assert job.said == []
 
 
@@ -86,11 +86,15 @@ def test_a_member_asks_to_leave(key: str) -> None:
 def test_no_process_without_the_members_token_asks_for_it_to_leave(key: str) -> None:
     job = Job()
     for token in (bytes(32), b"", job.tokens[2]):
-        job.refuses(key, request.encode(ASKED, key, token), "not sealed with the token of member 3")
+        job.refuses(
+            key,
+            documents.encode_leave_request(ASKED, key, token),
+            "not sealed with the token of member 3",
+        )
     job.refuses(key, b'{"reason":"a disk","seconds":2.5}', "expected an object with the fields")
     for other in {*LEAVES, "leave/2"} - {key}:  # the request is no other key's
-        job.refuses(key, request.encode(ASKED, other, job.tokens[3]), "not sealed")
-    longer = request.encode(ASKED, key, job.tokens[3]).replace(b"2.5", b"9.5")
+        job.refuses(key, documents.encode_leave_request(ASKED, other, job.tokens[3]), "not sealed")
+    longer = documents.encode_leave_request(ASKED, key, job.tokens[3]).replace(b"2.5", b"9.5")
     job.refuses(key, longer, "not sealed")
 
 
@@ -115,7 +119,7 @@ def test_a_report_of_a_member_that_was_never_started_is_refused() -> None:
 @pytest.mark.parametrize(
     "key",
     ["", "report", "report/5", "report/5/3/1", "report/5/x", "report/-1/3", "report/5/\u0663",
-     "report/5/" + "3" * 1000, "in/3", "trains/", "done/5/3", "news/1", "roll/1", "place/3",
+     "report/5/" + "3" * 1000, "in/3", "trains/", "done/5/3", "news/1", "assignment/1", "place/3",
      "other/3", "trains/3/", "\x1b[2J"],
 )  # fmt: skip
 def test_keys_of_no_member_are_refused(key: str) -> None:
@@ -142,5 +146,5 @@ def test_a_flood_is_told_in_a_few_lines_and_a_count() -> None:
     for _ in range(1000):
         job.read("other/3", now=1.0)
     assert len(job.said) == FIRST
-    job.read("done/3", seal("done/3", job.tokens[3]), now=2.0 + SECONDS)
+    job.read("done/3", sealed_key("done/3", job.tokens[3]), now=2.0 + SECONDS)
     assert job.said[FIRST:] == ["995 more keys of the job's store were refused."]

@@ -8,10 +8,10 @@ import pytest
 from elastic_histories import histories, seeded
 from elastic_training import live
 
+from hvdlite.rendezvous.documents import Report, Role
 from hvdlite.rendezvous.last_step import Inconsistent, decide
-from hvdlite.rendezvous.roll import Part, Report
 
-KEEP, RESTORE, RECEIVE = Part.KEEP, Part.RESTORE, Part.RECEIVE
+KEEP, RESTORE, RECEIVE = Role.KEEP, Role.RESTORE, Role.RECEIVE
 
 
 def _report(member: int, text: str) -> Report:
@@ -54,10 +54,10 @@ def _report(member: int, text: str) -> Report:
         (["7! c0", "7! c0"], 0, 1, [RESTORE, RECEIVE]),
     ],
 )
-def test_the_table(said: list[str], position: int, source: int | None, parts: list[Part]) -> None:
+def test_the_table(said: list[str], position: int, source: int | None, parts: list[Role]) -> None:
     decision = decide([_report(member, text) for member, text in enumerate(said, 1)])
     assert (decision.position, decision.source) == (position, source)
-    assert [decision.parts[member] for member in range(1, len(said) + 1)] == parts
+    assert [decision.roles[member] for member in range(1, len(said) + 1)] == parts
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_replica_that_has_drifted_is_named() -> None:
         decide([whole(1, "x"), whole(2, "x"), whole(3, "y")])
     # A member that is behind receives anyway.
     behind = Report(4, 2, 6, True, fingerprints=(("a", "2"),))
-    assert decide([whole(1, "x"), behind]).parts[4] is RECEIVE
+    assert decide([whole(1, "x"), behind]).roles[4] is RECEIVE
 
 
 def test_any_history_has_one_state_and_each_sample_once() -> None:

@@ -13,14 +13,20 @@ from elastic_job import Job, running
 from hvdlite import elastic
 from hvdlite.elastic import description
 from hvdlite.elastic.handlers import StateHandler
-from hvdlite.job.membership import Standing
+from hvdlite.job.membership import StateProgress
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.store_events import StoreEvents
-from hvdlite.rendezvous import roll
+from hvdlite.rendezvous import documents
+from hvdlite.rendezvous.documents import (
+    ALL_OTHERS,
+    Report,
+    Role,
+    difference,
+    encode_report,
+    fitting,
+)
 from hvdlite.rendezvous.fields import MOST_BYTES
 from hvdlite.rendezvous.last_step import Inconsistent, decide
-from hvdlite.rendezvous.likeness import OTHERS, difference, fitting
-from hvdlite.rendezvous.roll import Part, Report, encode_report
 
 ALIKE = (("model.weight", "float32[3, 4]"), ("model.bias", "float32[3]"))
 
@@ -47,10 +53,10 @@ def test_the_first_difference_is_named(newcomers: tuple[tuple[str, str], ...], s
 def test_what_a_report_has_no_room_for_is_compared_by_a_checksum() -> None:
     many = [(f"tensor {n} \n" + "é" * 700, f"float32[{n}]") for n in range(2000)]
     short = fitting(many)
-    assert short == fitting(many) and short[-1][0] == OTHERS and len(short) < len(many)
+    assert short == fitting(many) and short[-1][0] == ALL_OTHERS and len(short) < len(many)
     data = encode_report(Report(1, 1, alike=short, fingerprints=short), bytes(32))
     assert len(data) < MOST_BYTES
-    assert roll.decode_report(data, bytes(32), 1, 1).alike == short
+    assert documents.decode_report(data, bytes(32), 1, 1).alike == short
     changed = fitting([*many[:-1], ("last", "float32[7]")])
     assert changed[:-1] == short[:-1] and changed[-1] != short[-1]
 
@@ -74,13 +80,13 @@ def test_a_newcomer_with_other_tensors_is_refused_by_name_and_the_others_go_on(f
     job, newcomer = _with_a_free_slot()
     alike = ALIKE if fits else (("model.weight", "float32[9]"), ALIKE[1])
     job.hear(events.Reported(Report(newcomer, 0, newcomer=True, alike=alike)))
-    assert job.news.ready == (newcomer,)
+    assert job.notice.ready == (newcomer,)
     job.report(1, alike=ALIKE).report(2, alike=ALIKE)
     assert not job.all(events.End)
     if fits:
-        assert job.roll.numbers() == (1, 2, newcomer) and job.kills == []
+        assert job.assignment.member_numbers() == (1, 2, newcomer) and job.kills == []
         return
-    assert job.roll.numbers() == (1, 2) and job.kills == [newcomer]
+    assert job.assignment.member_numbers() == (1, 2) and job.kills == [newcomer]
     assert job.the(events.Say).text == (
         f"member {newcomer} on here is refused: model.weight is float32[9] there, and float32[3, "
         "4] in the job."
@@ -93,7 +99,7 @@ def test_a_state_that_tells_nothing_of_itself_is_not_compared() -> None:
     """That of a program with a save() or sync() of its own."""
     job, newcomer = _with_a_free_slot()
     job.warm(newcomer).hear(after=3.0)
-    assert job.report(1).report(2).roll.numbers() == (1, 2, newcomer)
+    assert job.report(1).report(2).assignment.member_numbers() == (1, 2, newcomer)
 
 
 def test_a_newcomer_of_another_release_is_refused_by_name() -> None:
@@ -103,11 +109,11 @@ def test_a_newcomer_of_another_release_is_refused_by_name() -> None:
     report = Report(7, 0, newcomer=True)
     fields = {**json.loads(encode_report(report, token)), "release": "9.9", "of a later one": [1]}
     del fields["seal"]
-    sealed = {**fields, "seal": roll._seal(fields, token)}
+    sealed = {**fields, "seal": documents._seal(fields, token)}
     [unfit] = events_of.read([("report/0/7", json.dumps(sealed).encode())], 0.0)
     why = "it runs hvdlite 9.9, and hvdliterun runs hvdlite "
     assert isinstance(unfit, events.Unfit) and unfit.member == 7 and unfit.why.startswith(why)
-    forged = {**fields, "seal": roll._seal(fields, bytes(32))}
+    forged = {**fields, "seal": documents._seal(fields, bytes(32))}
     assert events_of.read([("report/0/7", json.dumps(forged).encode())], 0.0) == []
     assert "not sealed" in said[0]
     job, newcomer = _with_a_free_slot()
@@ -158,14 +164,14 @@ def test_a_replica_that_has_drifted_is_named() -> None:
         reports.append(
             Report(member, 2, position=1, whole=True, alike=alike, fingerprints=fingerprints)
         )
-    assert set(decide(reports[:2]).parts.values()) == {Part.KEEP}
+    assert set(decide(reports[:2]).roles.values()) == {Role.KEEP}
     with pytest.raises(Inconsistent, match=r"members 0 and 2 are both .* model.weight .* differs"):
         decide(reports)
     on_another_processor = replace(
         reports[2],
         fingerprints=tuple((f"{name} x", value) for name, value in reports[2].fingerprints),
     )
-    assert set(decide([*reports[:2], on_another_processor]).parts.values()) == {Part.KEEP}
+    assert set(decide([*reports[:2], on_another_processor]).roles.values()) == {Role.KEEP}
 
 
 def test_a_step_that_is_done_again_draws_the_same_random_numbers() -> None:
@@ -175,9 +181,9 @@ def test_a_step_that_is_done_again_draws_the_same_random_numbers() -> None:
     state = elastic.ObjectState(lambda value: value, lambda: 0, epoch=0)
     state.step()
     first = draws()
-    state._settle(Part.KEEP, None, 1)
+    state._take_role(Role.KEEP, None, 1)
     assert draws() == first
-    state._settle(Part.RESTORE, None, 1)
+    state._take_role(Role.RESTORE, None, 1)
     assert draws() == first
     state.commit()
     later = draws()
@@ -189,7 +195,7 @@ def test_a_program_that_commits_keeps_its_random_numbers() -> None:
     state = elastic.ObjectState(lambda value: value, lambda: 0, epoch=0)
     state.commit()
     first = random.random()
-    state._settle(Part.RESTORE, None, 1)
+    state._take_role(Role.RESTORE, None, 1)
     assert random.random() != first
 
 
@@ -201,7 +207,7 @@ def test_without_memory_for_a_copy_the_job_goes_on(caplog: pytest.LogCaptureFixt
     state = elastic.ObjectState(lambda value: value, lambda: 0, epoch=0)
     state.epoch = Big()
     state.commit()
-    assert state._marks.standing() == Standing(1, False, None) and "no room" in caplog.text
+    assert state._marks.progress() == StateProgress(1, False, None) and "no room" in caplog.text
     state.epoch = 3
     state.commit()
     assert state._marks.copy == 2

@@ -10,38 +10,38 @@ from hvdlite import elastic
 from hvdlite.elastic import loop, news
 from hvdlite.exceptions import Loss, MismatchError, PeerLostError
 from hvdlite.job import membership
-from hvdlite.job.membership import Failure, Standing
-from hvdlite.rendezvous.roll import Entry, Part, Place, Roll
+from hvdlite.job.membership import GenerationFailure, StateProgress
+from hvdlite.rendezvous.documents import Assignment, Entry, RankNumbers, Role
 
 
 class FakeMember:
-    """`parts`: what the roll of each generation says."""
+    """`parts`: what the assignment of each generation says."""
 
-    def __init__(self, parts: list[Part], positions: list[int]) -> None:
+    def __init__(self, parts: list[Role], positions: list[int]) -> None:
         self._rolls = [
-            Roll(g, (Entry(1, "here", 0, part),), position)
+            Assignment(g, (Entry(1, "here", 0, part),), position)
             for g, (part, position) in enumerate(zip(parts, positions, strict=True), 1)
         ]
-        self.roll = self._rolls.pop(0)
-        self.place = Place(0, 1, 0, 1, 0, 1)
+        self.assignment = self._rolls.pop(0)
+        self.numbers = RankNumbers(0, 1, 0, 1, 0, 1)
         self.source = None
         self.in_run = False
-        self.standing = Standing()
-        self.standings: list[Standing] = []
-        self.failure = Failure()
+        self.progress = StateProgress()
+        self.progresses: list[StateProgress] = []
+        self.failure = GenerationFailure()
         self.said: list[str] = []
 
     @property
     def generation(self) -> int:
-        return self.roll.generation
+        return self.assignment.generation
 
     @property
     def entry(self) -> Entry:
-        return self.roll.members[0]
+        return self.assignment.members[0]
 
     def next(self) -> None:
-        self.standings.append(self.standing)
-        self.roll = self._rolls.pop(0)
+        self.progresses.append(self.progress)
+        self.assignment = self._rolls.pop(0)
 
     def has_failed(self, loss: Loss) -> None:
         self.said.append(f"lost {loss.ranks}")
@@ -55,7 +55,7 @@ class FakeMember:
 
 @pytest.fixture
 def in_generations(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def make(*generations: tuple[Part, int]) -> FakeMember:
+    def make(*generations: tuple[Role, int]) -> FakeMember:
         member = FakeMember(*map(list, zip(*generations, strict=True)))
         monkeypatch.setattr(membership, "_member", member)
         monkeypatch.setattr(loop.basics, "shutdown", lambda: None)
@@ -71,7 +71,7 @@ def _state(**kwargs: Any) -> elastic.ObjectState:
 
 
 def test_a_failure_goes_back_to_the_copy_and_calls_again(in_generations: Any) -> None:
-    member = in_generations((Part.KEEP, 0), (Part.RESTORE, 1))
+    member = in_generations((Role.KEEP, 0), (Role.RESTORE, 1))
     state = _state(steps=0)
     seen = []
 
@@ -87,12 +87,12 @@ def test_a_failure_goes_back_to_the_copy_and_calls_again(in_generations: Any) ->
 
     assert train(state) == "trained"
     assert seen == [0, 1] and member.in_run
-    assert member.standings == [Standing(1, False, 1)]
+    assert member.progresses == [StateProgress(1, False, 1)]
     assert member.said == ["trains", "lost (1,)", "trains", "done"]
 
 
 def test_a_planned_change_keeps_the_state(in_generations: Any) -> None:
-    member = in_generations((Part.KEEP, 0), (Part.KEEP, 1))
+    member = in_generations((Role.KEEP, 0), (Role.KEEP, 1))
     state = _state(steps=0)
     resets: list[str] = []
     state.register_reset_callbacks([lambda: resets.append("reset")])
@@ -106,11 +106,11 @@ def test_a_planned_change_keeps_the_state(in_generations: Any) -> None:
         return int(state.steps)
 
     assert train(state) == 5 and resets == ["reset"]
-    assert member.standings == [Standing(1, True, 1)] and "done" in member.said
+    assert member.progresses == [StateProgress(1, True, 1)] and "done" in member.said
 
 
 def test_a_mismatch_is_not_retried(in_generations: Any) -> None:
-    member = in_generations((Part.KEEP, 0))
+    member = in_generations((Role.KEEP, 0))
 
     @elastic.run
     def train(state: elastic.ObjectState) -> None:
@@ -118,11 +118,11 @@ def test_a_mismatch_is_not_retried(in_generations: Any) -> None:
 
     with pytest.raises(MismatchError):
         train(_state(steps=0))
-    assert member.standings == [] and member.said == ["trains"]
+    assert member.progresses == [] and member.said == ["trains"]
 
 
 def test_a_foreign_state_is_restored_at_once_and_always_synchronised(in_generations: Any) -> None:
-    member = in_generations((Part.KEEP, 0), (Part.RECEIVE, 7))
+    member = in_generations((Role.KEEP, 0), (Role.RECEIVE, 7))
     done = []
 
     class Mine(elastic.State):
@@ -144,4 +144,4 @@ def test_a_foreign_state_is_restored_at_once_and_always_synchronised(in_generati
     state = Mine(lambda value: value, lambda: 0)
     train(state)
     assert done == ["sync", "save", "restore", "sync", "save"]
-    assert member.standings == [Standing(1, False, 1)] and state._marks.position == 8
+    assert member.progresses == [StateProgress(1, False, 1)] and state._marks.position == 8

@@ -1,4 +1,4 @@
-"""A member's reports and the rolls that it follows, with a store that is a dictionary."""
+"""A member's reports and the assignments that it follows, with a store that is a dictionary."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from hvdlite.elastic.news import Reader
 from hvdlite.exceptions import Cause as LossCause
 from hvdlite.exceptions import Loss
 from hvdlite.job import membership
-from hvdlite.job.membership import Member, PutOut, Standing
+from hvdlite.job.membership import Member, PutOut, StateProgress
 from hvdlite.launch.environment import Identity
-from hvdlite.rendezvous.roll import (
+from hvdlite.rendezvous.documents import (
     Accusation,
+    Assignment,
     Cause,
+    DriverNotice,
     Entry,
-    News,
-    Part,
-    Place,
-    Roll,
+    RankNumbers,
+    Role,
     decode_report,
-    encode_news,
-    encode_roll,
+    encode_assignment,
+    encode_notice,
 )
 
 TOKEN = bytes(range(32))
@@ -72,13 +72,13 @@ class Ended(list[tuple[int, str]]):
 
 
 def _member(store: FakeStore, number: int = 5, meets: bool = True) -> Member:
-    return Member(number, 1, TOKEN, Place(1, 2, 1, 2, 0, 1), meets, lambda: store)
+    return Member(number, 1, TOKEN, RankNumbers(1, 2, 1, 2, 0, 1), meets, lambda: store)
 
 
 def _write_roll(store: FakeStore, generation: int, *numbers: int, answers: int = 0) -> None:
-    entries = tuple(Entry(m, "here", slot, Part.KEEP) for slot, m in enumerate(numbers))
-    roll = Roll(generation, entries, position=0, answers=answers).with_nonce("0" * 32)
-    store.set(f"elastic/roll/{generation}", encode_roll(roll))
+    entries = tuple(Entry(m, "here", slot, Role.KEEP) for slot, m in enumerate(numbers))
+    assignment = Assignment(generation, entries, position=0, answers=answers).with_nonce("0" * 32)
+    store.set(f"elastic/assignment/{generation}", encode_assignment(assignment))
 
 
 def _in_generation(store: FakeStore, generation: int, *numbers: int) -> Member:
@@ -94,7 +94,7 @@ def test_a_newcomer_reports_and_takes_its_place_from_the_roll() -> None:
     member = _in_generation(store, 3, 4, 5, 6)
     report = decode_report(store.keys["elastic/report/0/5"], TOKEN, 5, 0)
     assert report.newcomer and report.meets and not report.broken
-    assert (member.generation, member.place.rank, member.place.size) == (3, 1, 3)
+    assert (member.generation, member.numbers.rank, member.numbers.size) == (3, 1, 3)
     assert member.entry.member == 5 and member.source is None
     member.entered(lambda why: pytest.fail(why))
     assert "elastic/in/3/5" in store.keys
@@ -104,7 +104,7 @@ def test_one_that_came_too_late_asks_again_from_run() -> None:
     store = FakeStore()
     store.set("elastic/place/5", b"0")
     member = _member(store)
-    assert member.arrive() is None and member.generation == 0 and member.place.size == 2
+    assert member.arrive() is None and member.generation == 0 and member.numbers.size == 2
     member.in_run = True
     asked = threading.Thread(target=member.arrive)
     asked.start()
@@ -130,14 +130,14 @@ def test_a_survivor_reports_its_marks_and_whom_its_engine_names() -> None:
     store = FakeStore()
     member = _in_generation(store, 3, 4, 5, 6)
     member.trains()
-    member.standing = Standing(8, True, 6)
+    member.progress = StateProgress(8, True, 6)
     member.has_failed(Loss(LossCause.SILENT, (2,)))
     _write_roll(store, 4, 4, 5)
     member.arrive()
     report = decode_report(store.keys["elastic/report/4/5"], TOKEN, 5, 4)
     assert (report.position, report.whole, report.copy, report.broken) == (8, True, 6, True)
     assert report.accused == (Accusation(6, Cause.SILENCE),) and not report.newcomer
-    assert (member.generation, member.place.size) == (4, 2)
+    assert (member.generation, member.numbers.size) == (4, 2)
 
 
 @pytest.mark.parametrize("lost", [1, -1, 3, None])
@@ -179,18 +179,18 @@ def test_an_engine_that_comes_up_in_an_ended_generation_is_aborted() -> None:
 def test_the_reader_aborts_and_tells_and_ends() -> None:
     store = FakeStore()
     member = _in_generation(store, 3, 4, 5)
-    told: list[News] = []
+    told: list[DriverNotice] = []
     ended = Ended()
     reader = Reader(member, 2, told.append, ended)
-    store.set("elastic/news/1", b"is answered by the roll already")
-    store.set("elastic/news/2", encode_news(News(2, 3, ready=(9,))))
-    store.set("elastic/news/3", encode_news(News(3, 3, broken=True, lost=(4,))))
+    store.set("elastic/notice/1", b"is answered by the assignment already")
+    store.set("elastic/notice/2", encode_notice(DriverNotice(2, 3, ready=(9,))))
+    store.set("elastic/notice/3", encode_notice(DriverNotice(3, 3, broken=True, lost=(4,))))
     assert ended.heard.wait(within(10))
     reader.stop()
     assert [news.number for news in told] == [2]
     assert reader.latest is not None and reader.latest.number == 3
     assert ended == [(3, "hvdliterun has lost member 4 (rank 0)")]
-    assert not any(thread.name == "hvdlite-news" for thread in threading.enumerate())
+    assert not any(thread.name == "hvdlite-notices" for thread in threading.enumerate())
 
 
 def test_what_the_launcher_has_to_set() -> None:

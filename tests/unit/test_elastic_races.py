@@ -14,9 +14,9 @@ from hvdlite.launch.elastic.state_machine import Phase
 def test_race_1_news_name_the_generation_that_they_break() -> None:
     job = running()
     job.die(4)
-    assert (job.news.generation, job.news.broken) == (1, True)
+    assert (job.notice.generation, job.notice.broken) == (1, True)
     job.report(1, 2, 3).die(3)
-    assert job.news.generation == 2
+    assert job.notice.generation == 2
     assert job.all(on.FailRendezvous) == [on.FailRendezvous(2, 3)]
 
 
@@ -24,34 +24,34 @@ def test_race_2_the_meeting_of_one_that_dies_before_it_joins_is_failed() -> None
     job = running()
     job.die(4).report(1, 2, 3).enter(1).die(2)
     assert job.all(on.FailRendezvous) == [on.FailRendezvous(2, 2)]
-    assert job.news.lost == (2,) and job.phase is Phase.REPORTING
+    assert job.notice.lost == (2,) and job.phase is Phase.REPORTING
     job.report(1, 3)
-    assert (job.roll.generation, job.roll.numbers()) == (3, (1, 3))
+    assert (job.assignment.generation, job.assignment.member_numbers()) == (3, (1, 3))
 
 
 def test_race_2_one_that_gives_up_meeting_fails_the_meeting_of_the_others() -> None:
     job = running()
     job.die(4).report(1, 2, 3).report(2, broken=True)
     assert job.all(on.FailRendezvous) == [on.FailRendezvous(2, 2)]
-    assert job.news.broken and job.news.lost == ()
+    assert job.notice.broken and job.notice.lost == ()
     job.report(3, broken=True)
     assert job.said == [], "it was told once"
     job.report(1, broken=True)
-    assert job.roll.generation == 3
+    assert job.assignment.generation == 3
 
 
 def test_race_4_two_that_die_at_once_are_one_news() -> None:
     job = running()
     job.die(2, 3)
-    assert job.news.lost == (2, 3)
+    assert job.notice.lost == (2, 3)
 
 
 def test_race_5_the_report_of_a_survivor_that_dies_is_void() -> None:
     job = running()
     job.die(4).report(1, 2).die(1)
-    assert job.news.lost == (1,)
+    assert job.notice.lost == (1,)
     job.report(3)
-    assert job.roll.numbers() == (2, 3)
+    assert job.assignment.member_numbers() == (2, 3)
 
 
 def test_race_5_any_order_of_two_deaths_and_the_reports() -> None:
@@ -64,7 +64,7 @@ def test_race_5_any_order_of_two_deaths_and_the_reports() -> None:
                 job.die(member)
             else:
                 job.report(member, broken=True)
-        assert job.roll.numbers() == (1, 2), order
+        assert job.assignment.member_numbers() == (1, 2), order
 
 
 def test_race_7_a_newcomer_dies_warm_or_while_it_is_admitted() -> None:
@@ -73,9 +73,9 @@ def test_race_7_a_newcomer_dies_warm_or_while_it_is_admitted() -> None:
     job.hear(after=1.0)
     assert job.starts == [(3, "a", 1)] and job.phase is Phase.RUNNING
     job.warm(3).hear(after=2.0).report(1)
-    assert job.roll.numbers() == (1, 3)
+    assert job.assignment.member_numbers() == (1, 3)
     job.die(3, status=1).report(1)
-    assert job.roll.numbers() == (1,)
+    assert job.assignment.member_numbers() == (1,)
     job.form(1).hear(after=1.9)
     assert job.starts == []
     job.hear(after=0.1)
@@ -98,11 +98,11 @@ def test_race_8_one_returns_while_another_breaks(order: tuple[str, ...]) -> None
         "breaks": lambda: job.die(2),
         "reports": lambda: job.report(3, broken=True),
     }
-    rolls = []
+    assignments = []
     for move in order:
         moves[move]()
-        rolls += job.all(on.WriteRoll)
-    assert [roll.roll.numbers() for roll in rolls] == [(3,)]
+        assignments += job.all(on.WriteAssignment)
+    assert [assignment.assignment.member_numbers() for assignment in assignments] == [(3,)]
     assert job.all(on.End) == []
     job.form(3).hear(on.Returned(3)).die(3, status=0)
     assert job.end == on.End(0)
@@ -111,12 +111,12 @@ def test_race_8_one_returns_while_another_breaks(order: tuple[str, ...]) -> None
 def test_race_9_a_death_wins_over_a_planned_change_and_the_roll_answers_both() -> None:
     job = running("a:3")
     job.hear(on.MemberLeaves(3, "SIGTERM")).found("a:3,b:1").warm(4)
-    news = job.news
-    assert (news.number, news.ready, [each.member for each in news.leaving]) == (2, (4,), [3])
+    notice = job.notice
+    assert (notice.number, notice.ready, [each.member for each in notice.leaving]) == (2, (4,), [3])
     job.die(2)
-    assert job.news.number == 3 and job.news.broken
+    assert job.notice.number == 3 and job.notice.broken
     job.report(1, broken=True)
-    assert job.roll.numbers() == (1, 4) and job.roll.answers == 3
+    assert job.assignment.member_numbers() == (1, 4) and job.assignment.answers == 3
     job.form(1, 4).hear(after=5.0)
     assert job.all(on.Tell) == []
 
@@ -124,9 +124,9 @@ def test_race_9_a_death_wins_over_a_planned_change_and_the_roll_answers_both() -
 def test_race_10_a_roll_answers_all_news_before_it() -> None:
     job = running("a:3")
     job.hear(on.MemberLeaves(2, "first")).hear(on.MemberLeaves(3, "second"))
-    assert job.news.number == 2 and [each.member for each in job.news.leaving] == [2, 3]
+    assert job.notice.number == 2 and [each.member for each in job.notice.leaving] == [2, 3]
     job.report(2, 3, leaves=True).report(1)
-    assert job.roll.answers == 2 and job.roll.numbers() == (1,)
+    assert job.assignment.answers == 2 and job.assignment.member_numbers() == (1,)
 
 
 def test_race_11_a_host_that_is_back_within_two_seconds_is_no_news() -> None:
@@ -142,11 +142,11 @@ def test_race_11_a_host_that_is_back_within_two_seconds_is_no_news() -> None:
 def test_race_11_a_host_that_is_back_before_the_boundary_stays() -> None:
     job = running("a:2,b:1", reset_limit=0)
     job.found("a:2").hear(after=2.0)
-    assert [each.member for each in job.news.leaving] == [3]
+    assert [each.member for each in job.notice.leaving] == [3]
     job.found("a:2,b:1")
-    assert job.news.leaving == ()
+    assert job.notice.leaving == ()
     job.report(1, 2, 3)
-    assert job.roll.numbers() == (1, 2, 3), "an equal roll is no change"
+    assert job.assignment.member_numbers() == (1, 2, 3), "an equal assignment is no change"
 
 
 def test_race_14_a_slot_is_not_given_while_its_old_process_dies() -> None:
@@ -162,7 +162,7 @@ def test_race_14_a_slot_is_not_given_while_its_old_process_dies() -> None:
 def test_race_15_the_first_notice_of_a_host_counts() -> None:
     job = running("a:1,b:2")
     job.hear(on.HostLeaves("b", "SIGTERM", 20.0))
-    assert [(each.member, each.seconds) for each in job.news.leaving] == [(2, 20.0), (3, 20.0)]
+    assert [(each.member, each.seconds) for each in job.notice.leaving] == [(2, 20.0), (3, 20.0)]
     job.hear(on.MemberLeaves(2, "SIGTERM", 50.0), after=1.0)
     assert job.said == []
     job.hear(on.HostLeaves("b", "SIGTERM", 50.0))
@@ -179,9 +179,9 @@ def test_race_16_one_that_never_reaches_a_boundary_is_killed() -> None:
     job.hear(on.MemberLeaves(3, "SIGTERM")).hear(after=29.9)
     assert job.kills == []
     job.hear(after=0.1)
-    assert job.kills == [3] and job.news.lost == (3,) and job.news.broken
+    assert job.kills == [3] and job.notice.lost == (3,) and job.notice.broken
     job.report(1, 2)
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
 
 
 def test_race_19_a_clock_that_jumps_back_stands_still() -> None:
@@ -191,7 +191,7 @@ def test_race_19_a_clock_that_jumps_back_stands_still() -> None:
     job.hear(after=-1000)
     assert job.said == [] and job.machine.due() == due
     job.hear(after=1002)
-    assert job.news.ready == (3,)
+    assert job.notice.ready == (3,)
     job.hear(on.MemberLeaves(2, "SIGTERM"), after=-1000)
     assert job.hear(after=1029).kills == []
     assert job.hear(after=1).kills == [2]
@@ -203,9 +203,9 @@ def test_race_19_a_clock_that_jumps_back_stands_still() -> None:
 def test_stop_lets_all_reach_a_boundary() -> None:
     job = running("a:2")
     job.hear(on.Stop(143))
-    assert job.news.stop
+    assert job.notice.stop
     job.report(1, 2, leaves=True)
-    assert job.all(on.WriteRoll) == [] and job.all(on.End) == []
+    assert job.all(on.WriteAssignment) == [] and job.all(on.End) == []
     job.die(1, status=0).die(2, status=0)
     assert job.end.status == 143
 
@@ -228,9 +228,9 @@ def test_stop_ends_the_job_when_its_time_is_up() -> None:
 def test_stop_gives_those_a_boundary_whose_generation_breaks_before() -> None:
     job = running("a:3", least=3)
     job.hear(on.Stop(143)).die(3).report(1, 2, broken=True)
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
     job.enter(1, 2)
-    assert job.news.stop and job.news.number > job.machine.generation
+    assert job.notice.stop and job.notice.number > job.machine.generation
     job.report(1, 2, leaves=True).die(1, status=0).die(2, status=0)
     assert job.end.status == 143
 
@@ -273,13 +273,13 @@ def test_a_notice_during_a_roll_is_told_in_the_next_generation() -> None:
     job.die(3).report(1, 2).hear(on.MemberLeaves(2, "SIGTERM"))
     assert job.all(on.Tell) == []
     job.enter(1, 2)
-    assert [each.member for each in job.news.leaving] == [2]
+    assert [each.member for each in job.notice.leaving] == [2]
 
 
 def test_a_notice_while_reports_are_gathered_takes_effect_in_this_roll() -> None:
     job = running("a:3")
     job.die(3).report(2).hear(on.MemberLeaves(2, "SIGTERM")).report(1)
-    assert job.roll.numbers() == (1,)
+    assert job.assignment.member_numbers() == (1,)
     job.hear(after=30)
     assert job.kills == [2], "its exit is waited for"
     job.die(2)
@@ -290,17 +290,17 @@ def test_a_notice_behind_a_boundary_is_told_before_the_next_one() -> None:
     job = running("a:3")
     job.hear(on.MemberLeaves(3, "SIGTERM")).report(3, leaves=True).report(1)
     job.hear(on.MemberLeaves(2, "SIGTERM")).report(2)
-    assert job.roll.numbers() == (1, 2), "its leave callbacks have not run"
+    assert job.assignment.member_numbers() == (1, 2), "its leave callbacks have not run"
     job.enter(1, 2)
-    assert [each.member for each in job.news.leaving] == [2]
+    assert [each.member for each in job.notice.leaving] == [2]
     job.report(2, leaves=True).report(1)
-    assert job.roll.numbers() == (1,)
+    assert job.assignment.member_numbers() == (1,)
 
 
 def test_stop_names_all_members_and_the_seconds_that_they_have() -> None:
     job = running("a:2", leave_seconds=20)
     job.hear(on.MemberLeaves(2, "SIGTERM", 5.0)).hear(on.Stop(143), after=1.0)
-    found = [(each.member, each.seconds, each.reason) for each in job.news.leaving]
+    found = [(each.member, each.seconds, each.reason) for each in job.notice.leaving]
     assert found == [(1, 20.0, "the job was asked to end"), (2, 4.0, "SIGTERM")]
 
 
@@ -314,9 +314,9 @@ def test_all_that_leave_end_the_job_in_order() -> None:
 def test_a_break_before_the_last_boundary_leaves_them_a_boundary() -> None:
     job = running("a:3")
     job.hear(on.HostLeaves("a", "SIGTERM")).die(3).report(1, 2, broken=True)
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
     job.enter(1, 2)
-    assert [each.member for each in job.news.leaving] == [1, 2]
+    assert [each.member for each in job.notice.leaving] == [1, 2]
 
 
 def test_hosts_are_not_removed_while_the_state_would_go_with_them() -> None:
@@ -324,13 +324,13 @@ def test_hosts_are_not_removed_while_the_state_would_go_with_them() -> None:
     job.found("b:2").hear(after=10)
     assert job.all(on.Tell) == []
     job.warm(3, 4)
-    assert job.news.ready == (3, 4) and job.news.leaving == ()
+    assert job.notice.ready == (3, 4) and job.notice.leaving == ()
     job.report(1, 2)
-    assert job.roll.numbers() == (1, 2, 3, 4)
+    assert job.assignment.member_numbers() == (1, 2, 3, 4)
     job.form(1, 2, 3, 4).hear(after=2.0)
-    assert [each.member for each in job.news.leaving] == [1, 2]
+    assert [each.member for each in job.notice.leaving] == [1, 2]
     job.report(1, 2, leaves=True).report(3, 4)
-    assert job.roll.numbers() == (3, 4)
+    assert job.assignment.member_numbers() == (3, 4)
 
 
 def test_newcomers_of_a_host_that_is_gone_are_ended() -> None:
@@ -344,7 +344,7 @@ def test_newcomers_of_a_host_that_is_gone_are_ended() -> None:
 def test_a_lost_host_is_many_lost_members_and_cools_down() -> None:
     job = running("a:1,b:2")
     job.hear(on.HostLost("b"))
-    assert job.news.lost == (2, 3) and job.kills == []
+    assert job.notice.lost == (2, 3) and job.kills == []
     job.report(1).form(1).hear(after=0.5)
     assert job.starts == []
     job.hear(after=0.5)

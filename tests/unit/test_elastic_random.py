@@ -1,5 +1,8 @@
-"""Random histories of an elastic job: rolls ascend, one source, rank 0 a survivor, never below the
-minimum, no slot twice, always an end. The pretended world checks them: elastic_world.py."""
+"""Random histories of an elastic job, checked by a pretended world (elastic_world.py).
+
+Generations ascend, with one source, and rank 0 is a survivor. There are never fewer members than
+the minimum, no two in one slot, and always an end.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def lived(seeds: list[int]) -> tuple[int, int]:
             world = live(random.Random(seed))
         except Exception as error:
             raise AssertionError(f"the history of seed {seed}: {error!r}") from error
-        generations += world.roll.generation if world.roll else 0
+        generations += world.assignment.generation if world.assignment else 0
         ended_well += world.end is not None and world.end.status == 0
     return generations, ended_well
 

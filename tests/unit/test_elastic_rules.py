@@ -10,7 +10,7 @@ from elastic_job import Job, running
 from hvdlite.launch.elastic import events as on
 from hvdlite.launch.elastic.state_machine import Phase
 from hvdlite.launch.elastic.unreachable import Unreachable
-from hvdlite.rendezvous.roll import Accusation, Cause, Part, Report
+from hvdlite.rendezvous.documents import Accusation, Cause, Report, Role
 
 SILENT = (Accusation(4, Cause.SILENCE),)
 
@@ -22,7 +22,7 @@ def test_one_that_ends_with_0_before_the_others_come_to_init_is_lost() -> None:
     job = Job("a:2", least=1).die(1, status=0)
     assert job.said == [], "perhaps the program does without the others"
     job.meet(2)
-    assert job.roll.numbers() == (2,)
+    assert job.assignment.member_numbers() == (2,)
     assert job.all(on.Say) == [on.Say("member 1 on a ended with status 0 before hvd.init().")]
     job.form(2).hear(after=1.0)
     assert job.starts == [(3, "a", 0)], "its slot is filled again"
@@ -33,7 +33,7 @@ def test_one_that_ends_with_0_before_init_while_others_wait_there_is_lost() -> N
     assert job.all(on.Say) and job.starts == []
     job.hear(after=1.0)
     assert job.starts == [(4, "a", 0)]
-    assert job.meet(4).roll.numbers() == (4, 2, 3)
+    assert job.meet(4).assignment.member_numbers() == (4, 2, 3)
 
 
 def test_a_program_that_does_without_the_others_ends_well() -> None:
@@ -57,9 +57,13 @@ def test_all_meet_in_init() -> None:
     job.meet(3, 1)
     assert job.said == []
     job.meet(2)
-    assert job.roll.numbers() == (1, 2, 3)
-    assert [entry.part for entry in job.roll.members] == [Part.KEEP, Part.RECEIVE, Part.RECEIVE]
-    assert (job.roll.source, job.roll.generation, job.phase) == (1, 1, Phase.FORMING)
+    assert job.assignment.member_numbers() == (1, 2, 3)
+    assert [entry.role for entry in job.assignment.members] == [
+        Role.KEEP,
+        Role.RECEIVE,
+        Role.RECEIVE,
+    ]
+    assert (job.assignment.source, job.assignment.generation, job.phase) == (1, 1, Phase.FORMING)
     job.enter(1, 2)
     assert job.phase is Phase.FORMING
     job.enter(3)
@@ -75,7 +79,7 @@ def test_more_slots_than_processes_are_filled_up_to_the_most() -> None:
 def test_a_death_before_the_first_roll_does_not_stop_the_others() -> None:
     job = Job("a:3", least=2)
     job.meet(1, 2).die(3, status=1)
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
 
 
 def test_one_that_comes_too_late_for_the_first_generation_warms_up_alone() -> None:
@@ -90,7 +94,7 @@ def test_one_that_comes_too_late_for_the_first_generation_warms_up_alone() -> No
     job.meet(4).hear(after=3.0)
     assert job.said == [], "a report that was on its way says nothing any more"
     job.warm(4)
-    assert job.news.ready == (4,)
+    assert job.notice.ready == (4,)
 
 
 def test_too_few_slots_end_the_job_when_its_time_is_up() -> None:
@@ -101,7 +105,7 @@ def test_too_few_slots_end_the_job_when_its_time_is_up() -> None:
     assert "only 0 of the 3 processes" in job.end.sentence and "2 slots" in job.end.sentence
 
 
-# Rule 1: the roll waits for every survivor's report, and for no other.
+# Rule 1: the assignment waits for every survivor's report, and for no other.
 
 
 def test_the_roll_waits_for_every_survivor() -> None:
@@ -110,7 +114,7 @@ def test_the_roll_waits_for_every_survivor() -> None:
     job.report(1).report(2)
     assert job.said == []
     job.report(4)
-    assert job.roll.numbers() == (1, 2, 4)
+    assert job.assignment.member_numbers() == (1, 2, 4)
 
 
 def test_the_roll_waits_for_no_cold_newcomer() -> None:
@@ -118,26 +122,26 @@ def test_the_roll_waits_for_no_cold_newcomer() -> None:
     job.die(4).report(1, 2, 3).form(1, 2, 3).hear(after=1.0)
     assert job.starts == [(5, "a", 3)]
     job.die(3).report(1, 2)
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
 
 
 def test_a_warm_newcomer_is_taken_along_by_a_broken_generation() -> None:
     job = running()
     job.die(4).report(1, 2, 3).form(1, 2, 3).hear(after=1.0).warm(5)
     job.die(3).report(1, 2)
-    assert job.roll.numbers() == (1, 2, 5)
-    assert [entry.part for entry in job.roll.members] == [Part.KEEP, Part.KEEP, Part.RECEIVE]
-    assert job.roll.source == 1
+    assert job.assignment.member_numbers() == (1, 2, 5)
+    assert [entry.role for entry in job.assignment.members] == [Role.KEEP, Role.KEEP, Role.RECEIVE]
+    assert job.assignment.source == 1
 
 
 def test_below_the_minimum_the_roll_waits_for_newcomers() -> None:
     job = running("a:3", least=3, elastic_timeout=100)
     job.die(3).report(1, 2)
-    assert job.all(on.WriteRoll) == [] and job.phase is Phase.REPORTING
+    assert job.all(on.WriteAssignment) == [] and job.phase is Phase.REPORTING
     job.hear(after=1.0)
     assert job.starts == [(4, "a", 2)]
     job.warm(4)
-    assert job.roll.numbers() == (1, 2, 4)
+    assert job.assignment.member_numbers() == (1, 2, 4)
 
 
 def test_below_the_minimum_for_too_long_ends_the_job() -> None:
@@ -170,7 +174,7 @@ def test_a_report_at_a_boundary_breaks_nothing_and_one_of_an_error_does() -> Non
     planned.report(1)
     assert planned.said == [] and planned.phase is Phase.REPORTING
     broken.report(1, broken=True)
-    assert broken.news.broken and broken.news.generation == 1 and broken.news.lost == ()
+    assert broken.notice.broken and broken.notice.generation == 1 and broken.notice.lost == ()
 
 
 # Rule 2: a lost member is out for good, and its slot is given again when it is reaped.
@@ -189,7 +193,7 @@ def test_a_slot_is_given_again_when_its_process_is_gone() -> None:
 def test_a_lost_member_reports_in_vain() -> None:
     job = running()
     job.report(1, 2, 3, broken=True, accused=SILENT).hear(after=2.0)
-    assert job.roll.numbers() == (1, 2, 3)
+    assert job.assignment.member_numbers() == (1, 2, 3)
     job.report(4)
     assert job.said == [] and job.phase is Phase.FORMING
 
@@ -205,24 +209,24 @@ def test_a_survivor_in_code_of_its_own_is_waited_for_and_named() -> None:
     job.hear(after=539)
     assert job.kills == [] and job.all(on.Say) == []
     job.report(3)
-    assert job.roll.numbers()[:3] == (1, 2, 3)
+    assert job.assignment.member_numbers()[:3] == (1, 2, 3)
 
 
 def test_a_survivor_that_never_reports_is_killed_in_the_end() -> None:
     job = running(elastic_timeout=600)
     job.die(4).report(1, 2).hear(after=600)
     assert job.kills == [3]
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
 
 
 def test_a_generation_that_does_not_come_up_is_broken_and_only_the_silent_one_is_killed() -> None:
     job = running("a:3", elastic_timeout=600)
     job.report(1, 2, 3).hear(after=600)
-    assert job.kills == [] and job.news.broken and job.news.generation == 2
+    assert job.kills == [] and job.notice.broken and job.notice.generation == 2
     assert [fail.generation for fail in job.all(on.FailRendezvous)] == [2]
     job.report(1, 2, broken=True).hear(after=600)
     assert job.kills == [3]
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
 
 
 # Rule 4: silence is an accusation, a closed connection is none.
@@ -239,13 +243,13 @@ def test_a_member_accused_of_silence_has_two_seconds(cause: Cause, killed: list[
     assert job.kills == []
     job.hear(after=0.1)
     assert job.kills == killed
-    assert bool(job.all(on.WriteRoll)) == bool(killed)
+    assert bool(job.all(on.WriteAssignment)) == bool(killed)
 
 
 def test_a_member_that_reports_was_not_silent() -> None:
     job = running()
     job.report(1, 2, 3, broken=True, accused=SILENT).report(4)
-    assert job.roll.numbers() == (1, 2, 3, 4)
+    assert job.assignment.member_numbers() == (1, 2, 3, 4)
     job.hear(after=5.0)
     assert job.kills == []
 
@@ -254,7 +258,11 @@ def test_a_member_that_reports_was_not_silent() -> None:
 
 
 def _cut(job: Job) -> Job:
-    members = [entry.member for entry in job.roll.members] if job.all(on.WriteRoll) else [1, 2, 3]
+    members = (
+        [entry.member for entry in job.assignment.members]
+        if job.all(on.WriteAssignment)
+        else [1, 2, 3]
+    )
     last = members[-1]
     job.form(*members)
     job.report(*members[:-1], broken=True, accused=(Accusation(last, Cause.OUTAGE),))
@@ -263,7 +271,7 @@ def _cut(job: Job) -> Job:
 
 def test_the_first_time_they_train_together_again() -> None:
     job = _cut(running("a:2,b:1"))
-    assert job.roll.numbers() == (1, 2, 3) and job.kills == []
+    assert job.assignment.member_numbers() == (1, 2, 3) and job.kills == []
 
 
 @pytest.mark.parametrize(("silence", "patience"), [(61.0, 31), (1.0, 4), (0.0, None)])
@@ -271,28 +279,28 @@ def test_the_next_attempt_of_two_hosts_that_were_together_is_short(
     silence: float, patience: int | None
 ) -> None:
     job = running("a:2,b:1", silence_seconds=silence)
-    assert _cut(job).roll.patience == patience
+    assert _cut(job).assignment.patience == patience
     job.form(1, 2, 3).die(2).report(1, 3, broken=True)
-    assert job.roll.patience is None, "it is no attempt of theirs any more"
+    assert job.assignment.patience is None, "it is no attempt of theirs any more"
 
 
 def test_hosts_that_have_never_met_have_the_start_timeout() -> None:
     job = running("a:2,b:1")
     job.die(2).report(1, 3, broken=True)  # the next generation does not come up
     job.report(1, broken=True, accused=(Accusation(3, Cause.OUTAGE),)).report(3, broken=True)
-    assert job.roll.numbers() == (1, 3) and job.roll.patience is None
+    assert job.assignment.member_numbers() == (1, 3) and job.assignment.patience is None
 
 
 def test_members_of_one_host_have_the_start_timeout() -> None:
     job = running("a:3")
     job.report(1, broken=True, accused=(Accusation(3, Cause.OUTAGE),)).report(2, 3, broken=True)
-    assert job.roll.patience is None
+    assert job.assignment.patience is None
 
 
 def test_the_second_time_the_smaller_host_is_put_out() -> None:
     job = _cut(_cut(running("a:2,b:1")))
     assert job.kills == [3]
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
     job.die(3)
     assert job.starts == [], "its host cools down"
     job.hear(after=1.0)
@@ -301,7 +309,7 @@ def test_the_second_time_the_smaller_host_is_put_out() -> None:
 
 def test_of_two_equal_hosts_the_later_one_is_put_out() -> None:
     job = _cut(_cut(running("a:1,b:1,c:1")))
-    assert job.kills == [3] and job.roll.numbers() == (1, 2)
+    assert job.kills == [3] and job.assignment.member_numbers() == (1, 2)
 
 
 def test_a_closed_connection_is_no_accusation() -> None:
@@ -309,7 +317,7 @@ def test_a_closed_connection_is_no_accusation() -> None:
     closed = (Accusation(1, Cause.CLOSED),)
     for _ in range(3):
         job.report(1, 2, 3, broken=True, accused=closed)
-        assert job.roll.numbers() == (1, 2, 3)
+        assert job.assignment.member_numbers() == (1, 2, 3)
         job.form(1, 2, 3)
 
 
@@ -318,7 +326,7 @@ def test_only_the_pair_that_has_failed_twice_is_judged() -> None:
     job.report(1, broken=True, accused=(Accusation(3, Cause.OUTAGE),)).report(2, 3).form(1, 2, 3)
     both = (Accusation(2, Cause.OUTAGE), Accusation(3, Cause.OUTAGE))
     job.report(1, broken=True, accused=both).report(2, 3)
-    assert job.kills == [3] and job.roll.numbers() == (1, 2)
+    assert job.kills == [3] and job.assignment.member_numbers() == (1, 2)
 
 
 def test_one_failure_is_judged_once() -> None:
@@ -332,7 +340,7 @@ def test_after_a_minute_it_is_the_first_time_again() -> None:
     job = _cut(running("a:2,b:1"))
     job.now += 61
     job = _cut(job)
-    assert job.kills == [] and job.roll.numbers() == (1, 2, 3)
+    assert job.kills == [] and job.assignment.member_numbers() == (1, 2, 3)
 
 
 # Rule 6: newcomers are admitted warm, together; slots are filled from below.
@@ -349,21 +357,21 @@ def test_newcomers_of_two_seconds_are_told_together() -> None:
     job.warm(4)
     assert job.said == []
     job.hear(after=0.5)
-    assert job.news.ready == (3, 4) and not job.news.broken
+    assert job.notice.ready == (3, 4) and not job.notice.broken
     job.report(1)
     assert job.said == []
     job.report(2)
-    assert job.roll.numbers() == (1, 2, 3, 4)
+    assert job.assignment.member_numbers() == (1, 2, 3, 4)
 
 
 def test_a_newcomer_waits_for_no_other_one_that_does_not_come() -> None:
     job = running("a:2").found("a:3").warm(3)
-    assert job.news.ready == (3,), "it is the only one"
+    assert job.notice.ready == (3,), "it is the only one"
     job = running("a:2").found("a:4").warm(3)
     assert job.said == []
-    assert job.hear(after=0.5).warm(4).news.ready == (3, 4), "the last one is there"
+    assert job.hear(after=0.5).warm(4).notice.ready == (3, 4), "the last one is there"
     job = running("a:2").found("a:4").warm(3).die(4, status=1, after=0.5)
-    assert job.news.ready == (3,), "the other one does not come any more"
+    assert job.notice.ready == (3,), "the other one does not come any more"
 
 
 def test_a_newcomer_that_fills_the_job_waits_for_no_spare() -> None:
@@ -373,7 +381,7 @@ def test_a_newcomer_that_fills_the_job_waits_for_no_spare() -> None:
     )
     job.found("a:4")
     assert len(job.starts) == 2
-    assert job.warm(4).news.ready == (4,)
+    assert job.warm(4).notice.ready == (4,)
 
 
 def test_while_a_lower_slot_cools_down_higher_ones_wait() -> None:
@@ -393,19 +401,19 @@ def test_spares_are_not_news_until_there_is_room() -> None:
     job.found("a:3").warm(3).hear(after=10)
     assert job.starts == [] and job.all(on.Tell) == []
     job.die(2).report(1)
-    assert job.roll.numbers() == (1, 3)
+    assert job.assignment.member_numbers() == (1, 3)
 
 
 def test_the_first_generation_does_not_wait_for_spares() -> None:
     job = Job("a:3", processes=2, most=2, spares=1)
     assert job.starts == [(1, "a", 0), (2, "a", 1), (3, "a", 2)]
     job.meet(1, 2)
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
     job.form(1, 2).warm(3)
     job.hear(on.MemberLeaves(2, "SIGTERM"))
-    assert job.news.ready == (3,), "it takes the leaver's place at the same boundary"
+    assert job.notice.ready == (3,), "it takes the leaver's place at the same boundary"
     job.report(2, leaves=True).report(1)
-    assert job.roll.numbers() == (1, 3)
+    assert job.assignment.member_numbers() == (1, 3)
 
 
 # Rule 7: ranks. Rank 0 is a survivor, and no GPU is taken twice.
@@ -415,8 +423,8 @@ def test_hosts_keep_their_order_and_survivors_come_first() -> None:
     job = running("a:2,b:2")
     job.die(1).report(2, 3, 4).form(2, 3, 4).hear(after=1.0).warm(5).hear(after=2.0)
     job.report(2, 3, 4)
-    assert job.roll.numbers() == (2, 5, 3, 4)
-    places = job.roll.places()
+    assert job.assignment.member_numbers() == (2, 5, 3, 4)
+    places = job.assignment.rank_numbers()
     assert [places[member].local_rank for member in (2, 5, 3, 4)] == [1, 0, 0, 1]
     assert [places[member].cross_rank for member in (2, 5, 3, 4)] == [0, 0, 1, 1]
 
@@ -424,7 +432,7 @@ def test_hosts_keep_their_order_and_survivors_come_first() -> None:
 def test_a_host_without_survivors_goes_behind() -> None:
     job = running("a:1,b:2")
     job.die(1).report(2, 3).form(2, 3).hear(after=1.0).warm(4).hear(after=2.0).report(2, 3)
-    assert job.roll.numbers() == (2, 3, 4)
+    assert job.assignment.member_numbers() == (2, 3, 4)
 
 
 # Rule 8: no survivor.
@@ -452,13 +460,13 @@ def test_before_any_has_trained_the_job_starts_anew() -> None:
     assert job.starts == [(3, "a", 0), (4, "a", 1)]
     assert all(start.meets for start in job.all(on.Start))
     job.meet(3, 4)
-    assert (job.roll.generation, job.roll.numbers()) == (2, (3, 4))
+    assert (job.assignment.generation, job.assignment.member_numbers()) == (2, (3, 4))
 
 
 def test_a_newcomer_without_the_state_is_no_survivor() -> None:
     job = running("a:1")
     job.found("a:1,b:1").warm(2).hear(after=2.0).report(1)
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
     job.enter(1, 2).die(1)
     assert job.all(on.End) == [], "perhaps it has the state"
     job.report(2, newcomer=True, whole=False)
@@ -473,7 +481,7 @@ def test_the_job_has_succeeded_when_all_present_members_have() -> None:
     job.hear(on.Returned(1)).die(1, status=0)
     assert job.said == []
     job.die(2).report(3)
-    assert job.roll.numbers() == (3,)
+    assert job.assignment.member_numbers() == (3,)
     job.hear(after=100)
     assert job.starts == [], "after the first that returns no newcomer is started"
     job.form(3).hear(on.Returned(3)).die(3, status=0)
@@ -483,13 +491,13 @@ def test_the_job_has_succeeded_when_all_present_members_have() -> None:
 def test_after_the_first_that_returns_there_is_no_minimum() -> None:
     job = running("a:2", least=2)
     job.hear(on.Returned(1)).report(2, broken=True)
-    assert job.roll.numbers() == (2,)
+    assert job.assignment.member_numbers() == (2,)
 
 
 def test_an_exit_with_code_0_in_the_middle_is_a_loss() -> None:
     job = running("a:2")
     job.die(2, status=0)
-    assert job.news.lost == (2,)
+    assert job.notice.lost == (2,)
 
 
 def test_a_failure_behind_the_functions_return_is_the_jobs() -> None:
@@ -501,11 +509,11 @@ def test_a_failure_behind_the_functions_return_is_the_jobs() -> None:
 def test_a_leavers_exit_ends_nothing() -> None:
     job = running("a:3")
     job.hear(on.MemberLeaves(2, "SIGTERM"))
-    assert [(leaving.member, leaving.seconds) for leaving in job.news.leaving] == [(2, 30.0)]
+    assert [(leaving.member, leaving.seconds) for leaving in job.notice.leaving] == [(2, 30.0)]
     job.report(2, leaves=True).die(2, status=0)
     assert job.all(on.Tell) == [] and job.all(on.End) == []
     job.report(1, 3)
-    assert job.roll.numbers() == (1, 3)
+    assert job.assignment.member_numbers() == (1, 3)
 
 
 def test_programs_that_never_meet_succeed_as_they_end() -> None:
@@ -547,7 +555,7 @@ def test_members_that_are_killed_at_once_are_lost_and_the_others_go_on(number: i
     """The line is what all ranks have said, such as that another rank is lost."""
     job = running("a:5")
     job.die(1, 2, 3, status=128 + number, line="generation 1 has ended").report(4, 5)
-    assert job.roll.numbers() == (4, 5)
+    assert job.assignment.member_numbers() == (4, 5)
 
 
 def test_the_last_line_does_not_repeat_the_line_before_it() -> None:
@@ -576,7 +584,7 @@ def test_a_host_whose_members_alone_fail_is_put_out_before_the_job_ends() -> Non
     job.die(1, status=1, line=line).report(2, 3, 4, 5, 6).form(2, 3, 4, 5, 6)
     job.die(2, status=1, line=line).report(3, 4, 5, 6).form(3, 4, 5, 6)
     job.die(3, status=1, line=line).report(4, 5, 6)
-    assert job.kills == [4] and job.roll.numbers() == (5, 6)
+    assert job.kills == [4] and job.assignment.member_numbers() == (5, 6)
     said = " ".join(say.text for say in job.all(on.Say))
     assert "host a is put out of the job: its members have ended 3 times in a row" in said
     job.form(5, 6)
@@ -625,7 +633,7 @@ def test_members_of_a_slot_that_all_fail_end_the_job_only_if_the_others_get_no_f
             break
         if least == 1:
             job.hear(after=2.0).report(1)
-        assert job.roll.numbers() == (1, newcomer)
+        assert job.assignment.member_numbers() == (1, newcomer)
         job.form(1, newcomer)
     assert (job.phase, newcomer) == ((Phase.ENDED, 5) if least == 2 else (Phase.RUNNING, 6))
 
@@ -650,7 +658,7 @@ def test_a_program_that_fails_at_once_on_all_members_is_not_tried_again() -> Non
 def test_members_that_fail_before_the_first_generation_are_no_reason_to_end_the_others() -> None:
     job = Job("a:5", least=2).meet(1, 2)
     job.die(3, 4, 5, status=1, line="OSError: no GPU")
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
 
 
 def test_newcomers_that_fail_while_they_warm_up_never_end_the_job() -> None:
@@ -664,7 +672,7 @@ def test_newcomers_that_fail_while_they_warm_up_never_end_the_job() -> None:
         assert job.starts == []
         job.hear(after=0.1)
     job.die(2).report(1)
-    assert job.roll.numbers() == (1,)
+    assert job.assignment.member_numbers() == (1,)
 
 
 # The limit of resets.
@@ -682,7 +690,7 @@ def test_one_reset_too_many_ends_the_job_in_horovods_words() -> None:
 def test_the_limit_counts_changes_not_generations() -> None:
     job = running("a:2,b:1", reset_limit=0)
     job.report(1, 2, 3)
-    assert job.roll.numbers() == (1, 2, 3)
+    assert job.assignment.member_numbers() == (1, 2, 3)
 
 
 # --failure-unit host.
@@ -691,9 +699,9 @@ def test_the_limit_counts_changes_not_generations() -> None:
 def test_a_failure_empties_the_host_where_that_is_the_unit() -> None:
     job = running("a:2,b:2", failure_unit="host")
     job.die(2, status=1)
-    assert job.kills == [1] and job.news.lost == (2, 1)
+    assert job.kills == [1] and job.notice.lost == (2, 1)
     job.die(1).report(3, 4)
-    assert job.roll.numbers() == (3, 4)
+    assert job.assignment.member_numbers() == (3, 4)
     job.form(3, 4).hear(after=100_000)
     assert job.starts == [], "without a range for good"
 

@@ -9,7 +9,7 @@ from hvdlite.launch.elastic.state_machine import Phase
 
 
 def _leaving(job: Job) -> list[int]:
-    return [each.member for each in job.news.leaving]
+    return [each.member for each in job.notice.leaving]
 
 
 def _warming(hosts: str = "a:3") -> Job:
@@ -33,21 +33,21 @@ def test_a_newcomer_goes_before_a_trained_member() -> None:
     job.die(4)
     assert job.hear(after=1000).said == []
     job.die(2).report(3)
-    assert job.roll.numbers() == (3,), "it has the state"
+    assert job.assignment.member_numbers() == (3,), "it has the state"
 
 
 def test_a_newcomer_goes_when_it_is_warm_too() -> None:
     job = _warming().warm(4)
-    assert job.news.ready == (4,)
+    assert job.notice.ready == (4,)
     job.found("a:2")
     assert job.kills == [4]
     job.report(2, 3)
-    assert job.roll.numbers() == (2, 3)
+    assert job.assignment.member_numbers() == (2, 3)
 
 
 def test_a_member_that_has_not_trained_yet_goes_before_one_that_has() -> None:
     job = _warming().warm(4).hear(after=2.0).report(2, 3)
-    assert job.roll.numbers() == (2, 3, 4)
+    assert job.assignment.member_numbers() == (2, 3, 4)
     job.enter(2, 3, 4).found("a:2").hear(after=2.0)
     assert _leaving(job) == [4]
     job.train(4).hear(after=2.0)
@@ -71,7 +71,7 @@ def test_the_lowest_slots_are_filled_as_far_as_the_number_goes() -> None:
     job.die(1).die(2, 3).report(4, 5).form(4, 5).found("a:3").hear(after=1.0)
     assert job.starts == [(6, "a", 0)], "slots 3 and 4 are the others of three"
     job.warm(6).hear(after=2.0).report(4, 5)
-    places = job.roll.places()
+    places = job.assignment.rank_numbers()
     assert {number: place.local_rank for number, place in places.items()} == {6: 0, 4: 1, 5: 2}
     job.form(4, 5, 6).die(5)
     assert job.starts == [(7, "a", 1)]
@@ -97,9 +97,9 @@ def test_a_member_that_was_told_to_leave_stays_when_another_is_lost() -> None:
     job = running("a:2").found("a:1").hear(after=2.0)
     assert _leaving(job) == [2]
     job.die(1)
-    assert job.news.lost == (1,) and job.news.leaving == ()
+    assert job.notice.lost == (1,) and job.notice.leaving == ()
     job.report(2, broken=True)
-    assert job.roll.numbers() == (2,)
+    assert job.assignment.member_numbers() == (2,)
     job.form(2)
     assert job.hear(after=1000).said == [] and job.phase is Phase.RUNNING
 
@@ -108,7 +108,7 @@ def test_a_member_that_was_told_to_leave_stays_when_another_is_killed() -> None:
     job = running("a:2,b:1", elastic_timeout=20).found("a:1,b:1").hear(after=2.0)
     assert _leaving(job) == [2]
     job.report(2, 3, broken=True).hear(after=20)
-    assert job.kills == [1] and job.roll.numbers() == (2, 3)
+    assert job.kills == [1] and job.assignment.member_numbers() == (2, 3)
 
 
 def test_a_member_that_was_told_to_leave_stays_when_another_leaves_with_notice() -> None:
@@ -117,16 +117,16 @@ def test_a_member_that_was_told_to_leave_stays_when_another_leaves_with_notice()
     job.hear(on.MemberLeaves(1, "SIGTERM"))
     assert _leaving(job) == [1]
     job.report(1, leaves=True).report(2, 3)
-    assert job.roll.numbers() == (2, 3)
+    assert job.assignment.member_numbers() == (2, 3)
 
 
 def test_a_member_of_a_removed_host_stays_when_no_other_has_the_state_any_more() -> None:
     job = running("a:1,b:1").found("b:1").hear(after=2.0)
     assert _leaving(job) == [1]
     job.die(2)
-    assert job.news.leaving == ()
+    assert job.notice.leaving == ()
     job.report(1, broken=True)
-    assert job.roll.numbers() == (1,)
+    assert job.assignment.member_numbers() == (1,)
     job.form(1).hear(after=1.0)
     assert job.starts == [(3, "b", 0)]
     job.hear(after=1000)
@@ -139,7 +139,7 @@ def test_a_spare_goes_before_a_trained_member() -> None:
     job = Job("a:3", processes=2, most=2, spares=1)
     job.meet(1, 2).form(1, 2).warm(3)
     job.die(1).report(2)
-    assert job.roll.numbers() == (2, 3)
+    assert job.assignment.member_numbers() == (2, 3)
     job.form(2, 3).hear(after=1.0)
     assert job.starts == [(4, "a", 0)], "the next spare"
     job.found("a:2")

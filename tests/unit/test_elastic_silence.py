@@ -9,7 +9,7 @@ from hvdlite.launch.elastic import events as on
 from hvdlite.launch.elastic.agents import KeepAlive
 from hvdlite.launch.elastic.exits import LOOKS, StoppedMembers
 from hvdlite.launch.spawn.silent_hosts import PAUSE, most_unanswered
-from hvdlite.rendezvous.roll import Accusation, Cause
+from hvdlite.rendezvous.documents import Accusation, Cause
 
 SILENCE = 8.0
 EVERY = SILENCE / LOOKS
@@ -34,7 +34,7 @@ def test_a_survivor_that_is_stopped_before_its_report_is_killed() -> None:
     for _ in range(LOOKS):
         assert _looks(job, 2) == []
     assert _looks(job, 2) == [2]
-    assert job.roll.numbers() == (1,)
+    assert job.assignment.member_numbers() == (1,)
 
 
 def test_a_member_that_is_stopped_while_its_generation_forms_is_killed_too() -> None:
@@ -45,14 +45,14 @@ def test_a_member_that_is_stopped_while_its_generation_forms_is_killed_too() -> 
     assert _looks(job, 2) == [2]
     assert job.the(on.FailRendezvous).member == 2
     job.report(1, broken=True)
-    assert job.roll.numbers() == (1,)
+    assert job.assignment.member_numbers() == (1,)
 
 
 def test_a_newcomer_that_is_stopped_while_it_is_admitted_is_killed() -> None:
     job = running("a:3", silence_seconds=SILENCE).die(3)
     job.report(1, 2).form(1, 2).hear(after=1.0).warm(4)
     job.die(2).report(1)
-    assert job.roll.numbers() == (1, 4)
+    assert job.assignment.member_numbers() == (1, 4)
     job.enter(1)
     for _ in range(LOOKS):
         assert _looks(job, 4) == []
@@ -65,7 +65,7 @@ def test_a_survivor_that_goes_on_was_not_stopped_for_too_long() -> None:
         between = turn % LOOKS < 2  # it runs in two looks of four
         assert _looks(job, *([] if between else [2])) == []
     job.report(2)
-    assert job.roll.numbers() == (1, 2)
+    assert job.assignment.member_numbers() == (1, 2)
 
 
 def test_nothing_is_looked_at_while_no_member_is_waited_for() -> None:
@@ -117,7 +117,7 @@ def test_one_that_is_stopped_behind_its_functions_return_is_not_waited_for_while
 def test_one_that_was_to_leave_and_is_stopped_does_not_keep_its_slot() -> None:
     job = running("a:3", silence_seconds=SILENCE).hear(on.MemberLeaves(2)).die(3)
     job.report(1)
-    assert job.roll.numbers() == (1,), "its generation has broken before its boundary"
+    assert job.assignment.member_numbers() == (1,), "its generation has broken before its boundary"
     job.form(1)
     for _ in range(LOOKS):
         assert _looks(job, 2) == []

@@ -7,8 +7,8 @@ import pytest
 from hvdlite import elastic
 from hvdlite.elastic.loop import is_foreign
 from hvdlite.elastic.marks import Marks, Pace
-from hvdlite.job.membership import Standing
-from hvdlite.rendezvous.roll import Part
+from hvdlite.job.membership import StateProgress
+from hvdlite.rendezvous.documents import Role
 
 
 def _alone(value: object, root_rank: int = 0) -> object:
@@ -42,9 +42,9 @@ def test_a_state_has_a_copy_from_the_start() -> None:
 def test_commit_counts_a_boundary_and_step_keeps_the_state_whole() -> None:
     state = _state(epoch=0)
     state.commit()
-    assert state._marks.standing() == Standing(1, False, 1)
+    assert state._marks.progress() == StateProgress(1, False, 1)
     state.step()
-    assert state._marks.standing().position == 2 and state._marks.whole
+    assert state._marks.progress().position == 2 and state._marks.whole
 
 
 def test_hosts_that_a_program_reports_interrupt_at_the_boundary() -> None:
@@ -52,7 +52,7 @@ def test_hosts_that_a_program_reports_interrupt_at_the_boundary() -> None:
     state.on_hosts_updated(10, 1)
     with pytest.raises(elastic.HostsUpdatedInterrupt) as removed:
         state.commit()
-    assert removed.value.skip_sync and state._marks.standing() == Standing(1, True, 1)
+    assert removed.value.skip_sync and state._marks.progress() == StateProgress(1, True, 1)
     state.on_hosts_updated(11, 2)
     state.on_hosts_updated(12, 1)
     with pytest.raises(elastic.HostsUpdatedInterrupt) as mixed:
@@ -69,7 +69,7 @@ def test_an_interrupt_without_a_copy_is_a_boundary_too() -> None:
     state.on_hosts_updated(1, 2)
     with pytest.raises(elastic.HostsUpdatedInterrupt):
         state.check_host_updates()
-    assert state._marks.standing() == Standing(2, True, 1)
+    assert state._marks.progress() == StateProgress(2, True, 1)
 
 
 def test_callbacks_run_in_order_behind_reset() -> None:
@@ -93,19 +93,19 @@ def test_what_the_roll_says(steps: bool) -> None:
     state.epoch = 1
     state.commit()
     state.epoch = 2
-    state._settle(Part.KEEP, None, 1)
+    state._take_role(Role.KEEP, None, 1)
     assert state.epoch == (1 if steps else 2)  # step() promises that the step is done again
     state.epoch = 3
-    state._settle(Part.RESTORE, None, 1)
-    assert state.epoch == 1 and state._marks.standing() == Standing(1, steps, 1)
+    state._take_role(Role.RESTORE, None, 1)
+    assert state.epoch == 1 and state._marks.progress() == StateProgress(1, steps, 1)
 
 
 @pytest.mark.parametrize("steps", [True, False])
 def test_a_newcomer_learns_whether_the_program_steps(steps: bool) -> None:
     """Otherwise its state counts as torn, and an interrupt before its first step as a boundary."""
     state = elastic.ObjectState(lambda *_: ({"epoch": 7}, steps), lambda: 1, epoch=0)
-    state._settle(Part.RECEIVE, 0, 5)
-    assert state.epoch == 7 and state._marks.standing() == Standing(5, steps, 5)
+    state._take_role(Role.RECEIVE, 0, 5)
+    assert state.epoch == 7 and state._marks.progress() == StateProgress(5, steps, 5)
 
 
 def test_a_cursor_moves_with_boundaries_and_goes_back_with_the_state() -> None:
@@ -174,7 +174,7 @@ def test_marks_of_a_program_that_steps() -> None:
     marks = Marks(steps=True)
     marks.at_boundary()
     marks.go_on()
-    assert marks.standing() == Standing(1, True, None)
+    assert marks.progress() == StateProgress(1, True, None)
     marks.tear()
     assert not marks.whole
 

@@ -14,7 +14,7 @@ pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 import jax.numpy as jnp  # noqa: E402
 
 import hvdlite.jax as hvd  # noqa: E402
-from hvdlite.rendezvous.roll import Part  # noqa: E402
+from hvdlite.rendezvous.documents import Role  # noqa: E402
 
 Tree = Any
 Step = Callable[[Tree], Tree]
@@ -68,15 +68,15 @@ def test_a_failed_step_is_undone(donate: Any, copies: str, steps: int) -> None:
     step = _step(donate)
     state = hvd.elastic.JaxState(params=_params(), copies=copies)
     state._marks.steps = True
-    state._settle(Part.KEEP, None, 0)
+    state._take_role(Role.KEEP, None, 0)
     for _ in range(steps):
         state.params = step(state.params)
         state.step()
     before = _numbers(state.params)
     for _ in range(2):
         step(state.params)  # and no step(): its arrays may be gone
-        assert state._marks.standing().whole and state._marks.position == steps
-        state._settle(Part.KEEP, None, steps)
+        assert state._marks.progress().whole and state._marks.position == steps
+        state._take_role(Role.KEEP, None, steps)
         assert _numbers(state.params) == before
 
 
@@ -89,7 +89,7 @@ def test_without_donation_no_array_is_copied() -> None:
     state.params = step(state.params)
     state.step()
     kept = state.params
-    state._settle(Part.KEEP, None, 2)
+    state._take_role(Role.KEEP, None, 2)
     assert state.params["w"] is kept["w"]
 
 
@@ -99,7 +99,7 @@ def test_a_step_that_donates_after_others_that_did_not_is_told_so() -> None:
     state.step()
     _step(0)(state.params)
     with pytest.raises(RuntimeError, match="copies='always'"):
-        state._settle(Part.KEEP, None, 1)
+        state._take_role(Role.KEEP, None, 1)
 
 
 def test_what_is_no_array_is_copied_deeply_and_keeps_its_type() -> None:

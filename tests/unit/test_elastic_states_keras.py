@@ -18,7 +18,7 @@ BEGIN = """
 import numpy as np, keras
 import hvdlite.keras as hvd
 from hvdlite.core import engine
-from hvdlite.rendezvous.roll import Part
+from hvdlite.rendezvous.documents import Role
 hvd.init()
 keras.utils.set_random_seed(1)
 X, Y = np.random.normal(size=(8, 6)).astype("float32"), np.array([0, 1] * 4)
@@ -94,7 +94,7 @@ for options in ({}, {"backward_passes_per_step": 2}, {"distributed": False}):
     model = made(**options)
     state = hvd.elastic.KerasState(model)
     state._marks.steps = True
-    state._settle(Part.KEEP, None, 0)
+    state._take_role(Role.KEEP, None, 0)
     for position in (1, 2):
         model.train_on_batch(X, Y)
         if "backward_passes_per_step" in options:
@@ -110,8 +110,8 @@ for options in ({}, {"backward_passes_per_step": 2}, {"distributed": False}):
             weights = [] if not GATED or options else numbers(updated)
             step_that_fails(model)
             assert not weights or same(weights, numbers(updated)), "the update is torn"
-        assert state._standing().whole
-        state._settle(Part.KEEP, None, position)
+        assert state._progress().whole
+        state._take_role(Role.KEEP, None, position)
         assert same(before, everything(model)), "the step is not undone"
 """
 
@@ -120,11 +120,11 @@ model = made()
 state = hvd.elastic.KerasState(model)
 model.train_on_batch(X, Y)
 state.step()
-assert state._standing().whole
+assert state._progress().whole
 model.train_on_batch(X, Y)
-assert state._standing().whole != GATED, "nothing has noted the update"
-state._settle(Part.RESTORE, None, 1)
-assert state._standing().whole
+assert state._progress().whole != GATED, "nothing has noted the update"
+state._take_role(Role.RESTORE, None, 1)
+assert state._progress().whole
 """
 
 # A model whose state is made before it was built is refused; a frozen layer is not copied.

@@ -13,7 +13,7 @@ pytest.importorskip("hvdlite._core", reason="the native core is not built here")
 import hvdlite.tensorflow as hvd  # noqa: E402
 from hvdlite.core import engine  # noqa: E402
 from hvdlite.exceptions import HorovodInternalError, MismatchError  # noqa: E402
-from hvdlite.rendezvous.roll import Part  # noqa: E402
+from hvdlite.rendezvous.documents import Role  # noqa: E402
 from hvdlite.tensorflow.elastic.gate import GraphGate  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -66,8 +66,8 @@ def test_a_failed_step_is_undone(made: Any) -> None:
     variable.assign(2.0)
     state.step()
     variable.assign(7.0)
-    assert state._standing().whole
-    state._settle(Part.KEEP, None, 1)
+    assert state._progress().whole
+    state._take_role(Role.KEEP, None, 1)
     assert variable.numpy() == 2.0
 
 

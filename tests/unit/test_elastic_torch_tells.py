@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hvdlite.rendezvous.roll import Part  # noqa: E402
+from hvdlite.rendezvous.documents import Role  # noqa: E402
 from hvdlite.torch.elastic import TorchState  # noqa: E402
 
 
@@ -69,7 +69,7 @@ def test_gradients_of_a_failed_step_are_gone_when_other_ranks_go_on() -> None:
 def test_a_step_that_is_done_again_draws_the_same_random_numbers() -> None:
     state = _state()
     first = torch.rand(3)
-    state._settle(Part.KEEP, None, 1)
+    state._take_role(Role.KEEP, None, 1)
     assert torch.equal(torch.rand(3), first)
 
 

@@ -7,9 +7,8 @@ import random
 
 import pytest
 
-from hvdlite.rendezvous import request
-from hvdlite.rendezvous.request import Request
-from hvdlite.rendezvous.roll import Refused
+from hvdlite.rendezvous import documents
+from hvdlite.rendezvous.documents import LeaveRequest, Refused
 from hvdlite.tools.commands import leave
 from hvdlite.tools.commands.cli import main
 from hvdlite.tools.commands.leave import CannotLeave, Leavers, job_of
@@ -67,12 +66,12 @@ def test_only_one_rank_can_be_named() -> None:
         main(["leave", "--rank", "1", "--slot", "1"])
 
 
-def _written(asked: Request) -> bytes:
-    return request.encode(asked, "leave/3", TOKEN)
+def _written(asked: LeaveRequest) -> bytes:
+    return documents.encode_leave_request(asked, "leave/3", TOKEN)
 
 
-def _read(data: bytes) -> Request:
-    return request.decode(data, "leave/3", TOKEN, 3)
+def _read(data: bytes) -> LeaveRequest:
+    return documents.decode_leave_request(data, "leave/3", TOKEN, 3)
 
 
 class _Nothing:
@@ -83,14 +82,16 @@ class _Nothing:
         pass
 
 
-@pytest.mark.parametrize("asked", [Request(), Request("SIGTERM"), Request("a disk", 2.5)])
-def test_a_request_arrives_as_it_was(asked: Request) -> None:
+@pytest.mark.parametrize(
+    "asked", [LeaveRequest(), LeaveRequest("SIGTERM"), LeaveRequest("a disk", 2.5)]
+)
+def test_a_request_arrives_as_it_was(asked: LeaveRequest) -> None:
     assert _read(_written(asked)) == asked
 
 
 def test_a_reason_is_one_line_of_bounded_length() -> None:
-    asked = request.of("two\nlines\x1b[31m" + "x" * 1000, 1.0)
-    assert asked.reason.startswith("two lines [31mx") and len(asked.reason) == request.MOST_TEXT
+    asked = documents.leave_request("two\nlines\x1b[31m" + "x" * 1000, 1.0)
+    assert asked.reason.startswith("two lines [31mx") and len(asked.reason) == documents.MOST_TEXT
     assert _read(_written(asked)) == asked
 
 
@@ -132,11 +133,11 @@ def test_what_is_no_request_is_refused(data: bytes) -> None:
 )
 def test_a_seal_makes_no_request_of_what_is_none(data: dict[str, object]) -> None:
     with pytest.raises(Refused):
-        _read(_written(Request(**data)))  # type: ignore[arg-type]
+        _read(_written(LeaveRequest(**data)))  # type: ignore[arg-type]
 
 
 def test_a_request_that_is_damaged_is_refused_or_is_one() -> None:
-    chance, asked = random.Random(1), Request("a disk", 2.5)
+    chance, asked = random.Random(1), LeaveRequest("a disk", 2.5)
     for _ in range(2000):
         data = bytearray(_written(asked))
         for _ in range(chance.randrange(1, 4)):

@@ -20,9 +20,9 @@ def _wait(watched):
 def test_a_key_that_the_owner_sets_answers_those_who_wait(server):
     with dial(server) as sock:
         shake_hands(sock)
-        sock.sendall(frame(0, request(protocol.Operation.GET, "elastic/news/1", 0xFFFFFFFF)))
+        sock.sendall(frame(0, request(protocol.Operation.GET, "elastic/notice/1", 0xFFFFFFFF)))
         assert_serves(server)
-        server.put("elastic/news/1", b"a death")
+        server.put("elastic/notice/1", b"a death")
         assert read_reply(sock, 0) == b"\0a death"
 
 
@@ -43,7 +43,7 @@ def test_the_owner_hears_of_keys_below_its_prefix_in_their_order():
         heard = []
         while len(heard) < 2:
             heard += _wait(watched)
-        server.put("elastic/roll/1", b"its own")  # the owner knows
+        server.put("elastic/assignment/1", b"its own")  # the owner knows
         client.set("elastic/report/1/2", b"third")
         assert heard == [("report/1/0", b"first"), ("report/1/1", b"second")]
         assert _wait(watched) == [("report/1/2", b"third")]

@@ -38,9 +38,8 @@ from hvdlite.launch.spawn.events import (
     Unanswered,
 )
 from hvdlite.launch.watch import PASSED_ON, Watch
-from hvdlite.rendezvous import request, roll
-from hvdlite.rendezvous.server import StoreServer
-from hvdlite.rendezvous.watched import Watched
+from hvdlite.rendezvous import documents
+from hvdlite.rendezvous.server import StoreServer, Watched
 
 PREFIX = "elastic/"
 
@@ -255,16 +254,16 @@ class Driver(Watch):
         elif isinstance(action, events.Look):
             self._waiting += [events.Stopped(member) for member in self._agents.look()]
         elif isinstance(action, events.Tell):
-            put(f"{PREFIX}news/{action.news.number}", roll.encode_news(action.news))
+            put(f"{PREFIX}notice/{action.notice.number}", documents.encode_notice(action.notice))
         elif isinstance(action, events.WarmAlone):
             put(f"{PREFIX}place/{action.member}", b"0")
         elif isinstance(action, events.FailRendezvous):
             sentence = f"member {action.member} ended while generation {action.generation} formed."
             store.call_off(f"g{action.generation}/init", sentence)
-        elif isinstance(action, events.WriteRoll):
-            self._write(action.roll)
+        elif isinstance(action, events.WriteAssignment):
+            self._write(action.assignment)
         elif isinstance(action, events.Forget):
-            for kind in ("report", "roll", "in"):
+            for kind in ("report", "assignment", "in"):
                 store.delete(f"{PREFIX}{kind}/{action.generation}")
             store.delete(f"g{action.generation}")
         elif isinstance(action, events.Say):
@@ -274,24 +273,26 @@ class Driver(Watch):
             self._verdict.end = action
             self.ask(politely=True)
 
-    def _write(self, written: roll.Roll) -> None:
+    def _write(self, written: documents.Assignment) -> None:
         ranks = {entry.member: rank for rank, entry in enumerate(written.members)}
-        self._verdict.ranks = written.numbers()
+        self._verdict.ranks = written.member_numbers()
         self._context.streams.renumber(ranks)
         self._store.delete("monitor")  # reports of the ranks that there were
         names = ", ".join(f"{member} is rank {rank}" for member, rank in ranks.items())
         self.log(f"generation {written.generation} has {len(ranks)} ranks: member {names}")
-        data = roll.encode_roll(written.with_nonce(secrets.token_hex(roll.NONCE_DIGITS // 2)))
-        self._store.put(f"{PREFIX}roll/{written.generation}", data)
-        self._store.put(f"{PREFIX}{request.GENERATION}", str(written.generation).encode())
+        data = documents.encode_assignment(
+            written.with_nonce(secrets.token_hex(documents.NONCE_DIGITS // 2))
+        )
+        self._store.put(f"{PREFIX}assignment/{written.generation}", data)
+        self._store.put(f"{PREFIX}{documents.GENERATION}", str(written.generation).encode())
         for entry in written.members:
             if entry.newcomer:
                 number = str(written.generation).encode()
                 self._store.put(f"{PREFIX}place/{entry.member}", number)
 
     def _start(self, action: events.Start) -> None:
-        context, member, place = self._context, action.member, action.expected
-        slot = plan.Slot(action.host, **vars(place))
+        context, member, numbers = self._context, action.member, action.expected
+        slot = plan.Slot(action.host, **vars(numbers))
         own = {
             **plan.rank_environment(slot, context.several_hosts),
             "HVDLITE_MEMBER": str(member),
@@ -300,9 +301,9 @@ class Driver(Watch):
             "HVDLITE_MEMBER_MEETS": str(int(action.meets)),
         }
         if context.torch_run:
-            own |= plan.torch_environment([slot], context.torch_run)[place.rank]
+            own |= plan.torch_environment([slot], context.torch_run)[numbers.rank]
         try:
-            streams = context.streams.open(member, place.rank)
+            streams = context.streams.open(member, numbers.rank)
         except OSError as error:
             reason = f"cannot write to {error.filename}: {error.strerror}"
             return self._handle([events.StartFailed(member, reason)])

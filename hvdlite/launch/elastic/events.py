@@ -6,10 +6,10 @@ actions that come back in their order, and calls again by `due()` at the latest.
 
 A process learns by these keys of the store what becomes of it:
 
-    elastic/news/<k>         Tell          all members, and newcomers that wait
-    elastic/roll/<g>         WriteRoll     those of generation g - 1 wait for it
-    elastic/place/<member>   WriteRoll     of a roll's newcomers: the generation's number
-                             WarmAlone     0: `init()` returns at once, without an engine
+    elastic/notice/<k>       Tell             all members, and newcomers that wait
+    elastic/assignment/<g>   WriteAssignment  those of generation g - 1 wait for it
+    elastic/place/<member>   WriteAssignment  for its newcomers: the generation's number
+                             WarmAlone        0: `init()` returns at once, without an engine
 
 What a process does, so that the machine is right about it:
 
@@ -17,15 +17,15 @@ What a process does, so that the machine is right about it:
    With 0 it goes on as 2.
 2. Start(meets=False): `init()` returns at once. `run` reports into generation 0 (newcomer) and
    waits for its place.
-3. With a roll it forms the engine (Entered), takes its state, and calls the function (Trains the
-   first time, Returned when it is over).
-4. A boundary that agrees on news beyond the roll's `answers`, or an error of the engine (broken):
-   it reports into the next generation and waits for that roll. A newcomer stays one in its
-   reports until it has had the job's state.
-5. News that name it as leaving, or `stop`: at the next boundary it reports with `leaves`, and
-   exits with 0. If its generation breaks before, it reports without; the next roll may name it, so
-   that it comes to a boundary.
-6. A roll without it: it exits with 0.
+3. With an assignment it forms the engine (Entered), takes its state, and calls the function (Trains
+   the first time, Returned when it is over).
+4. A boundary that agrees on a notice beyond the assignment's `answers`, or an error of the engine
+   (broken): it reports into the next generation and waits for that assignment. A newcomer stays
+   one in its reports until it has the job's state.
+5. A notice that names it as leaving, or `stop`: at the next boundary it reports with `leaves`, and
+   exits with 0. If its generation breaks before, it reports without; the next assignment may name
+   it, so that it comes to a boundary.
+6. An assignment without it: it exits with 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hvdlite.launch.hosts import Host
-from hvdlite.rendezvous.roll import News, Place, Report, Roll
+from hvdlite.rendezvous.documents import Assignment, DriverNotice, RankNumbers, Report
 
 # Events.
 
@@ -161,7 +161,7 @@ class Start:
     host: str
     slot: int
     meets: bool  # its `init()` waits for the first generation; else it warms up on its own
-    expected: Place  # what it is told while it warms up
+    expected: RankNumbers  # what it is told while it warms up
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Tell:
-    news: News
+    notice: DriverNotice
 
 
 @dataclass(frozen=True)
@@ -192,17 +192,17 @@ class WarmAlone:
 
 @dataclass(frozen=True)
 class FailRendezvous:
-    """A member of the roll will not join its generation: the others stop waiting for it."""
+    """A member of the assignment will not join its generation: the others stop waiting for it."""
 
     generation: int
     member: int
 
 
 @dataclass(frozen=True)
-class WriteRoll:
-    """Put a nonce into the roll, write it, and write the places of its newcomers."""
+class WriteAssignment:
+    """Put a nonce into the assignment, write it, and write the places of its newcomers."""
 
-    roll: Roll
+    assignment: Assignment
 
 
 @dataclass(frozen=True)
@@ -227,4 +227,6 @@ class End:
     sentence: str = ""
 
 
-Action = Start | Kill | Look | Tell | WarmAlone | FailRendezvous | WriteRoll | Forget | Say | End
+Action = (
+    Start | Kill | Look | Tell | WarmAlone | FailRendezvous | WriteAssignment | Forget | Say | End
+)

@@ -9,7 +9,7 @@ from hvdlite.launch.elastic.events import Action, HostLeaves, HostLost, Kill, Lo
 from hvdlite.launch.elastic.members import Member, Members, Stage
 from hvdlite.launch.elastic.outcome import Failure, Faults, Outcome
 from hvdlite.launch.hosts import Host
-from hvdlite.rendezvous.likeness import difference
+from hvdlite.rendezvous.documents import difference
 
 # What is told of a host of which nothing is heard, as ssh's status is.
 _HOST_STATUS = 255
@@ -24,7 +24,7 @@ class Exits:
         """`actions`: what is to be done is appended."""
         self.faults = Faults()
         self.stopped_members = StoppedMembers(members.policy.silence_seconds)
-        self.lost: list[int] = []  # members of this generation, of which no news has told
+        self.lost: list[int] = []  # members of this generation, of which no notice tells
         self._members = members
         self._outcome = outcome
         self._actions = actions

@@ -11,13 +11,13 @@ from enum import Enum
 from hvdlite.launch.collapse import ranges
 from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.hosts import Host
-from hvdlite.rendezvous.roll import Place, Report, places
+from hvdlite.rendezvous.documents import RankNumbers, Report, rank_numbers
 
 
 class Stage(Enum):
     COLD = "cold"  # was started, has said nothing
     WARM = "warm"  # a newcomer that waits for a generation
-    SERVING = "serving"  # is in the latest roll
+    SERVING = "serving"  # is in the latest assignment
     RETURNED = "returned"  # its function has returned; its process goes on
     LEFT = "left"  # has left at a boundary; its process ends
     LOST = "lost"  # is out for good; its process is being killed
@@ -231,12 +231,12 @@ class Members:
         candidates = [Candidate(m.number, m.host, m.slot, m.has_state, m.rank) for m in members]
         return [self.by_number[each.member] for each in in_order(candidates, self._order)]
 
-    def expected(self) -> dict[int, Place]:
-        """By member, its place if all came that are wanted now."""
+    def expected(self) -> dict[int, RankNumbers]:
+        """By member, its numbers if all came that are wanted now."""
         working = self.of(Stage.COLD, Stage.WARM, Stage.SERVING)
-        return places([(m.number, m.host, m.slot) for m in self.in_order_of_ranks(working)])
+        return rank_numbers([(m.number, m.host, m.slot) for m in self.in_order_of_ranks(working)])
 
-    def rolled(self, ranks: Sequence[Member]) -> None:
+    def assigned(self, ranks: Sequence[Member]) -> None:
         """A generation: the members have the ranks of their order."""
         self.at_boundary = False
         for rank, member in enumerate(ranks):

@@ -119,7 +119,7 @@ class Faults:
 class Outcome:
     """What has happened to the members so far."""
 
-    rolled: bool = False  # there has been a generation
+    assigned: bool = False  # there has been a generation
     trained: bool = False  # a member has had the state and called its function
     returned: bool = False  # a member's function has: no newcomer is started any more
     succeeded: bool = False  # a member has ended well
@@ -127,13 +127,13 @@ class Outcome:
     early: list[tuple[Member, Failure]] = field(default_factory=list)
     failed_early: Failure | None = None  # the first that has failed there
     failed_later: Failure | None = None  # the first that has failed behind its function's return
-    failures: list[Failure] = field(default_factory=list)  # that no roll has made good
+    failures: list[Failure] = field(default_factory=list)  # that no assignment has made good
     stop: int | None = None  # the status with which the launcher ends when all have left
 
     # What the state machine and the exits note.
 
     def next_generation(self) -> None:
-        self.rolled = True
+        self.assigned = True
         self.failures.clear()
 
     def trains(self) -> None:
@@ -181,7 +181,7 @@ class Outcome:
         if members.of(Stage.RETURNED, Stage.LEFT):
             return None
         serving = members.of(Stage.SERVING)
-        waiting = serving if self.rolled else members.of(Stage.COLD, Stage.WARM)
+        waiting = serving if self.assigned else members.of(Stage.COLD, Stage.WARM)
         if self.succeeded and not waiting:
             return self._finished()
         if self.early and not members.newcomers() and not serving:

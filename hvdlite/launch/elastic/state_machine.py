@@ -4,7 +4,7 @@ Events and times go in, actions come out (see `events`). It reads no clock and d
 a time that is earlier than the last one counts as the last one.
 
 It goes from one phase to the next (see `progress`): a generation is formed, runs, and ends with a
-loss or a report; then reports are gathered until the next roll can be written.
+loss or a report; then reports are gathered until the next assignment can be written.
 
 The first generation gathers in `init()`. If all its members die before any has trained, the job
 starts anew. After the first member whose function has returned there is no minimum any more:
@@ -23,8 +23,15 @@ from hvdlite.launch.elastic.exits import Exits
 from hvdlite.launch.elastic.members import Member, Members, Stage, listed
 from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.elastic.unreachable import Unreachable, accusations
+from hvdlite.rendezvous.documents import (
+    Assignment,
+    Cause,
+    DriverNotice,
+    Entry,
+    LeavingMember,
+    Report,
+)
 from hvdlite.rendezvous.last_step import Decision, Inconsistent, decide
-from hvdlite.rendezvous.roll import Cause, Entry, Leaving, News, Report, Roll
 
 SUSPECT_SECONDS = 2.0
 TELL_OF_WAITING_SECONDS = 60.0
@@ -53,7 +60,7 @@ class StateMachine:
         self._short_since: float | None = now  # fewer than the minimum are there
         self._stop_by: float | None = None
         self._breaks = False  # a report says that this generation is broken
-        self._broken = 0  # the last generation of which news have said so
+        self._broken = 0  # the last generation of which a notice says so
         self._said_waiting = False
 
     def handle(self, batch: Sequence[Event], now: float) -> list[Action]:
@@ -207,7 +214,7 @@ class StateMachine:
         cohort = [m for m in self.members.of(Stage.COLD) if m.awaited and not serving]
         return cohort + [member for member in self.members.staying() if member.report is None]
 
-    # News.
+    # Notices.
 
     def _tell_of_losses(self) -> None:
         lost = self._exits.lost
@@ -228,8 +235,8 @@ class StateMachine:
             self.members.at_boundary = False
         leaving, stop = self.members.leaving(), self._outcome.stop is not None
         told = self._announcements
-        news = told.news(self.generation, broken, lost, ready, leaving, stop, self._now)
-        self._actions.append(events.Tell(news))
+        notice = told.notice(self.generation, broken, lost, ready, leaving, stop, self._now)
+        self._actions.append(events.Tell(notice))
 
     def _announce(self) -> None:
         """Planned changes."""
@@ -266,14 +273,14 @@ class StateMachine:
         self._enter(Phase.RUNNING)
         self._progress.met, self._progress.up = True, self.generation
         if self._outcome.stop is not None:
-            self._tell()  # the roll has answered the news that said so
+            self._tell()  # the assignment answers the notice that said so
         for member in self.members.newcomers():
             if member.meets:
                 member.warms_up_alone()
                 self._actions.append(events.WarmAlone(member.number))
 
     def _admitted(self, staying: Sequence[Member]) -> list[Member]:
-        """The newcomers that a roll takes along: those that are warm, as long as there is room."""
+        """The newcomers that an assignment includes: those that are warm, while there is room."""
         if self._outcome.winds_down:
             return []
         warm = self.members.of(Stage.WARM)
@@ -303,7 +310,7 @@ class StateMachine:
         pairs = accusations(members)
         cut_off = self._unreachable.judge(pairs, hosts, self.generation, self._now)
         if cut_off is None:
-            return self._roll(members)
+            return self._assign(members)
         why = "the network between it and another host has failed twice"
         self._exits.cut_off(cut_off, why, self._now)
         return self._form_next()
@@ -347,7 +354,7 @@ class StateMachine:
             slots = sum(host.slots for host in self.members.hosts)
             self._end(outcome.too_few(there, self._least(), slots, seconds))
 
-    def _roll(self, ranks: Sequence[Member]) -> None:
+    def _assign(self, ranks: Sequence[Member]) -> None:
         try:
             decision = decide([member.report for member in ranks if member.report is not None])
         except Inconsistent as error:
@@ -369,15 +376,17 @@ class StateMachine:
         patience = self._unreachable.patience(self.policy.silence_seconds, were_up)
         self.generation += 1
         self._outcome.next_generation()
-        parts = decision.parts
-        entries = [Entry(m.number, m.host, m.slot, parts[m.number], not m.has_state) for m in ranks]
+        roles = decision.roles
+        entries = [Entry(m.number, m.host, m.slot, roles[m.number], not m.has_state) for m in ranks]
         position, source = decision.position, decision.source
         answers = self._announcements.number
-        roll = Roll(self.generation, tuple(entries), position, source, answers, patience=patience)
-        self._actions.append(events.WriteRoll(roll))
+        assignment = Assignment(
+            self.generation, tuple(entries), position, source, answers, patience=patience
+        )
+        self._actions.append(events.WriteAssignment(assignment))
         if self.generation > 2:
             self._actions.append(events.Forget(self.generation - 2))
-        self.members.rolled(ranks)
+        self.members.assigned(ranks)
         for member in self.members.of(Stage.SERVING):
             if member not in ranks:
                 self._exits.left(member, self._now)
@@ -428,10 +437,10 @@ TOGETHER_SECONDS = 2.0
 
 
 class Announcements:
-    """One per job. A roll answers what was told before it."""
+    """One per job. An assignment answers what was told before it."""
 
     def __init__(self) -> None:
-        self.number = 0  # of the last news
+        self.number = 0  # of the last notice
         self._leaving: frozenset[int] = frozenset()  # who was told to leave
         self._ready = False  # newcomers were told of
         self._since: float | None = None  # the first change that was not told
@@ -459,7 +468,7 @@ class Announcements:
         self._since = now if self._since is None else self._since
         return now >= self._since + TOGETHER_SECONDS
 
-    def news(
+    def notice(
         self,
         generation: int,
         broken: bool,
@@ -468,23 +477,23 @@ class Announcements:
         leaving: Sequence[Member],
         stop: bool,
         now: float,
-    ) -> News:
+    ) -> DriverNotice:
         """The next one. It says all that is true now."""
         self.number += 1
         self._ready = self._ready or bool(ready)
         self._leaving, self._since = _numbers(leaving), None
-        return News(
+        return DriverNotice(
             number=self.number,
             generation=generation,
             broken=broken,
             lost=lost,
             ready=tuple(member.number for member in ready),
-            leaving=tuple(Leaving(m.number, m.seconds_left(now), m.reason) for m in leaving),
+            leaving=tuple(LeavingMember(m.number, m.seconds_left(now), m.reason) for m in leaving),
             stop=stop,
         )
 
     def answered(self) -> None:
-        """A roll is written."""
+        """An assignment is written."""
         self._ready, self._since, self._leaving = False, None, frozenset()
 
     def deadline(self) -> float | None:
@@ -497,7 +506,7 @@ def _numbers(members: Iterable[Member]) -> frozenset[int]:
 
 class Phase(Enum):
     REPORTING = "reporting"  # reports of the living members of generation g are awaited
-    FORMING = "forming"  # roll g + 1 is written, its engines come up
+    FORMING = "forming"  # assignment g + 1 is written, its engines come up
     RUNNING = "running"  # all are in; a loss or a report ends the generation
     ENDED = "ended"
 
@@ -510,4 +519,4 @@ class Progress:
     up: int = 0  # the last generation that was up
     cohort: bool = False  # those that the first generation waits for are started
     resets: int = 0  # generations with other members than the one before
-    ranks: tuple[int, ...] = ()  # of the latest roll
+    ranks: tuple[int, ...] = ()  # of the latest assignment

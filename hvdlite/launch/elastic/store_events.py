@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from hvdlite.base.untrusted import printable
 from hvdlite.launch.elastic import events
-from hvdlite.rendezvous import request, roll, seal
+from hvdlite.rendezvous import documents, fields
 from hvdlite.rendezvous.quota import Quota
 from hvdlite.rendezvous.server import StoreServer
 
 _PREFIX = "elastic/"
-_REQUESTS = (request.LEAVE, request.LEAVE_HOST)
+_REQUESTS = (documents.LEAVE, documents.LEAVE_HOST)
 _TOKEN_BYTES = 32
 _MOST_SHOWN = 80  # characters of a key
 # By the first word of a key: how many numbers follow.
@@ -52,7 +52,7 @@ class StoreEvents:
         for key, value in letters:
             try:
                 found.append(self._event(key, value))
-            except roll.Refused as refused:
+            except documents.Refused as refused:
                 if self._quota.allows(now):
                     shown = printable(key[:_MOST_SHOWN])
                     self._say(f"{shown} in the job's store is refused: {refused}.")
@@ -61,16 +61,16 @@ class StoreEvents:
     def _event(self, key: str, value: bytes) -> events.Event:
         what, *words = key.split("/")
         if len(words) != _NUMBERS.get(what) or not all(map(_is_number, words)):
-            raise roll.Refused("it is no key of a member")
+            raise documents.Refused("it is no key of a member")
         numbers = [int(word) for word in words]
         member = numbers[-1]
         if member not in self._tokens:
-            raise roll.Refused(f"there is no member {member}")
+            raise documents.Refused(f"there is no member {member}")
         if what == "report":
             return self._report(value, member, numbers[0])
         if what in _REQUESTS:
             return self._request(what, member, value)
-        seal.check(key, value, self._tokens[member], member)
+        fields.check_key(key, value, self._tokens[member], member)
         if what == "in":
             return events.Entered(member, numbers[0])
         return events.Trains(member) if what == "trains" else events.Returned(member)
@@ -78,16 +78,18 @@ class StoreEvents:
     def _report(self, value: bytes, member: int, generation: int) -> events.Event:
         try:
             token = self._tokens[member]
-            return events.Reported(roll.decode_report(value, token, member, generation))
-        except roll.OtherRelease as other:
+            return events.Reported(documents.decode_report(value, token, member, generation))
+        except documents.OtherRelease as other:
             return events.Unfit(member, str(other))
 
     def _request(self, what: str, member: int, value: bytes) -> events.Event:
-        asked = request.decode(value, f"{what}/{member}", self._tokens[member], member)
+        asked = documents.decode_leave_request(
+            value, f"{what}/{member}", self._tokens[member], member
+        )
         host = self._hosts().get(member)
         if host is None:
-            raise roll.Refused(f"member {member} has no host")
-        if what == request.LEAVE:
+            raise documents.Refused(f"member {member} has no host")
+        if what == documents.LEAVE:
             return events.MemberLeaves(member, asked.reason, asked.seconds)
         return events.HostLeaves(host, asked.reason, asked.seconds)
 
@@ -99,10 +101,10 @@ def _is_number(word: str) -> bool:
 def say_over(store: StoreServer, members: Iterable[int]) -> None:
     """The SIGTERM that these processes will get is no notice, but their end."""
     for member in members:
-        store.put(f"{_PREFIX}{request.OVER}/{member}", b"")
+        store.put(f"{_PREFIX}{documents.OVER}/{member}", b"")
 
 
 def forget(store: StoreServer, member: int) -> None:
     """Its process is gone."""
-    for kind in (*_REQUESTS, request.OVER):
+    for kind in (*_REQUESTS, documents.OVER):
         store.delete(f"{_PREFIX}{kind}/{member}")

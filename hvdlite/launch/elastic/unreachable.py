@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from hvdlite.launch.elastic.members import Member
-from hvdlite.rendezvous.roll import Cause
+from hvdlite.rendezvous.documents import Cause
 
 AGAIN_SECONDS = 60.0
 # Lost packets of a new connection are sent again after 1 s and after 3 s.
@@ -43,7 +43,7 @@ class Unreachable:
         return None
 
     def patience(self, silence: float, were_up: bool) -> int | None:
-        """How long the members of the next roll may take to meet; None: the start timeout.
+        """How long the members of the next assignment may take to meet; None: the start timeout.
 
         `were_up`: the members have met before. If two hosts did not reach each other since, for
         longer than a heartbeat may take, the next attempt tells soon whether they do again.

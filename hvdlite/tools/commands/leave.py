@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hvdlite.rendezvous import StoreClient, request
+from hvdlite.rendezvous import StoreClient, documents
 from hvdlite.rendezvous.addresses import parse_address
-from hvdlite.rendezvous.roll import decode_roll
+from hvdlite.rendezvous.documents import decode_assignment
 from hvdlite.tools.commands.ranks_here import RankHere, ranks_here
 
 _PATIENCE_SECONDS = 10.0
@@ -43,7 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
             mine = [rank for rank in ranks if rank.job == address]
             store = stack.enter_context(_store_of(mine[0]))
             chosen = _chosen(choice, mine, store)
-            _ask(store, chosen, choice, request.of(arguments.reason, arguments.seconds))
+            _ask(
+                store, chosen, choice, documents.leave_request(arguments.reason, arguments.seconds)
+            )
             names = ", ".join(f"member {rank.member} (slot {rank.slot})" for rank in chosen)
             if not arguments.no_wait:
                 _wait(chosen)
@@ -93,22 +95,22 @@ def _chosen(choice: Leavers, ranks: Sequence[RankHere], store: StoreClient) -> l
 
 def _present(ranks: Sequence[RankHere], store: StoreClient) -> Iterator[tuple[RankHere, int]]:
     """Yields those that are in the latest generation, with their ranks in it."""
-    generation = int(store.get(f"elastic/{request.GENERATION}", _PATIENCE_SECONDS))
-    roll = decode_roll(store.get(f"elastic/roll/{generation}", _PATIENCE_SECONDS))
-    numbers = roll.numbers()
+    generation = int(store.get(f"elastic/{documents.GENERATION}", _PATIENCE_SECONDS))
+    assignment = decode_assignment(store.get(f"elastic/assignment/{generation}", _PATIENCE_SECONDS))
+    numbers = assignment.member_numbers()
     for rank in ranks:
         if rank.member in numbers:
             yield rank, numbers.index(rank.member)
 
 
 def _ask(
-    store: StoreClient, chosen: Sequence[RankHere], choice: Leavers, asked: request.Request
+    store: StoreClient, chosen: Sequence[RankHere], choice: Leavers, asked: documents.LeaveRequest
 ) -> None:
     whole_host = choice.rank is None and choice.slot is None
-    kind = request.LEAVE_HOST if whole_host else request.LEAVE
+    kind = documents.LEAVE_HOST if whole_host else documents.LEAVE
     first = chosen[0]
     key = f"{kind}/{first.member}"
-    store.set(f"elastic/{key}", request.encode(asked, key, first.token()))
+    store.set(f"elastic/{key}", documents.encode_leave_request(asked, key, first.token()))
 
 
 def _wait(ranks: Sequence[RankHere]) -> None:

@@ -22,7 +22,7 @@ from hvdlite.rendezvous.protocol import MAX_COLLECT, NOBODY, BadRequest, encode_
 PEER_LOST = 4
 
 
-class Lost(Exception):
+class AttemptFailed(Exception):
     """The attempt has failed. `verdict` says why, in the bytes of the protocol."""
 
     def __init__(self, verdict: bytes) -> None:
@@ -36,7 +36,7 @@ class Attempt:
     number: int
     size: int
     # by rank: the connection that speaks for it
-    seats: dict[int, Hashable] = field(default_factory=dict)
+    connections: dict[int, Hashable] = field(default_factory=dict)
     arrived: set[int] = field(default_factory=set)
     verdict: bytes | None = None
     told: set[int] = field(default_factory=set)  # the ranks that know of the failure, or are dead
@@ -51,58 +51,58 @@ class Attempt:
         return f"{self.name}/{self.number}/"
 
 
-class Meetings:
+class Attempts:
     """`who` identifies a connection; any hashable object will do. A call that raises changes
     nothing, except which ranks have been told."""
 
     def __init__(self) -> None:
         self._latest: dict[str, Attempt] = {}
-        self._seats: dict[Hashable, tuple[Attempt, int]] = {}
+        self._joined: dict[Hashable, tuple[Attempt, int]] = {}
         self._called_off: dict[str, bytes] = {}  # by name: the verdict
 
     def join(self, name: str, rank: int, size: int, who: Hashable) -> int:
         """From now on `who` speaks for the rank. Returns the number of the attempt."""
         if not 0 <= rank < size <= MAX_COLLECT:
             raise BadRequest(f"rank {rank} of {size} cannot join a job")
-        if who in self._seats:
+        if who in self._joined:
             raise BadRequest("this connection speaks for a rank already")
         if name in self._called_off:
-            raise Lost(self._called_off[name])
+            raise AttemptFailed(self._called_off[name])
         attempt = self._open(name, rank, size)
         if attempt.size != size:
             raise BadRequest(
                 f"rank {rank} expects a job of {size} ranks, the others one of {attempt.size}"
             )
-        if rank in attempt.seats:
+        if rank in attempt.connections:
             raise BadRequest(
                 f"another process is rank {rank} of this job already: were two started with that "
                 "number?"
             )
-        attempt.seats[rank] = who
-        self._seats[who] = attempt, rank
+        attempt.connections[rank] = who
+        self._joined[who] = attempt, rank
         return attempt.number
 
     def arrive(self, who: Hashable) -> tuple[Attempt, int]:
         """The rank is ready. When all ranks are, their wills are void. Returns the attempt and the
         rank."""
-        attempt, rank = self._seat(who)
+        attempt, rank = self._joined_as(who)
         attempt.arrived.add(rank)
         if attempt.met:
-            attempt.seats.clear()
+            attempt.connections.clear()
         return attempt, rank
 
     def fail(self, who: Hashable, verdict: bytes) -> list[Hashable]:
         """The rank cannot join. Returns the other connections, which must get its verdict."""
-        attempt, rank = self._seat(who)
+        attempt, rank = self._joined_as(who)
         if attempt.met:
             raise BadRequest("all ranks have met already")
         return self._end(attempt, rank, verdict)
 
     def call_off(self, name: str, verdict: bytes) -> list[Hashable]:
-        """Ends all meetings of this name. Returns the connections that have joined, which must be
+        """Ends the rendezvous of this name. Returns the connections that have joined, which must be
         told.
 
-        A meeting that has taken place does not change, but there is none after it.
+        An attempt in which all ranks have met does not change, but there is none after it.
         """
         attempt = self._latest.get(name)
         self._called_off.setdefault(name, verdict)
@@ -113,7 +113,7 @@ class Meetings:
     def gone(self, who: Hashable) -> tuple[bytes, list[Hashable]] | None:
         """The connection has ended. If this executes a will, returns the verdict and the
         connections that must get it."""
-        attempt, rank = self._seats.pop(who, (None, -1))
+        attempt, rank = self._joined.pop(who, (None, -1))
         if attempt is None or attempt.met or attempt.verdict is not None:
             return None
         text = (
@@ -132,23 +132,23 @@ class Meetings:
                 return latest
             if rank not in latest.told:
                 latest.told.add(rank)
-                raise Lost(latest.verdict)
+                raise AttemptFailed(latest.verdict)
         opened = Attempt(name, 0 if latest is None else latest.number + 1, size)
         self._latest[name] = opened
         return opened
 
-    def _seat(self, who: Hashable) -> tuple[Attempt, int]:
-        if who not in self._seats:
+    def _joined_as(self, who: Hashable) -> tuple[Attempt, int]:
+        if who not in self._joined:
             raise BadRequest("this connection speaks for no rank: it has to join first")
-        attempt, rank = self._seats[who]
+        attempt, rank = self._joined[who]
         if attempt.verdict is not None:
-            raise Lost(attempt.verdict)
+            raise AttemptFailed(attempt.verdict)
         return attempt, rank
 
     @staticmethod
     def _end(attempt: Attempt, rank: int, verdict: bytes) -> list[Hashable]:
         attempt.verdict = verdict
-        attempt.told = set(attempt.seats)
-        others = [other for r, other in attempt.seats.items() if r != rank]
-        attempt.seats.clear()
+        attempt.told = set(attempt.connections)
+        others = [other for r, other in attempt.connections.items() if r != rank]
+        attempt.connections.clear()
         return others

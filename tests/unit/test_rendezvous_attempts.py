@@ -9,32 +9,32 @@ import weakref
 import pytest
 
 from hvdlite.exceptions import Cause
-from hvdlite.rendezvous.meetings import Lost, Meetings
+from hvdlite.rendezvous.attempts import AttemptFailed, Attempts
 from hvdlite.rendezvous.protocol import BadRequest, check_verdict, encode_verdict
 
 OURS = encode_verdict(1, 4, "rank 1 could not join the job: no memory")
 
 
-def happen(meetings, what, *arguments):
+def happen(attempts, what, *arguments):
     """What a step comes to, as one short value."""
     try:
         if what == "join":
             name, rank, size = arguments[0], arguments[1], arguments[2]
-            return meetings.join(
+            return attempts.join(
                 name, rank, size, arguments[3] if len(arguments) > 3 else f"c{rank}"
             )
         if what == "arrive":
-            attempt, rank = meetings.arrive(*arguments)
+            attempt, rank = attempts.arrive(*arguments)
             return f"{attempt.key}{rank} of {attempt.size}{' met' if attempt.met else ''}"
         if what == "fail":
-            return sorted(meetings.fail(*arguments))
+            return sorted(attempts.fail(*arguments))
         if what == "call off":
             return sorted(
-                meetings.call_off(arguments[0], encode_verdict(-1, 4, "member 7 is gone"))
+                attempts.call_off(arguments[0], encode_verdict(-1, 4, "member 7 is gone"))
             )
-        will = meetings.gone(*arguments)
+        will = attempts.gone(*arguments)
         return None if will is None else (whom(will[0]), sorted(will[1]))
-    except Lost as lost:
+    except AttemptFailed as lost:
         return f"lost {whom(lost.verdict)}"
     except BadRequest as error:
         return f"bad: {error}"
@@ -126,7 +126,7 @@ STORIES = {
         (("gone", "c1"), None),
         (("arrive", "elastic"), "j/1/0 of 1 met"),
     ),
-    "meetings of other names do not notice": (
+    "attempts of other names do not notice": (
         (JOINED[0], 0),
         (("join", "k", 0, 3, "other"), 0),
         (("gone", "c0"), (0, [])),
@@ -163,16 +163,16 @@ STORIES = {
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 def test_stories(story):
-    meetings = Meetings()
+    attempts = Attempts()
     for i, (step, outcome) in enumerate(story):
-        assert happen(meetings, *step) == outcome, f"step {i}: {step}"
+        assert happen(attempts, *step) == outcome, f"step {i}: {step}"
 
 
 def test_a_verdict_names_the_rank_and_says_where_to_look():
-    meetings = Meetings()
+    attempts = Attempts()
     for rank in range(2):
-        meetings.join("j", rank, 2, rank)
-    verdict, others = meetings.gone(1)
+        attempts.join("j", rank, 2, rank)
+    verdict, others = attempts.gone(1)
     assert others == [0]
     assert struct.unpack_from("<iBBB", verdict) == (1, 4, Cause.DIED, 0)
     assert verdict[7:].decode().startswith("rank 1 died during hvd.init()")
@@ -187,26 +187,26 @@ def test_what_a_rank_says_of_its_failure_is_bounded():
 
 
 def test_failed_attempts_leave_nothing_behind():
-    meetings = Meetings()
+    attempts = Attempts()
     for i in range(100):
         for rank in range(3):
-            assert meetings.join("j", rank, 3, (i, rank)) == i
-        assert meetings.gone((i, 2)) is not None
+            assert attempts.join("j", rank, 3, (i, rank)) == i
+        assert attempts.gone((i, 2)) is not None
         for rank in range(2):
-            assert meetings.gone((i, rank)) is None
-    assert len(meetings._seats) == 0 and len(meetings._latest) == 1
+            assert attempts.gone((i, rank)) is None
+    assert len(attempts._joined) == 0 and len(attempts._latest) == 1
 
 
 def test_a_job_that_has_met_keeps_none_of_its_connections():
     class Client:
         pass
 
-    meetings = Meetings()
+    attempts = Attempts()
     clients = [Client(), Client()]
     for rank, client in enumerate(clients):
-        meetings.join("j", rank, 2, client)
-    assert [meetings.arrive(client)[0].met for client in clients] == [False, True]
-    assert [meetings.gone(client) for client in clients] == [None, None]
+        attempts.join("j", rank, 2, client)
+    assert [attempts.arrive(client)[0].met for client in clients] == [False, True]
+    assert [attempts.gone(client) for client in clients] == [None, None]
     left = [weakref.ref(client) for client in clients]
     del client, clients
     assert [reference() for reference in left] == [None, None]

@@ -1,39 +1,45 @@
-"""The documents of an elastic job: report, news and roll. Pure.
+"""The documents of an elastic job: reports, notices, assignments, requests to leave. Pure.
 
-They are JSON of at most 1 MiB below the key `elastic/` of the store, checked field by field:
+They are JSON below the key `elastic/` of the store, checked field by field:
 
-    elastic/news/<k>            News, by the driver; k = 1, 2, ...
-    elastic/report/<g>/<member> Report, by a member that wants into generation g; 0: into the next
-    elastic/roll/<g>            Roll, by the driver: who is in generation g
+    elastic/notice/<k>           DriverNotice, by the driver; k = 1, 2, ...
+    elastic/report/<g>/<member>  Report, by a member that wants into generation g; 0: the next one
+    elastic/assignment/<g>       Assignment, by the driver: who is in generation g
+    elastic/leave/<member>       LeaveRequest: this member leaves at the next boundary
+    elastic/leave-host/<member>  LeaveRequest: all members of its host leave; nothing starts there
+    elastic/over/<member>        by the driver: it ends the process now, and SIGTERM is no notice
+    elastic/generation           by the driver: the number of the latest assignment
 
 A decoder raises Refused and no other exception, whatever the bytes are.
-`last_step` decides from the reports what a roll says of each member's state.
+Reports and requests are sealed with the token of the member in their key. `hvdlite leave` finds the
+token in the environment of the member's process.
+`last_step` decides from the reports what an assignment says of each member's state.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from hvdlite import __version__
 from hvdlite.rendezvous import fields as checked
-from hvdlite.rendezvous import seal
-from hvdlite.rendezvous.fields import MOST_BYTES, Fields, Refused, encoded
+from hvdlite.rendezvous.fields import MOST_BYTES, Fields, Refused, encoded, is_sealed, seal_of
 
 __all__ = ["MOST_BYTES", "Refused"]
 
 NONCE_DIGITS = 32
-_LABEL = b"hvdlite report 2\n"
+_REPORT_LABEL = b"hvdlite report 2\n"
 
 
 class OtherRelease(Refused):
     """The member runs another release of hvdlite than this process."""
 
 
-class Part(str, Enum):
+class Role(str, Enum):
     """What a member does with its state before its generation trains."""
 
     KEEP = "keep"  # and puts back what `step()` has kept
@@ -76,22 +82,22 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Leaving:
+class LeavingMember:
     member: int
     seconds: float  # that are left
     reason: str = ""
 
 
 @dataclass(frozen=True)
-class News:
-    """Each news says all that is true when it is told; a later one replaces it."""
+class DriverNotice:
+    """What the driver tells all members: all that is true now. A later notice replaces it."""
 
     number: int
     generation: int  # that is running, or forming
     broken: bool = False  # this generation has ended: abort its engine
     lost: tuple[int, ...] = ()  # who has broken it
     ready: tuple[int, ...] = ()  # newcomers that wait for the next boundary
-    leaving: tuple[Leaving, ...] = ()
+    leaving: tuple[LeavingMember, ...] = ()
     stop: bool = False  # all go at the next boundary
 
 
@@ -102,12 +108,12 @@ class Entry:
     member: int
     host: str
     slot: int
-    part: Part
+    role: Role
     newcomer: bool = False
 
 
 @dataclass(frozen=True)
-class Place:
+class RankNumbers:
     """The numbers of one rank."""
 
     rank: int
@@ -119,29 +125,29 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Roll:
+class Assignment:
     """Who is in a generation; `members` are in the order of ranks."""
 
     generation: int
     members: tuple[Entry, ...]
     position: int  # at which all are once they have their state
     source: int | None = None  # the member that sends its state; None: nothing moves
-    answers: int = 0  # the number of the last news that this roll answers
+    answers: int = 0  # the number of the last notice that this assignment answers
     nonce: str = ""  # of the generation's key; the driver puts it in
     patience: int | None = None  # seconds to meet; None: the start timeout
 
-    def with_nonce(self, nonce: str) -> Roll:
+    def with_nonce(self, nonce: str) -> Assignment:
         return replace(self, nonce=nonce)
 
-    def numbers(self) -> tuple[int, ...]:
+    def member_numbers(self) -> tuple[int, ...]:
         return tuple(entry.member for entry in self.members)
 
-    def places(self) -> dict[int, Place]:
+    def rank_numbers(self) -> dict[int, RankNumbers]:
         """By member. The local rank is the position of the slot among the host's taken ones."""
-        return places([(entry.member, entry.host, entry.slot) for entry in self.members])
+        return rank_numbers([(entry.member, entry.host, entry.slot) for entry in self.members])
 
 
-def places(ranks: Sequence[tuple[int, str, int]]) -> dict[int, Place]:
+def rank_numbers(ranks: Sequence[tuple[int, str, int]]) -> dict[int, RankNumbers]:
     """By member, the numbers of `ranks`: member, host and slot, in the order of ranks."""
     slots: dict[str, list[int]] = {}
     for _, host, slot in ranks:
@@ -158,7 +164,7 @@ def places(ranks: Sequence[tuple[int, str, int]]) -> dict[int, Place]:
     found = {}
     for rank, (member, host, slot) in enumerate(ranks):
         local = order[host][slot]
-        found[member] = Place(
+        found[member] = RankNumbers(
             rank,
             size=len(ranks),
             local_rank=local,
@@ -183,11 +189,11 @@ def _report_fields(report: Report) -> dict[str, Any]:
 
 def _seal(fields: Mapping[str, Any], token: bytes) -> str:
     """Proves that the member itself has written the report with these fields."""
-    return seal.made(_LABEL, encoded(fields), token)
+    return seal_of(_REPORT_LABEL, encoded(fields), token)
 
 
 def _check_seal(fields: Mapping[str, Any], found: str, token: bytes, member: int) -> None:
-    if not seal.fits(_LABEL, encoded(fields), token, found.encode()):
+    if not is_sealed(_REPORT_LABEL, encoded(fields), token, found.encode()):
         raise Refused(f"the report for member {member} is not sealed with its token")
 
 
@@ -238,13 +244,13 @@ def _check_release(found: Any, token: bytes, member: int) -> None:
     )
 
 
-def encode_news(news: News) -> bytes:
-    return encoded({**vars(news), "leaving": [vars(leaving) for leaving in news.leaving]})
+def encode_notice(notice: DriverNotice) -> bytes:
+    return encoded({**vars(notice), "leaving": [vars(leaving) for leaving in notice.leaving]})
 
 
-def decode_news(data: bytes) -> News:
-    fields = Fields(data, set(News.__dataclass_fields__))
-    return News(
+def decode_notice(data: bytes) -> DriverNotice:
+    fields = Fields(data, set(DriverNotice.__dataclass_fields__))
+    return DriverNotice(
         number=fields.number("number"),
         generation=fields.number("generation"),
         broken=fields.flag("broken"),
@@ -255,16 +261,16 @@ def decode_news(data: bytes) -> News:
     )
 
 
-def encode_roll(roll: Roll) -> bytes:
-    members = [{**vars(entry), "part": entry.part.value} for entry in roll.members]
-    data = encoded({**vars(roll), "members": members})
-    decode_roll(data)  # or no member could read it
+def encode_assignment(assignment: Assignment) -> bytes:
+    members = [{**vars(entry), "role": entry.role.value} for entry in assignment.members]
+    data = encoded({**vars(assignment), "members": members})
+    decode_assignment(data)  # or no member could read it
     return data
 
 
-def decode_roll(data: bytes) -> Roll:
-    fields = Fields(data, set(Roll.__dataclass_fields__))
-    roll = Roll(
+def decode_assignment(data: bytes) -> Assignment:
+    fields = Fields(data, set(Assignment.__dataclass_fields__))
+    assignment = Assignment(
         generation=fields.number("generation"),
         members=fields.items("members", _entry),
         position=fields.number("position"),
@@ -273,23 +279,25 @@ def decode_roll(data: bytes) -> Roll:
         nonce=fields.text("nonce"),
         patience=fields.number_or_none("patience"),
     )
-    _check_roll(roll)
-    return roll
+    _check_assignment(assignment)
+    return assignment
 
 
-def _check_roll(roll: Roll) -> None:
-    parts = {entry.member: entry.part for entry in roll.members}
-    slots = {(entry.host, entry.slot) for entry in roll.members}
-    if not roll.members or roll.generation < 1:
-        raise Refused("a roll has members and a generation")
-    if len(parts) != len(roll.members) or len(slots) != len(roll.members):
-        raise Refused("a roll names a member or a slot twice")
-    if roll.source is None and Part.RECEIVE in parts.values():
-        raise Refused("a roll has members that receive and no source")
-    if roll.source is not None and parts.get(roll.source) in (None, Part.RECEIVE):
-        raise Refused(f"the source, member {roll.source}, has nothing to send")
-    if len(roll.nonce) != NONCE_DIGITS or not set(roll.nonce) <= set("0123456789abcdef"):
-        raise Refused(f"a roll's nonce has {NONCE_DIGITS} hexadecimal digits")
+def _check_assignment(assignment: Assignment) -> None:
+    roles = {entry.member: entry.role for entry in assignment.members}
+    slots = {(entry.host, entry.slot) for entry in assignment.members}
+    if not assignment.members or assignment.generation < 1:
+        raise Refused("an assignment has members and a generation")
+    if len(roles) != len(assignment.members) or len(slots) != len(assignment.members):
+        raise Refused("an assignment names a member or a slot twice")
+    if assignment.source is None and Role.RECEIVE in roles.values():
+        raise Refused("an assignment has members that receive and no source")
+    if assignment.source is not None and roles.get(assignment.source) in (None, Role.RECEIVE):
+        raise Refused(f"the source, member {assignment.source}, has nothing to send")
+    if len(assignment.nonce) != NONCE_DIGITS or not set(assignment.nonce) <= set(
+        "0123456789abcdef"
+    ):
+        raise Refused(f"an assignment's nonce has {NONCE_DIGITS} hexadecimal digits")
 
 
 def _accusation(value: Any) -> Accusation:
@@ -303,9 +311,9 @@ def _pair(value: Any) -> tuple[str, str]:
     return checked.text(value[0]), checked.text(value[1])
 
 
-def _leaving(value: Any) -> Leaving:
-    fields = Fields(checked.mapping(value), set(Leaving.__dataclass_fields__))
-    return Leaving(fields.number("member"), fields.seconds("seconds"), fields.text("reason"))
+def _leaving(value: Any) -> LeavingMember:
+    fields = Fields(checked.mapping(value), set(LeavingMember.__dataclass_fields__))
+    return LeavingMember(fields.number("member"), fields.seconds("seconds"), fields.text("reason"))
 
 
 def _entry(value: Any) -> Entry:
@@ -314,6 +322,99 @@ def _entry(value: Any) -> Entry:
         member=fields.number("member"),
         host=fields.text("host"),
         slot=fields.number("slot"),
-        part=checked.one_of(Part, fields.text("part")),
+        role=checked.one_of(Role, fields.text("role")),
         newcomer=fields.flag("newcomer"),
     )
+
+
+# What has to be equal on all members before they can form a generation. A newcomer that differs
+# would end the operations of all by an error, so it is refused before it is let in.
+
+Pairs = tuple[tuple[str, str], ...]
+
+_MOST_ALIKE_BYTES = 400_000
+_MOST_NAME = 500
+ALL_OTHERS = "all that follows"
+
+
+def fitting(pairs: Iterable[tuple[str, str]]) -> Pairs:
+    """As much as a report has room for, and a checksum of the rest."""
+    found: list[tuple[str, str]] = []
+    rest, left, room = hashlib.sha256(), False, _MOST_ALIKE_BYTES
+    for name, form in pairs:
+        pair = _printable(name), _printable(form)
+        room -= 6 * (len(pair[0]) + len(pair[1])) + 10  # as JSON at most
+        if room > 0:
+            found.append(pair)
+        else:
+            left = True
+            rest.update(repr(pair).encode())
+    if left:
+        found.append((ALL_OTHERS, rest.hexdigest()))
+    return tuple(found)
+
+
+def difference(newcomer: Report, member: Report) -> str:
+    """In words, the first difference between the two; empty if there is none."""
+    theirs, ours = dict(newcomer.alike), dict(member.alike)
+    for name, form in ours.items():
+        if name not in theirs:
+            return f"it has no {name}, which the job has"
+        if theirs[name] != form:
+            return f"{name} is {theirs[name]} there, and {form} in the job"
+    more = next((name for name in theirs if name not in ours), None)
+    return f"it has {more}, which the job has not" if more is not None else ""
+
+
+def _printable(text: str) -> str:
+    shown = "".join(c if c.isprintable() else "?" for c in text)
+    if len(shown) <= _MOST_NAME:
+        return shown
+    return f"{shown[: _MOST_NAME - 20]}...{hashlib.sha256(shown.encode()).hexdigest()[:16]}"
+
+
+# Requests of members, or of `hvdlite leave`, to leave at the next boundary.
+
+LEAVE = "leave"
+LEAVE_HOST = "leave-host"
+OVER = "over"
+GENERATION = "generation"
+
+MOST_TEXT = 200
+_MOST_REQUEST_BYTES = 4096
+_REQUEST_LABEL = b"hvdlite request 1\n"
+
+
+@dataclass(frozen=True)
+class LeaveRequest:
+    reason: str = ""
+    seconds: float | None = None  # that the members have; None: --leave-seconds
+
+
+def leave_request(reason: str, seconds: float | None = None) -> LeaveRequest:
+    """A request whose reason is one line, whatever the program has given."""
+    line = "".join(c if c.isprintable() else " " for c in reason)
+    return LeaveRequest(line[:MOST_TEXT], seconds)
+
+
+def encode_leave_request(request: LeaveRequest, key: str, token: bytes) -> bytes:
+    """The value of this key, which is without `elastic/`."""
+    fields = vars(request)
+    return encoded({**fields, "seal": seal_of(_REQUEST_LABEL, _sealed(key, fields), token)})
+
+
+def decode_leave_request(data: bytes, key: str, token: bytes, member: int) -> LeaveRequest:
+    if len(data) > _MOST_REQUEST_BYTES:
+        raise Refused(f"a request has at most {_MOST_REQUEST_BYTES} bytes")
+    fields = Fields(data, {*LeaveRequest.__dataclass_fields__, "seal"})
+    found = LeaveRequest(fields.text("reason"), fields.seconds_or_none("seconds"))
+    if len(found.reason) > MOST_TEXT:
+        raise Refused(f"its reason has more than {MOST_TEXT} characters")
+    sealed, seal = _sealed(key, vars(found)), fields.text("seal").encode()
+    if not is_sealed(_REQUEST_LABEL, sealed, token, seal):
+        raise Refused(f"it is not sealed with the token of member {member}")
+    return found
+
+
+def _sealed(key: str, fields: Mapping[str, Any]) -> bytes:
+    return f"{key}\n".encode() + encoded(fields)
