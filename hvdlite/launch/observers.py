@@ -8,12 +8,11 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from hvdlite.launch.last_words import in_one_line
 from hvdlite.rendezvous.server import StoreServer
 
-_Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 # An observer whose tick() has failed is called again after so long.
 _AGAIN_SECONDS = 1.0
@@ -70,90 +69,67 @@ class Observers(JobObserver):
     def __init__(self, *observers: JobObserver) -> None:
         self._observers = observers
 
+    def _all(self, call: Callable[[JobObserver], _Result]) -> list[_Result]:
+        return [call(observer) for observer in self._observers]
+
     def begin(self, store: StoreServer, secret: bytes) -> None:
-        for observer in self._observers:
-            observer.begin(store, secret)
+        self._all(lambda observer: observer.begin(store, secret))
 
     def ask(self, status: Callable[[], JobStatus]) -> None:
-        for observer in self._observers:
-            observer.ask(status)
+        self._all(lambda observer: observer.ask(status))
 
     def calls(self) -> Mapping[int, Callable[[], None]]:
-        return {
-            descriptor: answer
-            for observer in self._observers
-            for descriptor, answer in observer.calls().items()
-        }
+        found = self._all(lambda observer: observer.calls())
+        return {descriptor: answer for calls in found for descriptor, answer in calls.items()}
 
     def tick(self) -> float | None:
-        pauses = [observer.tick() for observer in self._observers]
+        pauses = self._all(lambda observer: observer.tick())
         return min((pause for pause in pauses if pause is not None), default=None)
 
     def told(self, text: str) -> None:
-        for observer in self._observers:
-            observer.told(text)
+        self._all(lambda observer: observer.told(text))
 
     def end(self) -> None:
-        for observer in self._observers:
-            observer.end()
+        self._all(lambda observer: observer.end())
 
     def judged(self, status: int, sentence: str) -> None:
-        for observer in self._observers:
-            observer.judged(status, sentence)
+        self._all(lambda observer: observer.judged(status, sentence))
 
     def close(self) -> None:
-        for observer in self._observers:
-            observer.close()
+        self._all(lambda observer: observer.close())
 
 
-class Contained(JobObserver):
+class Contained(Observers):
     """An observer that the job does not need. The first exception is printed in one line, and the
     observer is called again as if there had been none. `name`: of the observer, in that line."""
 
     def __init__(self, observer: JobObserver, name: str, say: Callable[[str], None]) -> None:
-        self._observer, self._name, self._say = observer, name, say
+        super().__init__(observer)
+        self._name, self._say = name, say
         self._told = False
+        self._has_failed = False  # in the last call
 
-    def begin(self, store: StoreServer, secret: bytes) -> None:
-        self._try(self._observer.begin, store, secret)
-
-    def ask(self, status: Callable[[], JobStatus]) -> None:
-        self._try(self._observer.ask, status)
+    def _all(self, call: Callable[[JobObserver], _Result]) -> list[_Result]:
+        self._has_failed = False
+        try:
+            return super()._all(call)
+        except Exception as error:
+            self._has_failed = True
+            self._complain(error)
+            return []
 
     def calls(self) -> Mapping[int, Callable[[], None]]:
-        calls = self._try(self._observer.calls) or {}
-        return {descriptor: partial(self._try, answer) for descriptor, answer in calls.items()}
+        return {
+            descriptor: partial(self._answer, answer)
+            for descriptor, answer in super().calls().items()
+        }
+
+    def _answer(self, answer: Callable[[], None]) -> None:
+        self._all(lambda _: answer())
 
     def tick(self) -> float | None:
-        try:
-            return self._observer.tick()
-        except Exception as error:
-            self._complain(error)
-            return _AGAIN_SECONDS
-
-    def told(self, text: str) -> None:
-        self._try(self._observer.told, text)
-
-    def end(self) -> None:
-        self._try(self._observer.end)
-
-    def judged(self, status: int, sentence: str) -> None:
-        self._try(self._observer.judged, status, sentence)
-
-    def close(self) -> None:
-        self._try(self._observer.close)
-
-    def _try(
-        self,
-        call: Callable[_Arguments, _Result],
-        *arguments: _Arguments.args,
-        **more: _Arguments.kwargs,
-    ) -> _Result | None:
-        try:
-            return call(*arguments, **more)
-        except Exception as error:
-            self._complain(error)
-            return None
+        pause = super().tick()
+        return _AGAIN_SECONDS if self._has_failed else pause
 
     def _complain(self, error: Exception) -> None:
         if self._told:

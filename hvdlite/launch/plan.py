@@ -158,14 +158,7 @@ def torch_host(first: str) -> str:
 
 def rank_environment(slot: Slot, several_hosts: bool) -> dict[str, str]:
     """Returns what only this rank gets."""
-    own = numbers(
-        rank=slot.rank,
-        size=slot.size,
-        local_rank=slot.local_rank,
-        local_size=slot.local_size,
-        cross_rank=slot.cross_rank,
-        cross_size=slot.cross_size,
-    )
+    own = numbers(**{name: number for name, number in vars(slot).items() if name != "host"})
     own["HOROVOD_HOSTNAME"] = slot.host
     if several_hosts:
         # `localhost:2,127.0.0.1:2` acts as two hosts, and its ranks have to believe it, too.

@@ -238,7 +238,7 @@ test_progress.py::test_other_ranks_are_silent_and_get_the_same_items
 W31: an observer's exception ends the job
 hvdlite/launch/observers.py
 -             self._complain(error)
--             return None
+-             return []
 +             raise
 test_watch.py::test_an_exception_of_an_observer_is_said_once_and_the_job_goes_on
 

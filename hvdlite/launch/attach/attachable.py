@@ -338,10 +338,7 @@ class Attachable(JobObserver):
         assert self._store is not None
         present = self._present()
         board.become(present.hosts, present.line)
-        for rank in board.ranks:
-            raw = self._store.peek(report_key(rank))
-            if raw is not None:
-                board.take(rank, raw, now)
+        board.read(self._store.peek, now)
         return {
             "heading": board.heading,
             "world_changes": present.changes,

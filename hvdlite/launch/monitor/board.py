@@ -9,7 +9,7 @@ part of a step and stands out among the ranks.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -205,6 +205,14 @@ class Board:
     def take(self, rank: int, raw: bytes, now: float) -> None:
         """Takes the present value in the store for that rank."""
         self._ranks[rank].take(raw, now)
+
+    def read(self, peek: Callable[[str], bytes | None], now: float) -> None:
+        """Takes the present reports of all ranks. `peek` returns the value of a key in the
+        store."""
+        for rank in self.ranks:
+            raw = peek(report_key(rank))
+            if raw is not None:
+                self.take(rank, raw, now)
 
     def process(self, rank: int) -> Mapping[str, float]:
         """The processor time and the memory of that rank; empty if it has not reported."""

@@ -192,10 +192,7 @@ class Monitor(JobObserver):
 
     def _hear(self, now: float) -> None:
         assert self._store is not None
-        for rank in self._board.ranks:
-            raw = self._store.peek(board.report_key(rank))
-            if raw is not None:
-                self._board.take(rank, raw, now)
+        self._board.read(self._store.peek, now)
 
     def end(self) -> None:
         """May be called twice."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -106,57 +106,47 @@ Event = (
 )
 
 
+# The events whose lines are a word and their fields.
+_BY_WORD: Mapping[str, type[Any]] = {
+    "started": RankStarted,
+    "failed": RankStartFailed,
+    "gone": RankGone,
+    "stopped": RankStopped,
+    "leaving": HostLeaving,
+    "alive": Alive,
+}
+
+
 def parse(line: str) -> Event:
     """Parses a line of the guardian or the agent."""
     word, *rest = line.split()
     numbers = [int(text) for text in rest]
-    if word == "started":
-        return RankStarted(*numbers)
-    if word == "failed":
-        return RankStartFailed(*numbers)
     if word == "exited":
         return RankEnded(*numbers)
     if word == "killed":
         return RankEnded(numbers[0], signal=numbers[1])
     if word == "unanswered":
         return Unanswered(killed=bool(numbers[0]))
-    if word == "leaving":
-        return HostLeaving()
-    if word == "stopped":
-        return RankStopped(*numbers)
-    if word == "alive":
-        return Alive()
-    if word == "gone":
-        return RankGone(*numbers)
     if word == "done":
         return AllGone(numbers[0], guardian_died=len(numbers) > 1)
+    if word in _BY_WORD:
+        event: Event = _BY_WORD[word](*numbers)
+        return event
     raise ValueError(f"{line!r} is not an event")
 
 
 def line(event: Event) -> str:
     """The reverse of parse(), for the agent."""
-    if isinstance(event, RankStarted):
-        return f"started {event.rank} {event.pid}"
-    if isinstance(event, RankStartFailed):
-        return f"failed {event.rank} {event.errno}"
     if isinstance(event, RankEnded):
-        return (
-            f"killed {event.rank} {event.signal}"
-            if event.signal
-            else f"exited {event.rank} {event.code}"
-        )
+        how = f"killed {event.rank} {event.signal}"
+        return how if event.signal else f"exited {event.rank} {event.code}"
     if isinstance(event, Unanswered):
         return f"unanswered {int(event.killed)}"
-    if isinstance(event, HostLeaving):
-        return "leaving"
-    if isinstance(event, RankStopped):
-        return f"stopped {event.rank}"
-    if isinstance(event, Alive):
-        return "alive"
-    if isinstance(event, RankGone):
-        return f"gone {event.rank} {event.resisting}"
     if isinstance(event, AllGone):
         return f"done {event.resisting} 1" if event.guardian_died else f"done {event.resisting}"
+    for word, kind in _BY_WORD.items():
+        if isinstance(event, kind):
+            return " ".join([word, *map(str, vars(event).values())])
     raise ValueError(f"{event} has no line")
 
 
