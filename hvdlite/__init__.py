@@ -33,10 +33,8 @@ _HOMES = {
     "hvdlite.base.ops": "Average Sum Adasum Min Max Product".split(),
     "hvdlite.core.arrays.ops": [
         *(name for row in _OPERATIONS for name in row.functions()),
-        "barrier",
-        "join",
+        *"barrier empty in_shared_memory join".split(),
     ],
-    "hvdlite.core.arrays.memory": ["empty", "in_shared_memory"],
     "hvdlite.core.handles": ["poll", "synchronize"],
     "hvdlite.job.observe": ["start_timeline", "stop_timeline", "metrics", "recent_operations"],
     "hvdlite.job.progress": ["progress"],
@@ -73,7 +71,7 @@ def __getattr__(name: str) -> Any:
 
 # What these Python files and the core are built from alike. Another version of the sources may
 # differ in them.
-_SHARED_WITH_CORE = ("_core.pyi", "base/knob.py", "base/knobs.py", "base/training_knobs.py")
+_SHARED_WITH_CORE = ("_core.pyi", "base/knobs.py")
 
 
 def _native() -> Any:
@@ -122,7 +120,6 @@ if TYPE_CHECKING:
     from hvdlite import data as data
     from hvdlite import elastic as elastic
     from hvdlite.base.ops import *  # noqa: F403
-    from hvdlite.core.arrays.memory import *  # noqa: F403
     from hvdlite.core.arrays.objects import *  # noqa: F403
     from hvdlite.core.arrays.ops import *  # noqa: F403
     from hvdlite.core.handles import *  # noqa: F403

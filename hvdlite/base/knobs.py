@@ -2,18 +2,125 @@
 
 A row defines the environment variables, the launcher's flag, the field of the C++ config
 (csrc/base/knobs.py) and the entry in docs/reference/knobs.md (knobs_page.py). To add a knob, add a
-row. The build reads this file before anything is installed, so it imports only `knob` and the rows
-that stand in a file of their own.
+row. The build reads this file before anything is installed, so it imports the standard library
+only.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from hvdlite.base.knob import Knob as Knob
-from hvdlite.base.knob import Value as Value
-from hvdlite.base.knob import names as _names
-from hvdlite.base.training_knobs import TRAINING
+Value = bool | int | float | str
+
+_TRUE = ("true", "yes", "on")
+_FALSE = ("false", "no", "off")
+
+
+def _names(name: str, horovod: str | None = "") -> tuple[str, ...]:
+    """HVDLITE_<name> and Horovod's variable: of the same name, of another name, or none (None)."""
+    if horovod is None:
+        return (f"HVDLITE_{name}",)
+    return (f"HVDLITE_{name}", f"HOROVOD_{horovod or name}")
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One row. `environment` is searched from left to right; the first variable that is set
+    wins."""
+
+    field: str  # name in the C++ config and in resolve()'s result
+    environment: tuple[str, ...]
+    type: str  # bool | int | float | str | choice
+    default: Value
+    about: str  # one sentence for people
+    section: str
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    # if it has "on" and "off", all words for a bool are accepted, too
+    choices: tuple[str, ...] = ()
+    # launcher's flag; for a bool or an on/off choice it takes no value and means true
+    flag: str | None = None
+    flag_off: str | None = None  # the flag that means false
+    flag_scale: int = 1  # the flag's number times this is the knob's value
+    core: bool = True  # False: only Python reads it, and the native core does not have it
+    # all ranks need the same value, because it decides which rank sends what and when
+    alike: bool = False
+    yaml: str = ""  # its key in --config-file; "not section.key": true there means false here
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether its flag is a pair without a value."""
+        return self.type == "bool" or {"on", "off"} <= set(self.choices)
+
+    def allowed(self) -> str:
+        """Describes the values that are allowed."""
+        if self.type == "bool":
+            return "1/0, true/false, yes/no or on/off"
+        if self.type == "choice":
+            return "one of " + ", ".join(self.choices) + (" (or 1/0)" if self.is_switch else "")
+        if self.type == "str":
+            return "any text"
+        kind = "a whole number" if self.type == "int" else "a number"
+        if self.minimum is not None and self.maximum is not None:
+            kind += f" from {self.minimum} to {self.maximum}"
+        elif self.minimum is not None:
+            kind += f" of at least {self.minimum}"
+        elif self.maximum is not None:
+            kind += f" of at most {self.maximum}"
+        return kind + (f" ({self.unit})" if self.unit else "")
+
+    def lookup(self, environ: Mapping[str, str]) -> tuple[str, str] | None:
+        """Returns the variable that sets it, and its text."""
+        # An empty text is a value only for a text knob. For others, `HVDLITE_X= command` means not
+        # set.
+        for name in self.environment:
+            text = environ.get(name)
+            if text is not None and (text.strip() or self.type == "str"):
+                return name, text
+        return None
+
+    def parse(self, text: str, source: str) -> Value:
+        """Returns the typed value of `text`. The error names `source`, a variable or a flag."""
+        value = self._convert(text.strip())
+        if value is None:
+            raise ValueError(f"{source}={text!r} is not allowed: expected {self.allowed()}.")
+        return value
+
+    def _convert(self, text: str) -> Value | None:
+        if self.type == "str":
+            return text
+        if self.type == "bool":
+            return _to_bool(text)
+        if self.type == "choice":
+            if text.lower() in self.choices:
+                return text.lower()
+            switch = _to_bool(text) if self.is_switch else None
+            return None if switch is None else ("on" if switch else "off")
+        try:
+            number: int | float = int(text) if self.type == "int" else float(text)
+        except ValueError:
+            return None
+        too_low = self.minimum is not None and number < self.minimum
+        too_high = self.maximum is not None and number > self.maximum
+        if not math.isfinite(number) or too_low or too_high or abs(number) >= 1 << 63:
+            return None
+        return number
+
+
+def _to_bool(text: str) -> bool | None:
+    """Follows Horovod: any integer above 0 is true. The usual words work, too."""
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    try:
+        return int(text) > 0
+    except ValueError:
+        return None
+
 
 _MIB = 1 << 20
 
@@ -290,7 +397,53 @@ KNOBS: tuple[Knob, ...] = (
         "explain` shows them.",
         "Stalls and dead peers", flag="--stall-dump", core=False,
     ),
-    *TRAINING,
+    # --- Training
+    Knob(
+        "parameter_check", _names("PARAMETER_CHECK", None), "choice", "warn",
+        "What a distributed optimizer does at its first step if ranks have different parameters.",
+        "Training", choices=("warn", "error", "off"), core=False,
+    ),
+    Knob(
+        "drift", _names("DRIFT", None), "choice", "warn",
+        "What the drift guard does when ranks no longer have the same parameters, or not the same "
+        "result of a reduction.",
+        "Training", choices=("warn", "error", "off"), alike=True,
+    ),
+    Knob(
+        "drift_steps", _names("DRIFT_STEPS", None), "int", 64,
+        "Within how many steps the drift guard compares each parameter.",
+        "Training", unit="steps", minimum=2, maximum=1_000_000, alike=True,
+    ),
+    Knob(
+        "nan_watch", _names("NAN_WATCH", None), "bool", False,
+        "Name the first tensor in host memory that reaches a reduction with a NaN or an infinity, "
+        "and its rank. Reads each tensor and each result once more.",
+        "Training", alike=True,
+    ),
+    Knob(
+        "keep_memory", _names("KEEP_MEMORY", None), "bool", True,
+        "With torch's DistributedOptimizer, the process keeps freed host memory for the gradients "
+        "of the next step.",
+        "Training", core=False,
+    ),
+    Knob(
+        "gradient_pool", _names("GRADIENT_POOL", None), "bool", True,
+        "torch's DistributedOptimizer on CPUs: gradients are allocated in memory that the ranks of "
+        "a host share, and reduced where they lie, without copies. So are tensors of hvd.empty().",
+        "Training", alike=True,
+    ),
+    Knob(
+        "gradient_pool_bytes", _names("GRADIENT_POOL_BYTES", None), "int", 0,
+        "The most memory of that kind that each rank uses; 0: three times its gradients, 64 MiB, "
+        "and the tensors of hvd.empty(). What is beyond it is copied.",
+        "Training", unit="bytes", minimum=0,
+    ),
+    Knob(
+        "tensorflow_kernels", _names("TENSORFLOW_KERNELS", None), "bool", True,
+        "Use hvdlite's own kernels inside a tf.function. Without them operations go through "
+        "Python, which is slower.",
+        "Training", core=False,
+    ),
     # --- Watching
     Knob(
         "log_level", _names("LOG_LEVEL"), "choice", "warning",

@@ -91,8 +91,21 @@ class Collectives:
         if call.grouped:
             results: tuple[Any, ...] = engine.run_now(self.start(call, tensors))
             return results
-        # all but `grouped` and `patient`
-        result = self.run_one(tensors[0], *call[:-3], output=call.output)
+        # All fields of a Call but `grouped`, and `patient`, which is about operations in flight.
+        result = self.run_one(
+            tensors[0],
+            call.operation,
+            call.name,
+            call.process_set,
+            op=call.op,
+            prescale=call.prescale,
+            postscale=call.postscale,
+            root=call.root,
+            splits=call.splits,
+            splits_like=call.splits_like,
+            in_place=call.in_place,
+            output=call.output,
+        )
         return result if call.operation.result is EXCHANGED else (result,)
 
     def start(self, call: Call, tensors: Sequence[Tensor]) -> Pending:

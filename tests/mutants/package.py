@@ -36,7 +36,7 @@ hvdlite/core/process_sets.py
 test_conformance.py::shm-2::process_sets.what_makes_no_sense_is_refused
 
 P6: `HVDLITE_X= command` is an error instead of not set
-hvdlite/base/knob.py
+hvdlite/base/knobs.py
 - if text is not None and (text.strip() or self.type == "str"):
 + if text is not None:
 test_knobs.py::test_an_empty_number_means_not_set_and_an_empty_text_is_a_value
