@@ -39,7 +39,7 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Part:
+class BundlePart:
     """What one rank has written."""
 
     event: str
@@ -65,14 +65,14 @@ class Part:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode()
 
 
-def decode(data: bytes) -> Part:
+def decode(data: bytes) -> BundlePart:
     """The reverse of encode(). Raises ValueError if it is no part of a bundle."""
     found = untrusted.parsed(data)
     if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
         raise ValueError("it is not a file of a bundle, or of another release")
     try:
         stacks = [Stack(**each) for each in found.pop("stacks", [])]
-        part = Part(**found, stacks=stacks)
+        part = BundlePart(**found, stacks=stacks)
     except TypeError as error:
         raise ValueError(f"it is not a file of a bundle: {error}") from None
     wrong = next((name for name, good in _good(part) if not good), None)
@@ -81,7 +81,7 @@ def decode(data: bytes) -> Part:
     return part
 
 
-def _good(part: Part) -> Iterator[tuple[str, bool]]:
+def _good(part: BundlePart) -> Iterator[tuple[str, bool]]:
     """Whether each field is what encode() writes there: bundles come from other people."""
     yield "event", part.event in EVENTS
     for name in ("verdict", "host", "at", "place"):
@@ -125,10 +125,10 @@ def folders_in(directory: str) -> list[str]:
     return sorted((path for path in found if os.path.isdir(path)), key=os.path.getmtime)[::-1]
 
 
-def read(folder: str) -> tuple[list[Part], list[str]]:
+def read(folder: str) -> tuple[list[BundlePart], list[str]]:
     """The parts of a bundle, in the order of events and ranks, and sentences about files that
     cannot be read."""
-    parts: list[Part] = []
+    parts: list[BundlePart] = []
     complaints: list[str] = []
     for name in sorted(os.listdir(folder)):
         if not _FILE.fullmatch(name):

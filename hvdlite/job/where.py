@@ -114,7 +114,7 @@ class BundleWriter:
     def write(self, event: str, verdict: str, seen: Snapshot) -> None:
         import datetime  # rarely needed
 
-        part = bundle.Part(
+        part = bundle.BundlePart(
             event, verdict, self.rank, self.size, socket.gethostname(), os.getpid(),
             datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds"),
             seen.place, seen.stacks, observe.recent_operations(), observe.metrics(),

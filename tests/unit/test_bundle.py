@@ -11,27 +11,27 @@ from pathlib import Path
 import pytest
 
 from hvdlite.base import bundle
-from hvdlite.base.bundle import Part, Stack
+from hvdlite.base.bundle import BundlePart, Stack
 from hvdlite.tools.commands.cli import main
 from hvdlite.tools.commands.explain import explain
 
 VERDICT = "rank 2 has not asked for allreduce 'a' for 60 s: it is in train.py:88 (evaluate)"
 
 
-def part(rank: int, place: str = "train.py:61 (step)", event: str = "stall") -> Part:
+def part(rank: int, place: str = "train.py:61 (step)", event: str = "stall") -> BundlePart:
     stacks = [
         Stack("MainThread", True, [f'  File "/home/me/{place}"\n    step()']),
         Stack("pin memory", False, ['  File "/lib/queue.py"\n    get()']),
     ]
     operation = {"name": "allreduce.b", "failed": False}
-    return Part(
+    return BundlePart(
         event, VERDICT, rank, 4, "node1", 4000 + rank, "2026-11-25T21:00:00.000+00:00", place,
         stacks, [operation], {"operations": 9}, {"HVDLITE_X": "1"}, {"stall_check": 60},
         {"hvdlite": "0.1.0", "python": "3.11.2"},
     )  # fmt: skip
 
 
-def text(*parts: Part, stacks: bool = False) -> str:
+def text(*parts: BundlePart, stacks: bool = False) -> str:
     return "\n".join(explain(parts, stacks))
 
 

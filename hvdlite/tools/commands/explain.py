@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from hvdlite.base import bundle
-from hvdlite.base.bundle import Part
+from hvdlite.base.bundle import BundlePart
 from hvdlite.base.untrusted import printable
 
 
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def explain(parts: Sequence[Part], stacks: bool = False) -> Iterator[str]:
+def explain(parts: Sequence[BundlePart], stacks: bool = False) -> Iterator[str]:
     """The lines that a person reads, the verdict first. `parts` in the order of events and ranks.
     Pure."""
     first = parts[0].event
@@ -47,7 +47,7 @@ def explain(parts: Sequence[Part], stacks: bool = False) -> Iterator[str]:
         yield from _about(part, stacks)
 
 
-def verdict(parts: Sequence[Part]) -> str:
+def verdict(parts: Sequence[BundlePart]) -> str:
     """The sentence that the job has printed: of the stall if there was one, else of the failure."""
     return next((part.verdict for part in parts if part.verdict), _ASKED)
 
@@ -60,9 +60,9 @@ _EVENTS = {
 _ASKED = "The job was asked, and there is no verdict: no operation had stalled."
 
 
-def _by_place(parts: Sequence[Part]) -> list[list[Part]]:
+def _by_place(parts: Sequence[BundlePart]) -> list[list[BundlePart]]:
     """Those that are in one place, together; the largest group first."""
-    groups: dict[str, list[Part]] = {}
+    groups: dict[str, list[BundlePart]] = {}
     for part in parts:
         groups.setdefault(part.place, []).append(part)
     return sorted(groups.values(), key=len, reverse=True)
@@ -73,7 +73,7 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {names}" if len(ranks) == 1 else f"{len(ranks)} ranks ({names})"
 
 
-def _about(part: Part, stacks: bool) -> Iterator[str]:
+def _about(part: BundlePart, stacks: bool) -> Iterator[str]:
     yield ""
     versions = ", ".join(f"{name} {version}" for name, version in part.versions.items())
     yield f"rank {part.rank} on {part.host}, process {part.pid}: {versions}"
