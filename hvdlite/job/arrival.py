@@ -43,7 +43,9 @@ class Arrival:
     member: Member | None = None
 
 
-def arrive(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value]) -> Arrival:
+def arrive(
+    comm: Any, asked: environment.InitArguments, values: Mapping[str, knobs.Value]
+) -> Arrival:
     """Returns when this rank knows rank 0's address. Raises ValueError or RuntimeError if an
     argument or a launcher's variable is wrong, and HorovodInternalError or TimeoutError if the
     ranks could not meet."""
@@ -55,18 +57,18 @@ def arrive(comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value
     me = _identity(comm, asked)
     communicator = comm if is_communicator(comm) else None
     place = _meet(me, communicator, values)
-    prefix = me.apart and f"{me.apart}/"
+    prefix = me.namespace and f"{me.namespace}/"
     return Arrival(me, communicator, place, _mpi(me, communicator, place, values), prefix)
 
 
-def _arrive_as_member(comm: Any, asked: environment.Asked) -> Arrival:
+def _arrive_as_member(comm: Any, asked: environment.InitArguments) -> Arrival:
     """Returns when the driver has a place for this process.
 
     Elastic jobs do not use MPI, whose world is fixed.
     """
     from hvdlite.job import membership
 
-    if comm or asked != environment.Asked():
+    if comm or asked != environment.InitArguments():
         raise ValueError(
             "init(comm=..., rank=..., size=...) is not allowed in an elastic job, whose driver "
             "numbers the ranks: call hvd.init() without them."
@@ -116,7 +118,7 @@ def warn_of_unknown_variables(me: Identity) -> None:
             _log.warning("%s", sentence)
 
 
-def _identity(comm: Any, asked: environment.Asked) -> Identity:
+def _identity(comm: Any, asked: environment.InitArguments) -> Identity:
     started = environment.discover(os.environ, asked)
     if comm is None or (isinstance(comm, (list, tuple)) and not comm):
         return started

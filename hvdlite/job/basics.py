@@ -101,7 +101,7 @@ def init(
             texts["autotune_keep"] = kept_by_autotuning(os.environ)
             texts["nccl_wheel"] = texts["nccl_wheel"] or libraries.nccl_wheel()
             _core.release_all()  # handles of the job before, which nothing waits for any more
-            asked = environment.Asked(rank, size, rendezvous, secret)
+            asked = environment.InitArguments(rank, size, rendezvous, secret)
             arrived = _met(comm, asked, values, texts)
             identity, place = arrived.me, arrived.place
             all_are_here()
@@ -127,7 +127,10 @@ def init(
 
 
 def _met(
-    comm: Any, asked: environment.Asked, values: Mapping[str, knobs.Value], texts: dict[str, str]
+    comm: Any,
+    asked: environment.InitArguments,
+    values: Mapping[str, knobs.Value],
+    texts: dict[str, str],
 ) -> Arrival:
     """Returns when the engine is up.
 

@@ -342,9 +342,9 @@ def test_what_a_reset_callback_changes_stays(role: Role, steps: bool) -> None:
 
 def test_init_of_an_elastic_job_takes_no_numbers() -> None:
     from hvdlite.job.arrival import _arrive_as_member
-    from hvdlite.launch.environment import Asked
+    from hvdlite.launch.environment import InitArguments
 
-    for comm, asked in (([0], Asked()), (None, Asked(rank=0, size=1))):
+    for comm, asked in (([0], InitArguments()), (None, InitArguments(rank=0, size=1))):
         with pytest.raises(ValueError, match="is not allowed in an elastic job"):
             _arrive_as_member(comm, asked)
 

@@ -13,7 +13,13 @@ from cases import cases, variables
 from machine import within
 
 from hvdlite.launch import secret as job_secret
-from hvdlite.launch.environment import Asked, Identity, discover, parse_address, parse_addresses
+from hvdlite.launch.environment import (
+    Identity,
+    InitArguments,
+    discover,
+    parse_address,
+    parse_addresses,
+)
 from hvdlite.launch.environment.identity import (
     AtPorts,
     AtStore,
@@ -74,7 +80,7 @@ def test_a_meeting_point_alone_is_half_set() -> None:
     with pytest.raises(ValueError, match="HVDLITE_RENDEZVOUS is set, but neither HVDLITE_RANK"):
         discover({"HVDLITE_RENDEZVOUS": "h:1"})
     with pytest.raises(ValueError, match=r"init\(rendezvous=...\) is set, but neither HVDLITE_R"):
-        discover({}, Asked(rendezvous="h:1"))
+        discover({}, InitArguments(rendezvous="h:1"))
 
 
 @pytest.mark.parametrize(
@@ -332,7 +338,7 @@ def test_ranks_of_another_launcher_do_not_train_alone(
     with pytest.raises(RuntimeError, match="started 4 processes .*_SIZE=1.*_ALLOW_SINGLETON=1"):
         discover(environ | ALONE)
     with pytest.raises(RuntimeError, match=r"has started 4 processes .*init\(size=1\)"):
-        discover(environ, Asked(0, 1))
+        discover(environ, InitArguments(0, 1))
 
 
 @cases("environ, launcher, method", FOREIGN)
@@ -341,7 +347,7 @@ def test_hvdliterun_and_arguments_count_more(
 ) -> None:
     if launcher != "horovodrun":  # that one speaks of the same processes
         assert discover(environ | OURS).rank == 5
-    me = discover(environ, Asked(2, 3, "h:1,[::1]:2", SECRET.hex()))
+    me = discover(environ, InitArguments(2, 3, "h:1,[::1]:2", SECRET.hex()))
     assert me == Identity(
         2,
         3,
@@ -585,29 +591,39 @@ def test_what_an_outer_launcher_left_does_no_harm(environ: dict[str, str]) -> No
 @pytest.mark.parametrize(
     ("asked", "error", "text"),
     [
-        (Asked(rank=1), ValueError, r"init\(rank=1, size=None\) is not allowed: give both"),
-        (Asked(size=2), ValueError, "give both, or neither"),
-        (Asked(2, 2), ValueError, "rank has to be from 0 to size - 1"),
-        (Asked(-1, 2), ValueError, "rank has to be from 0 to size - 1"),
+        (InitArguments(rank=1), ValueError, r"init\(rank=1, size=None\) is not allowed: give both"),
+        (InitArguments(size=2), ValueError, "give both, or neither"),
+        (InitArguments(2, 2), ValueError, "rank has to be from 0 to size - 1"),
+        (InitArguments(-1, 2), ValueError, "rank has to be from 0 to size - 1"),
         (
-            Asked("0", 2),
+            InitArguments("0", 2),
             TypeError,
             r"init\(rank='0'\) is not allowed: expected a whole "
             r"number",
         ),  # type: ignore[arg-type]
-        (Asked(0, True), TypeError, r"init\(size=True\)"),
+        (InitArguments(0, True), TypeError, r"init\(size=True\)"),
         (
-            Asked(0, 2),
+            InitArguments(0, 2),
             ValueError,
             r"init\(size=2\) needs a place to meet: pass rendezvous='host:port'",
         ),
-        (Asked(0, 2, "h"), ValueError, "rendezvous='h' is not allowed: expected host:port"),
-        (Asked(0, 2, "h:1"), ValueError, r"needs a secret: pass secret=secrets.token_hex\(32\)"),
-        (Asked(0, 2, "h:1", "abc"), ValueError, "64 hex digits"),
-        (Asked(0, 2, "h:1", b"abc"), ValueError, r"init\(secret=...\) has to have 32 bytes"),
+        (InitArguments(0, 2, "h"), ValueError, "rendezvous='h' is not allowed: expected host:port"),
+        (
+            InitArguments(0, 2, "h:1"),
+            ValueError,
+            r"needs a secret: pass secret=secrets.token_hex\(32\)",
+        ),
+        (InitArguments(0, 2, "h:1", "abc"), ValueError, "64 hex digits"),
+        (
+            InitArguments(0, 2, "h:1", b"abc"),
+            ValueError,
+            r"init\(secret=...\) has to have 32 bytes",
+        ),
     ],
 )
-def test_wrong_arguments_are_explained(asked: Asked, error: type[Exception], text: str) -> None:
+def test_wrong_arguments_are_explained(
+    asked: InitArguments, error: type[Exception], text: str
+) -> None:
     with pytest.raises(error, match=text) as raised:
         discover({}, asked)
     assert "abc" not in str(raised.value)
@@ -615,11 +631,11 @@ def test_wrong_arguments_are_explained(asked: Asked, error: type[Exception], tex
 
 def test_arguments_may_be_completed_by_the_environment() -> None:
     given = {"HVDLITE_RENDEZVOUS": "h:1", "HVDLITE_SECRET": SECRET.hex()}
-    assert discover(given, Asked(1, 2)).rendezvous_method == AtStore((("h", 1),))
-    assert discover(MPICH, Asked(rendezvous="h:1", secret=SECRET)).rendezvous_method == AtStore(
-        (("h", 1),), may_open=True
-    )
-    assert discover({}, Asked(0, 1)) == Identity(launcher="the arguments of init()")
+    assert discover(given, InitArguments(1, 2)).rendezvous_method == AtStore((("h", 1),))
+    assert discover(
+        MPICH, InitArguments(rendezvous="h:1", secret=SECRET)
+    ).rendezvous_method == AtStore((("h", 1),), may_open=True)
+    assert discover({}, InitArguments(0, 1)) == Identity(launcher="the arguments of init()")
 
 
 def test_launch_imports_neither_the_native_core_nor_a_framework() -> None:

@@ -30,7 +30,7 @@ _log = logging.getLogger("hvdlite")
 def meet(me: Identity, method: AtPorts, seconds: float) -> StoreAccess:
     """Rank 0 opens the store at the first free port. The others try all ports. Raises RuntimeError
     if strangers could do so as well."""
-    hosts, job = method.hosts, method.job + me.apart
+    hosts, job = method.hosts, method.job + me.namespace
     private = me.secret is None and not method.may_be_open
     if private:
         hosts = _private(me, hosts)

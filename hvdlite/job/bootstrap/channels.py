@@ -19,7 +19,9 @@ _TORCH_PAUSE = 0.02
 _LAST_SECONDS = 5.0
 
 
-def over_http(address: tuple[str, int], apart: str, text: bytes | None, seconds: float) -> bytes:
+def over_http(
+    address: tuple[str, int], namespace: str, text: bytes | None, seconds: float
+) -> bytes:
     """A channel: the rendezvous server of a horovodrun, which has GET and PUT of /scope/key. It is
     asked again and again, because it answers at once even if there is nothing yet. Rank 0 replaces
     the offer once all ranks have come."""
@@ -29,14 +31,14 @@ def over_http(address: tuple[str, int], apart: str, text: bytes | None, seconds:
     problem = "rank 0 has published nothing there yet"
     while True:
         try:
-            status, body = _request(address, _key(apart), text)
+            status, body = _request(address, _key(namespace), text)
         except (OSError, http.client.HTTPException) as error:
             problem = f"{type(error).__name__}: {error}"
         else:
             if status == 200:
                 if text is None:
                     return body
-                when_all_are_here(lambda: _forget_at_http(address, apart))
+                when_all_are_here(lambda: _forget_at_http(address, namespace))
                 return text
             if status != 404:
                 problem = f"it answered {status}"
@@ -48,13 +50,15 @@ def over_http(address: tuple[str, int], apart: str, text: bytes | None, seconds:
         time.sleep(_HTTP_PAUSE)
 
 
-def _forget_at_http(address: tuple[str, int], apart: str) -> None:
+def _forget_at_http(address: tuple[str, int], namespace: str) -> None:
     """The server can replace a value, but not delete it."""
     import http.client
 
     try:
         _request(
-            address, _key(apart), Offer(problem="all ranks of the job have met already").encode()
+            address,
+            _key(namespace),
+            Offer(problem="all ranks of the job have met already").encode(),
         )
     except http.client.HTTPException as error:
         raise ConnectionError(
@@ -62,8 +66,8 @@ def _forget_at_http(address: tuple[str, int], apart: str) -> None:
         ) from error
 
 
-def _key(apart: str) -> str:
-    return f"/hvdlite{apart}/store"
+def _key(namespace: str) -> str:
+    return f"/hvdlite{namespace}/store"
 
 
 def _request(address: tuple[str, int], key: str, text: bytes | None) -> tuple[int, bytes]:

@@ -338,7 +338,7 @@ def _obstacle(me: Identity, place: StoreAccess, here: str, seconds: float) -> st
     `here`: why this rank cannot. Rank 0 waits for half of the time, because the others wait for its
     answer. Raises TimeoutError if the answer has not come.
     """
-    key = f"{me.apart}mpi/{next(_attempts)}"
+    key = f"{me.namespace}mpi/{next(_attempts)}"
     with StoreClient(place.address, place.secret, seconds) as client:
         client.set(f"{key}/{me.rank}", here.encode())
         if me.rank == 0:

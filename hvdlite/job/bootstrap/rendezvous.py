@@ -39,7 +39,7 @@ def meet(me: Identity, interfaces: str, seconds: float, request: MpiRequest) -> 
     """
     if me.size == 1 or me.rendezvous_method is None:
         return None
-    key = (me.rendezvous_method, me.apart)
+    key = (me.rendezvous_method, me.namespace)
     access = _known.get(key) if request.communicator is None else mpi.recall(request.communicator)
     if access is None:
         names = [name.strip() for name in interfaces.split(",") if name.strip()]
@@ -70,11 +70,11 @@ def _meet(
     if isinstance(method, AtPorts):
         return by_ports.meet(me, method, seconds)
     if isinstance(method, OnThisHost):
-        channel = partial(by_socket.say, method.job + me.apart, me.secret is not None)
+        channel = partial(by_socket.say, method.job + me.namespace, me.secret is not None)
     elif isinstance(method, OverHttp):
-        channel = partial(channels.over_http, method.address, me.apart)
+        channel = partial(channels.over_http, method.address, me.namespace)
     elif isinstance(method, OverTorchStore):
-        channel = partial(channels.over_torch, method.address, method.job + me.apart)
+        channel = partial(channels.over_torch, method.address, method.job + me.namespace)
     else:
         channel = partial(mpi.say, me, request)
     return through(channel, me, interfaces, time.monotonic() + seconds)

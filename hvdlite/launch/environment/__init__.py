@@ -17,13 +17,13 @@ from hvdlite.launch.environment.discovery import (
     discover,
     meets_over_mpi,
 )
-from hvdlite.launch.environment.identity import Asked, Identity, Numbers
+from hvdlite.launch.environment.identity import Identity, InitArguments, Numbers
 from hvdlite.rendezvous.addresses import parse_address, parse_addresses
 
 __all__ = [
     "ALLOW_OPEN_JOB",
     "ALLOW_SINGLETON",
-    "Asked",
+    "InitArguments",
     "Identity",
     "Numbers",
     "allows_singleton",

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from hvdlite.launch import nodelist
 from hvdlite.launch import secret as job_secret
 from hvdlite.launch.environment.identity import (
-    Asked,
     AtPorts,
     AtStore,
     Identity,
+    InitArguments,
     Numbers,
     OnThisHost,
     OverHttp,
@@ -38,7 +38,7 @@ _ARGUMENTS = "the arguments of init()"
 
 def discover(
     environ: Mapping[str, str],
-    asked: Asked | None = None,
+    asked: InitArguments | None = None,
     read_secret: SecretReader = job_secret.from_environment,
 ) -> Identity:
     """Returns the identity of a process with this environment and these arguments of init().
@@ -46,7 +46,7 @@ def discover(
     Raises ValueError if the arguments or a launcher's variables are incomplete or contradict
     themselves, and RuntimeError if launchers contradict one another.
     """
-    asked = asked or Asked()
+    asked = asked or InitArguments()
     may_be_alone = allows_singleton(environ)
     # A rank that wants to be alone takes all variables but our own for another launcher's.
     believed = [
@@ -80,7 +80,7 @@ def allows_singleton(environ: Mapping[str, str]) -> bool:
     return is_allowed(environ, ALLOW_SINGLETON)
 
 
-def _asked_for(asked: Asked) -> Numbers | None:
+def _asked_for(asked: InitArguments) -> Numbers | None:
     if asked.rank is None and asked.size is None:
         return None
     if asked.rank is None or asked.size is None:
@@ -163,7 +163,7 @@ _RENDEZVOUS = "HVDLITE_RENDEZVOUS"
 _HTTP = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
 
 
-def refuse_without_numbers(environ: Mapping[str, str], asked: Asked) -> None:
+def refuse_without_numbers(environ: Mapping[str, str], asked: InitArguments) -> None:
     """Raises an error if there is a place to meet and no number for this rank: a launcher between
     ours and the rank has lost the numbers."""
     if is_rendezvous_given(environ, asked):
@@ -180,13 +180,13 @@ def is_allowed(environ: Mapping[str, str], name: str) -> bool:
     return environ.get(name, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
-def is_rendezvous_given(environ: Mapping[str, str], asked: Asked) -> bool:
+def is_rendezvous_given(environ: Mapping[str, str], asked: InitArguments) -> bool:
     """Whether a place to meet is named."""
     return bool(environ.get(_RENDEZVOUS)) or asked.rendezvous is not None
 
 
 def choose_rendezvous(
-    environ: Mapping[str, str], asked: Asked, source: Source | None, numbers: Numbers
+    environ: Mapping[str, str], asked: InitArguments, source: Source | None, numbers: Numbers
 ) -> RendezvousMethod:
     """Returns how several ranks meet. `source` has numbered them; if it is None, the arguments of
     init() have."""
@@ -216,7 +216,7 @@ def choose_rendezvous(
 
 def secret_of(
     environ: Mapping[str, str],
-    asked: Asked,
+    asked: InitArguments,
     method: RendezvousMethod,
     read_secret: Callable[[Mapping[str, str]], bytes | None],
 ) -> bytes | None:

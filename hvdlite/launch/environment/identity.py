@@ -90,7 +90,7 @@ class Identity(Numbers):
         return self.local_size == self.size or isinstance(self.rendezvous_method, OnThisHost)
 
     @property
-    def apart(self) -> str:
+    def namespace(self) -> str:
         """Returns a name that separates jobs with the same place to meet: the name of the part;
         empty for all ranks."""
         return (
@@ -129,7 +129,7 @@ class Identity(Numbers):
 
 
 @dataclass(frozen=True)
-class Asked:
+class InitArguments:
     """The arguments of init()."""
 
     rank: int | None = None
