@@ -11,12 +11,22 @@
     train(state)
 
 This module is for numpy arrays and objects; each framework's adapter has an `elastic` of its own.
+docs/how-it-works/elastic.md follows a generation through these modules.
+
+    loop            START HERE: `run` calls the program's function in generation after generation
+    state           what all ranks have in common: its copies, and which boundary it is at
+    handlers        how the parts of a state are copied, put back, moved and described
+    randomness      random numbers of a step that is done again
+    gate            what says whether an optimizer's update has begun
+    driver_notices  the thread that hears the driver's notices while a member trains
+    notices         announced ends: who leaves, how a rank asks to leave, SIGTERM
+    notifications   what Horovod's programs hear of hosts
+    horovod_names   horovod.common.elastic
 """
 
 from hvdlite.data.cursor import Cursor
-from hvdlite.elastic.loop import run
+from hvdlite.elastic.loop import generation, member, run, slot
 from hvdlite.elastic.notices import Notice, leave, leaving
-from hvdlite.elastic.place import generation, member, slot
 from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 

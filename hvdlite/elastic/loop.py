@@ -1,19 +1,21 @@
-"""`run`: the program's function, in generation after generation."""
+"""`run`: the program's function and its process sets, in generation after generation."""
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from hvdlite.elastic import news, notices
+from hvdlite.core.arrays.objects import allgather_object
+from hvdlite.core.process_sets import ProcessSet
+from hvdlite.elastic import driver_notices, notices
+from hvdlite.elastic.notices import Sigterm
 from hvdlite.elastic.notifications import notification_manager
-from hvdlite.elastic.process_sets import LastingSets
-from hvdlite.elastic.sigterm import Sigterm
 from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from hvdlite.job import basics, membership, torch_environment
+from hvdlite.job import process_sets as registration
 from hvdlite.job.membership import Member, PutOut, StateProgress
 from hvdlite.rendezvous.documents import DriverNotice
 
@@ -107,14 +109,14 @@ class _Loop:
         told = member.numbers
         if basics.warms_up():
             self._next_generation()
-        news.start(member, _tell)
+        driver_notices.start(member, _tell)
         try:
             with Sigterm(member):
                 return self._train(
                     (member.numbers.rank, member.numbers.size) != (told.rank, told.size)
                 )
         finally:
-            news.stop()
+            driver_notices.stop()
 
     def _train(self, changed: bool) -> Any:
         member, state = self._member, self._state
@@ -142,7 +144,7 @@ class _Loop:
 
     def _leave_if_asked(self) -> None:
         """Ends the process if the ranks have agreed at this boundary that it leaves."""
-        told = news.agreed()
+        told = driver_notices.agreed()
         notice = notices.notice(told, self._member) if told is not None else None
         if notice is None or not notice.this_rank:
             return
@@ -189,3 +191,100 @@ def is_foreign(state: Any) -> bool:
         return True
     theirs = [kind for kind in type(state).__mro__ if not kind.__module__.startswith("hvdlite.")]
     return any(name in vars(kind) for kind in theirs for name in _OWN)
+
+
+# Process sets. A set by rule has the ranks that the rule names for the new size. A set by list
+# keeps its surviving members, under their new ranks; a newcomer is in none, and learns from the
+# others who is.
+
+
+#: By position in the program: the numbers of the members; None where a rank does not know them,
+#: or where a rule does.
+Known = tuple[tuple[int, ...] | None, ...]
+_REMOVED: tuple[int, ...] = (-1,)
+
+
+class LastingSets:
+    """Those that the program has registered before `run`."""
+
+    def __init__(self, member: Member) -> None:
+        """Called in a generation, or while the process warms up."""
+        self._member = member
+        self._sets = registration.lasting()
+        alone = member.generation == 0
+        self._known: Known = tuple(None if alone else self._numbers(each) for each in self._sets)
+
+    def renew(self) -> None:
+        """All ranks call this when a generation is up, before they do anything else in it."""
+        if not self._sets:
+            return
+        removed = [after is None for after in registration.lasting()[: len(self._sets)]]
+        mine = tuple(
+            _REMOVED if is_removed else known
+            for is_removed, known in zip(removed, self._known, strict=True)
+        )
+        self._known = agreed(allgather_object(mine, name="elastic.process_sets"))
+        for process_set, members in zip(self._sets, self._known, strict=True):
+            if process_set is not None:
+                self._renew(process_set, members)
+
+    def _renew(self, process_set: ProcessSet, members: tuple[int, ...] | None) -> None:
+        if members == _REMOVED:
+            registration.remove_process_set(process_set)
+            return
+        if process_set.rule is not None:
+            process_set.apply_rule(basics.size())
+            registration.renew(process_set, registration.NONE_BY_RULE)
+            return
+        assignment = self._member.assignment
+        there = assignment.member_numbers() if assignment is not None else ()
+        process_set.ranks = [rank for rank, number in enumerate(there) if number in (members or ())]
+        registration.renew(process_set, "all its members have left the job")
+
+    def _numbers(self, process_set: ProcessSet | None) -> tuple[int, ...] | None:
+        assignment = self._member.assignment
+        if process_set is None:
+            return _REMOVED
+        if process_set.rule is not None or assignment is None:
+            return None
+        return tuple(assignment.member_numbers()[rank] for rank in process_set.ranks or ())
+
+
+def agreed(known: Sequence[Known]) -> Known:
+    """What the first rank knows that knows it, set by set. Pure."""
+    counts = {len(of_rank) for of_rank in known}
+    if len(counts) > 1:
+        raise ValueError(
+            "the ranks have registered different numbers of process sets before hvd.elastic.run: "
+            f"{', '.join(f'rank {rank} {len(sets)}' for rank, sets in enumerate(known))}"
+        )
+    return tuple(
+        next((of_set for of_set in of_ranks if of_set is not None), None)
+        for of_ranks in zip(*known, strict=True)
+    )
+
+
+# Which process of an elastic job this is.
+
+
+def generation() -> int:
+    """Returns the number of the generation that this process is in; 0: none, or no elastic job."""
+    found = membership.member()
+    return found.generation if found else 0
+
+
+def member() -> int:
+    """Returns this process's number, which no other process of the job has or will have."""
+    found = membership.member()
+    return found.number if found else 0
+
+
+def slot() -> int:
+    """Returns the slot of this process on its host, which never changes: the index of its GPU.
+
+    local_rank() becomes smaller when a neighbour dies.
+    """
+    found = membership.member()
+    if found is not None:
+        return found.slot
+    return basics.local_rank()

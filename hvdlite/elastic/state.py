@@ -7,6 +7,7 @@ import logging
 import queue
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,20 +16,69 @@ from hvdlite.base.ops import Max
 from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.core.arrays.ops import allreduce
 from hvdlite.data.cursor import Cursor
-from hvdlite.elastic import description, news, notices
+from hvdlite.elastic import driver_notices, notices
 from hvdlite.elastic.handlers import (
     CursorHandler,
     StateDictHandler,
     StateHandler,
+    alike,
+    fingerprints,
     has_state_dict,
 )
-from hvdlite.elastic.marks import Marks, Pace
 from hvdlite.elastic.notifications import HostUpdateResult, Repeated
 from hvdlite.elastic.randomness import OF_NUMPY, OF_PYTHON, Generator, RandomStates
 from hvdlite.exceptions import HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
 from hvdlite.job.membership import StateProgress
 from hvdlite.rendezvous.documents import Pairs, Role
+
+_SHARE = 0.01  # of the time, for copies that `step()` makes
+
+
+@dataclass
+class Marks:
+    """`position`: how many boundaries lie behind this rank.
+
+    `whole`: the state is that of its position. It is torn from the first change behind a
+    boundary on. Only a program that calls `step()` has an optimizer that says when that is;
+    in any other program a state is torn as soon as `commit()` has returned.
+    """
+
+    position: int = 0
+    whole: bool = False
+    copy: int | None = None  # the position of the copy
+    steps: bool = False  # the program calls `step()`
+
+    def at_boundary(self) -> None:
+        self.position += 1
+        self.whole = True
+
+    def copied(self) -> None:
+        self.copy = self.position
+
+    def go_on(self) -> None:
+        """The program trains on."""
+        self.whole = self.steps
+
+    def tear(self) -> None:
+        self.whole = False
+
+    def progress(self) -> StateProgress:
+        return StateProgress(self.position, self.whole, self.copy)
+
+
+class CopyPace:
+    """When `step()` makes a copy: so rarely that copies take a hundredth of the time."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._due
+
+    def took(self, seconds: float) -> None:
+        self._due = time.monotonic() + seconds / _SHARE
+
 
 _log = logging.getLogger("hvdlite")
 _COPIES = ("auto", "always")
@@ -91,7 +141,7 @@ class State:
 
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt on all ranks if one of them has heard that ranks change."""
-        latest, answered = news.latest(), _answered()
+        latest, answered = driver_notices.latest(), _answered()
         told, result = self._read_messages()
         removed = bool(result & HostUpdateResult.removed)
         added = bool(result & HostUpdateResult.added)
@@ -130,7 +180,7 @@ class State:
         self._marks.at_boundary()
 
     def _before_leaving(self, number: int) -> None:
-        told, member = news.agree(number), membership.member()
+        told, member = driver_notices.agree(number), membership.member()
         found = notices.notice(told, member) if told is not None and member is not None else None
         if found is not None:
             for callback in self._leave_callbacks:
@@ -167,7 +217,7 @@ class ObjectState(State):
             if handler is not None:
                 self._handlers[name] = handler
         self._attributes = tuple(name for name in kwargs if name not in self._handlers)
-        self._pace = Pace()
+        self._pace = CopyPace()
         self._random = RandomStates(self._generators())
         self._copy: dict[str, Any] = {}
         self._kept: dict[str, Any] = {}
@@ -255,9 +305,7 @@ class ObjectState(State):
     def _described(self) -> tuple[Pairs, Pairs]:
         """What the driver compares with the other members' states."""
         whole = self._marks.whole
-        return description.alike(self._handlers), (
-            description.fingerprints(self._handlers) if whole else ()
-        )
+        return alike(self._handlers), (fingerprints(self._handlers) if whole else ())
 
     def _progress(self) -> StateProgress:
         """For a report, when a generation has ended."""

@@ -127,9 +127,9 @@ def test_three_ranks_that_are_killed_at_once_are_no_fault_of_the_program(job: Jo
 COPIES = """
 import numpy as np
 import hvdlite as hvd
-from hvdlite.elastic import marks
+from hvdlite.elastic import state
 hvd.init()
-marks._SHARE = (1.0, 0.1, 0.02)[hvd.rank()]  # of the time, for copies: as if they took longer there
+state._SHARE = (1.0, 0.1, 0.02)[hvd.rank()]  # of the time, for copies: as if they took longer there
 state = hvd.elastic.ObjectState(steps=0, weights=np.zeros(100_000))
 
 @hvd.elastic.run

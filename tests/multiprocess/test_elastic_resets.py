@@ -17,14 +17,14 @@ AGAIN_THREE = "hvd.size() == 3 and hvd.elastic.generation() > 1"
 # Member 1 hears of the death in generation 1 from its engine, and of the news when generation 2
 # is up.
 HEARS_LATE = """
-from hvdlite.elastic import news
-hear = news.Reader._hear
+from hvdlite.elastic import driver_notices
+hear = driver_notices.Reader._hear
 def hears(self, heard):
     late = MEMBER == 1 and heard.broken and heard.generation == 1
     if late: wait_for("trains.2.2.1", "trains.2.2.3")
     hear(self, heard)
     if late: flag("hears")
-news.Reader._hear = hears
+driver_notices.Reader._hear = hears
 def happens(step):
     if (MEMBER, step) == (2, 5): die()
 """
@@ -388,9 +388,9 @@ def test_wall_clocks_decide_nothing(job: Job) -> None:  # race 19
 def test_a_death_and_a_newcomer_at_one_boundary(job: Job) -> None:  # race 9
     """Member 2 dies when the ranks have heard of a newcomer, before they agree on it."""
     hears = (
-        "from hvdlite.elastic import news\n"
+        "from hvdlite.elastic import driver_notices\n"
         "def happens(step):\n"
-        "    latest = news.latest()\n"
+        "    latest = driver_notices.latest()\n"
         "    if MEMBER == 2 and latest is not None and latest.ready: die()\n"
     )
     hosts = job.name_hosts("localhost:3")

@@ -57,7 +57,7 @@ hvdlite/data/order.py
 test_elastic_order.py::test_seed_and_epoch_alone_decide
 
 L9: a step that fails in the middle passes for a whole one if the program only commits
-hvdlite/elastic/marks.py
+hvdlite/elastic/state.py
 -         self.whole = self.steps
 +         self.whole = True
 test_elastic_states.py::test_commit_counts_a_boundary_and_step_keeps_the_state_whole

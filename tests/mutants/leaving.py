@@ -18,13 +18,13 @@ hvdlite/launch/elastic/state_machine.py
 test_elastic_rules.py::test_the_first_generation_does_not_wait_for_spares
 
 EL3: a newcomer that is rank 0 empties the process sets by list
-hvdlite/elastic/process_sets.py
+hvdlite/elastic/loop.py
 - if of_set is not None
 + if True
 test_elastic_process_sets.py::test_survivors_tell_newcomers_who_is_in_a_set_by_list
 
 EL4: a data loader's worker does not end by SIGTERM
-hvdlite/elastic/sigterm.py
+hvdlite/elastic/notices.py
 - os.register_at_fork(after_in_child=_in_child)
 test_elastic_leaving.py::test_a_worker_that_a_rank_forks_ends_by_sigterm
 

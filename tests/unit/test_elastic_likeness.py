@@ -11,7 +11,7 @@ import pytest
 from elastic_job import Job, running
 
 from hvdlite import elastic
-from hvdlite.elastic import description
+from hvdlite.elastic import handlers
 from hvdlite.elastic.handlers import StateHandler
 from hvdlite.job.membership import StateProgress
 from hvdlite.launch.elastic import events
@@ -134,7 +134,7 @@ class Tensor(StateHandler):
         return {"weight": str(self.value.shape)}
 
     def fingerprints(self) -> dict[str, str]:
-        return {"weight": description.checksum([self.value.tobytes()])}
+        return {"weight": handlers.checksum([self.value.tobytes()])}
 
 
 def _state(value: object) -> elastic.ObjectState:
@@ -152,7 +152,7 @@ def test_a_state_tells_settings_and_tensors_and_checksums_only_while_it_is_whole
     assert any(name.startswith("HVDLITE_") for name, _ in alike)
     state.step()
     [(name, checksum)] = state._described()[1]
-    assert name == f"model.weight ({description.processor()})" and len(checksum) == 8
+    assert name == f"model.weight ({handlers.processor()})" and len(checksum) == 8
 
 
 def test_a_replica_that_has_drifted_is_named() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hvdlite import elastic
-from hvdlite.elastic import loop, news
+from hvdlite.elastic import driver_notices, loop
 from hvdlite.exceptions import Loss, MismatchError, PeerLostError
 from hvdlite.job import membership
 from hvdlite.job.membership import GenerationFailure, StateProgress
@@ -60,7 +60,7 @@ def in_generations(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(membership, "_member", member)
         monkeypatch.setattr(loop.basics, "shutdown", lambda: None)
         monkeypatch.setattr(loop.basics, "init", member.next)
-        monkeypatch.setattr(news, "start", lambda *_: None)
+        monkeypatch.setattr(driver_notices, "start", lambda *_: None)
         return member
 
     return make

@@ -7,7 +7,7 @@ import threading
 import pytest
 from machine import within
 
-from hvdlite.elastic.news import Reader
+from hvdlite.elastic.driver_notices import Reader
 from hvdlite.exceptions import Cause as LossCause
 from hvdlite.exceptions import Loss
 from hvdlite.job import membership

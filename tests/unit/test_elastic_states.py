@@ -6,7 +6,7 @@ import pytest
 
 from hvdlite import elastic
 from hvdlite.elastic.loop import is_foreign
-from hvdlite.elastic.marks import Marks, Pace
+from hvdlite.elastic.state import CopyPace, Marks
 from hvdlite.job.membership import StateProgress
 from hvdlite.rendezvous.documents import Role
 
@@ -180,7 +180,7 @@ def test_marks_of_a_program_that_steps() -> None:
 
 
 def test_copies_take_a_hundredth_of_the_time() -> None:
-    pace = Pace()
+    pace = CopyPace()
     assert pace.is_due()
     pace.took(1e6)
     assert not pace.is_due()

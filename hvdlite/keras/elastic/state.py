@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from hvdlite.core.arrays.objects import broadcast_object
-from hvdlite.elastic.handlers import StateHandler
+from hvdlite.elastic.handlers import Array, Contents, StateHandler, Variables, VariablesHandler
 from hvdlite.elastic.state import ObjectState
-from hvdlite.elastic.variables import Array, Contents, Variables, VariablesHandler
 from hvdlite.job import basics
 from hvdlite.keras import values
 from hvdlite.keras.elastic.gate import backends_gate, guards

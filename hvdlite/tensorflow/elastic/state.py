@@ -10,9 +10,8 @@ import tensorflow as tf
 from hvdlite.adapter.agreement import divergence
 from hvdlite.core.arrays.ops import OPS
 from hvdlite.core.process_sets import global_process_set
-from hvdlite.elastic.handlers import StateHandler
+from hvdlite.elastic.handlers import Array, Contents, StateHandler, Variables, VariablesHandler
 from hvdlite.elastic.state import ObjectState
-from hvdlite.elastic.variables import Array, Contents, Variables, VariablesHandler
 from hvdlite.job import basics
 from hvdlite.tensorflow import functions
 

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from hvdlite.adapter.containers import mapped
-from hvdlite.elastic.description import SAMPLE, checksum
-from hvdlite.elastic.handlers import StateDictHandler, StateHandler
+from hvdlite.elastic.handlers import SAMPLE, StateDictHandler, StateHandler, checksum
 from hvdlite.torch import distributed_optimizer, functions
 from hvdlite.torch.adasum import DistributedAdasum
 from hvdlite.torch.framework import sample
