@@ -19,14 +19,14 @@ from hvdlite.launch.elastic import options as elastic_options
 from hvdlite.launch.hosts import (
     FoundHosts,
     Host,
+    Launcher,
     Reader,
     discovery_script,
     from_environment,
     parse_hostfile,
     parse_hosts,
 )
-from hvdlite.launch.monitor.exposition import Outlets
-from hvdlite.launch.spawn.other_launchers import Launcher
+from hvdlite.launch.monitor import Outlets
 
 if TYPE_CHECKING:
     from hvdlite.launch import job

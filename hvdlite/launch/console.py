@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TextIO
 
 from hvdlite.launch import output
-from hvdlite.launch.monitor import screen
-from hvdlite.launch.monitor.exposition import Outlets
+from hvdlite.launch.monitor import Outlets, screen
 from hvdlite.launch.monitor.screen import Screen
 from hvdlite.launch.observers import Contained, JobObserver, Observers
 

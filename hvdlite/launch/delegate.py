@@ -23,14 +23,13 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from hvdlite.launch import direct, output, plan, secret
-from hvdlite.launch.hosts import Host, from_environment
+from hvdlite.launch.hosts import Host, Launcher, from_environment
 from hvdlite.launch.job import Job, JobOptions, NotRun, of_the_command_line
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import delegated, launcher_output, local
 from hvdlite.launch.spawn.delegated import DelegatedRanks
 from hvdlite.launch.spawn.launcher_output import LAUNCHER
 from hvdlite.launch.spawn.other_launchers import (
-    Launcher,
     LauncherCommand,
     LauncherRequest,
     MpiFamily,

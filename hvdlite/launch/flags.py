@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 from hvdlite.base import knobs
 from hvdlite.launch import machine
 from hvdlite.launch.elastic import options as elastic_options
-from hvdlite.launch.monitor.exposition import LOOPBACK
-from hvdlite.launch.spawn.other_launchers import Launcher
+from hvdlite.launch.hosts import Launcher
+from hvdlite.launch.monitor import LOOPBACK
 
 _EXAMPLES = """examples:
   hvdliterun -np 2 python train.py --epochs 3

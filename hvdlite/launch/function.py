@@ -14,9 +14,9 @@ from hvdlite.base import knobs
 from hvdlite.launch import cli, delivery, direct, machine, output, plan
 from hvdlite.launch.console import Console, until_closed
 from hvdlite.launch.flags import build_parser, read_text
+from hvdlite.launch.hosts import Launcher
 from hvdlite.launch.job import Job, JobOptions, elsewhere, watchable
 from hvdlite.launch.observers import JobObserver
-from hvdlite.launch.spawn.other_launchers import Launcher
 from hvdlite.launch.verdict import Verdict, is_consequence
 from hvdlite.rendezvous import StoreClient
 

@@ -10,6 +10,7 @@ A hostfile has a host per line, in the syntax of any launcher; `#` begins a comm
 
 from __future__ import annotations
 
+import enum
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,15 @@ _LINE = re.compile(rf"({_NAME})(?::([0-9]+)|((?:\s+[\w-]+=\S+)+))?")
 
 
 Reader = Callable[[str], str]
+
+
+class Launcher(enum.Enum):
+    """What starts the ranks. The values are the names of the flags."""
+
+    HVDLITERUN = "gloo"  # Horovod's name for a job without MPI
+    MPI = "mpi"
+    SRUN = "srun"
+    JSRUN = "jsrun"
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from machine import within
 
-from hvdlite.launch.monitor import exposition, metrics
+from hvdlite.launch.monitor import Outlets, exposition, metrics
 from hvdlite.launch.monitor.board import Board
-from hvdlite.launch.monitor.exposition import Outlets
 
 _SAMPLE = re.compile(
     r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (-?[\d.]+(?:e[+-]?\d+)?)'

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hvdlite.launch import cli
-from hvdlite.launch.spawn.other_launchers import Launcher
+from hvdlite.launch.hosts import Launcher
 from hvdlite.tools.commands import cli as commands
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")

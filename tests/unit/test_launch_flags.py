@@ -11,10 +11,9 @@ import pytest
 
 from hvdlite.launch import cli, flags
 from hvdlite.launch.elastic import options as elastic_options
-from hvdlite.launch.hosts import Host
+from hvdlite.launch.hosts import Host, Launcher
 from hvdlite.launch.machine import Machine
 from hvdlite.launch.spawn import local
-from hvdlite.launch.spawn.other_launchers import Launcher
 
 # COMPAT's table: every flag of horovodrun with a value it takes.
 HOROVODRUN = (

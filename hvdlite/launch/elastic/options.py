@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvdlite.launch.hosts import Host
-from hvdlite.launch.spawn.other_launchers import Launcher
+from hvdlite.launch.hosts import Host, Launcher
 
 TIMEOUT = "HOROVOD_ELASTIC_TIMEOUT"
 

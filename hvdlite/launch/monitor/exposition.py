@@ -18,27 +18,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, str]
 
 
-LOOPBACK = "127.0.0.1"
-
-
-@dataclass(frozen=True)
-class Outlets:
-    """Where people and other programs find the ranks' numbers, as the command line says."""
-
-    port: int | None = None  # None: no page; 0: any port
-    address: str = LOOPBACK
-    file: str | None = None
-    report: str | None = None
-
-    @property
-    def details(self) -> bool:
-        """Whether rank 0 should also report about tensors, versions and knobs."""
-        return self.file is not None or self.report is not None
-
-    def __bool__(self) -> bool:
-        return self.port is not None or self.details
-
-
 @dataclass(frozen=True)
 class Family:
     """A metric of each rank."""

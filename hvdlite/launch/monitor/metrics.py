@@ -15,9 +15,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
-from hvdlite.launch.monitor import exposition
+from hvdlite.launch.monitor import Outlets, exposition
 from hvdlite.launch.monitor.board import Board
-from hvdlite.launch.monitor.exposition import Outlets
 from hvdlite.rendezvous.addresses import join_address
 
 _SECONDS_OF_A_REQUEST = 5.0

@@ -15,16 +15,6 @@ from dataclasses import dataclass, field
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.plan import travelling
 
-
-class Launcher(enum.Enum):
-    """What starts the ranks. The values are the names of the flags."""
-
-    HVDLITERUN = "gloo"  # Horovod's name for a job without MPI
-    MPI = "mpi"
-    SRUN = "srun"
-    JSRUN = "jsrun"
-
-
 # Variables that launchers set for each rank themselves.
 _OUR_NUMBERS = re.compile(
     r"(HVDLITE|HOROVOD)_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|HOSTNAME|HOST_ID)"
