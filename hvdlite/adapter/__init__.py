@@ -11,10 +11,7 @@ and takes `hooks`; TensorFlow, Keras and JAX have all gradients of a step and ta
     compression  what is sent instead of a gradient, on both roads
     agreement    which gradients the ranks have, and whether their parameters differ
     strategy     hvd.Strategy: all choices in one object
-    local_steps  DECIDES when ranks that train by themselves average their weights
-    outer        the outer optimizer of DiLoCo
-    warm_up      the learning rate of the first steps
-    factors      DECIDES which gradients travel by their factors
+    local        training that sends weights instead of gradients, and sufficient factors
     names        the names of an optimizer's gradients
     elastic      whether the job is elastic
     announcing   prints a line on one rank

@@ -9,7 +9,7 @@ from typing import Any
 
 from hvdlite.adapter import elastic
 from hvdlite.adapter.compression import CompressionAdapter, Compressor
-from hvdlite.adapter.factors import Mode
+from hvdlite.adapter.local.factors import Mode
 from hvdlite.base.ops import Adasum, Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 from hvdlite.exceptions import NotInitializedError

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hvdlite.adapter import names, warm_up
+from hvdlite.adapter import names
+from hvdlite.adapter.local import warm_up
 from hvdlite.adapter.step import options_of
-from hvdlite.adapter.strategy import NO_LAYERS, Strategy, Ways
+from hvdlite.adapter.strategy import NO_LAYERS, OF_TORCH, Strategy, Support, apply
 from hvdlite.base.ops import Average, reduction_of
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax.compression import Compression
@@ -20,7 +21,7 @@ from hvdlite.jax.gradients import allreduce_gradients
 from hvdlite.jax.strategies.local_steps import DiLoCo, LocalSGD
 from hvdlite.job import basics
 
-WAYS = Ways(
+_SUPPORT = Support(
     "hvdlite.jax",
     Compression,
     {"local_sgd": LocalSGD, "diloco": DiLoCo},
@@ -31,6 +32,7 @@ WAYS = Ways(
         "backward_passes_per_step": "put accumulation outside, as "
         "optax.MultiSteps(hvd.distributed(...), every_k_schedule=4)",
     },
+    lacking_options=OF_TORCH,
     tells_epochs=False,
 )
 
@@ -61,7 +63,9 @@ def distributed(optimizer: Any, *, op: int = Average, compression: Any = Compres
     or hvd.DiLoCo(): see docs/guides/strategy.md.
     """
     if strategy is not None:
-        return WAYS.applied(distributed, locals())
+        return apply(strategy, _SUPPORT, distributed, optimizer, op=op, compression=compression,
+                     gradient_predivide_factor=gradient_predivide_factor,
+                     process_set=process_set)  # fmt: skip
     options = options_of(op, gradient_predivide_factor, compression, process_set=process_set)
     options = replace(options, op=reduction_of(None, op), scope=names.scope())
     if options.compression.method is not None:

@@ -77,7 +77,7 @@ class _Distributed(HasLocal, HasCompression):
         return self.iterations  # type: ignore[attr-defined]
 
 
-class Distributed(_Distributed):
+class LegacyDistributed(_Distributed):
     """For tf_keras.optimizers.*"""
 
     def aggregate_gradients(self, grads_and_vars: Pairs) -> list[tuple[Any, Any]]:
@@ -169,5 +169,5 @@ def mixin_for(optimizer: Any) -> Any:
     if isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
         return DistributedOfOld
     if isinstance(optimizer, tf_keras.optimizers.Optimizer):
-        return Distributed
+        return LegacyDistributed
     raise TypeError(f"expected an optimizer of tf_keras.optimizers, got {type(optimizer).__name__}")

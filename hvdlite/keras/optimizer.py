@@ -10,7 +10,7 @@ from typing import Any
 
 from hvdlite.adapter import names
 from hvdlite.adapter.step import Options, layers_of, options_of
-from hvdlite.adapter.strategy import NO_LAYERS, Strategy, Ways
+from hvdlite.adapter.strategy import NO_LAYERS, OF_TORCH, Strategy, Support, apply
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job.basics import is_initialized, size
@@ -22,12 +22,13 @@ from hvdlite.keras.strategies.lars import replacement
 from hvdlite.keras.strategies.local_steps import DiLoCo, LocalSGD
 from hvdlite.keras.wrapping import refuse_twice, with_loss_scaling
 
-WAYS = Ways(
+_SUPPORT = Support(
     "hvdlite.keras",
     Compression,
     {"local_sgd": LocalSGD, "diloco": DiLoCo},
     replacement,
     lacking={"sufficient_factors": NO_LAYERS},
+    lacking_options=OF_TORCH,
 )
 
 
@@ -48,7 +49,15 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: 
     docs/guides/strategy.md.
     """
     if strategy is not None:
-        return WAYS.applied(DistributedOptimizer, locals())
+        return apply(strategy, _SUPPORT, DistributedOptimizer, optimizer, name=name,
+                     device_dense=device_dense, device_sparse=device_sparse,
+                     compression=compression, sparse_as_dense=sparse_as_dense,
+                     gradient_predivide_factor=gradient_predivide_factor, op=op,
+                     num_groups=num_groups, groups=groups,
+                     backward_passes_per_step=backward_passes_per_step,
+                     average_aggregated_gradients=average_aggregated_gradients,
+                     process_set=process_set,
+                     scale_local_gradients=scale_local_gradients)  # fmt: skip
     del name, device_dense, device_sparse
     options = options_of(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
                          groups, process_set, scale_local_gradients, backward_passes_per_step,

@@ -20,7 +20,8 @@ docs/guides/tensorflow.md tells the whole story.
     tape           DistributedGradientTape
     optimizer      DistributedOptimizer, for TensorFlow 1 and for Keras
     gradients      the reduction of a step's gradients
-    aggregation, aggregation_eager    gradients added up over several backward passes
+    aggregation    gradients added up over several backward passes
+    aggregation_eager    the same, by another name of Horovod's
     functions      broadcast_variables() and its like, and DriftGuard
     sparse         tf.IndexedSlices
     place          rank_op() and its like

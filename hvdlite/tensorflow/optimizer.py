@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from hvdlite.adapter.step import Options, options_of
-from hvdlite.adapter.strategy import KERAS_HAS_IT, NO_LAYERS, Strategy, Ways
+from hvdlite.adapter.strategy import KERAS_HAS_IT, NO_LAYERS, Strategy, Support, apply
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
@@ -19,7 +19,7 @@ from hvdlite.tensorflow.tape import VARIABLES, Distribution
 
 __all__ = ["DistributedOptimizer", "Strategy", "_LegacyOptimizer", "_make_allreduce_grads_fn"]
 
-_WAYS = Ways("an optimizer of TensorFlow 1", Compression, tells_epochs=False,
+_SUPPORT = Support("an optimizer of TensorFlow 1", Compression, tells_epochs=False,
              lacking={"sufficient_factors": NO_LAYERS, "local": KERAS_HAS_IT,
                       "large_batch": KERAS_HAS_IT})  # fmt: skip
 
@@ -126,7 +126,15 @@ def DistributedOptimizer(optimizer: Any, name: str | None = None, use_locking: b
     """
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         if strategy is not None:
-            return _WAYS.applied(DistributedOptimizer, locals())
+            return apply(strategy, _SUPPORT, DistributedOptimizer, optimizer, name=name,
+                         use_locking=use_locking, device_dense=device_dense,
+                         device_sparse=device_sparse, compression=compression,
+                         sparse_as_dense=sparse_as_dense,
+                         backward_passes_per_step=backward_passes_per_step, op=op,
+                         gradient_predivide_factor=gradient_predivide_factor,
+                         average_aggregated_gradients=average_aggregated_gradients,
+                         num_groups=num_groups, groups=groups, process_set=process_set,
+                         scale_local_gradients=scale_local_gradients)  # fmt: skip
         options = options_of(op, gradient_predivide_factor, compression, sparse_as_dense,
                              num_groups, groups, process_set, scale_local_gradients,
                              backward_passes_per_step, average_aggregated_gradients,

@@ -186,9 +186,8 @@ def _distributed_by(kind: type) -> type:
 
 # ---- an optimizer's state: from one rank to all others, and from an optimizer to its wrapper
 #
-# The root describes its state: everything but the tensors' contents. The others build the same out
-# of what they have, and the contents follow, in place. So it does not matter which optimizer it
-# is, how deep its state is, or which ranks have made a step.
+# The root describes its state without the tensors' contents. The others build the same out of what
+# they have, and the contents follow, in place: for any optimizer, whichever ranks have made a step.
 
 
 @dataclass(frozen=True)

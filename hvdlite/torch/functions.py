@@ -13,12 +13,8 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch.distributed_optimizer import broadcast_optimizer_state
 from hvdlite.torch.ops import OPS
 
-__all__ = [
-    "allgather_object",
-    "broadcast_object",
-    "broadcast_optimizer_state",
-    "broadcast_parameters",
-]
+__all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state",
+           "broadcast_parameters"]  # fmt: skip
 
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:

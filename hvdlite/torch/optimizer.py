@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter.factors import Mode
+from hvdlite.adapter.local.factors import Mode
 from hvdlite.adapter.step import options_of
-from hvdlite.adapter.strategy import Strategy, Ways
+from hvdlite.adapter.strategy import Strategy, Support, apply
 from hvdlite.base.ops import Adasum, Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch import factors
@@ -26,7 +26,9 @@ from hvdlite.torch.strategies.large_batch import replacement
 from hvdlite.torch.strategies.local_steps import DiLoCo, LocalSGD
 from hvdlite.torch.wrapping import PARAMETERS, distribute
 
-WAYS = Ways("hvdlite.torch", Compression, {"local_sgd": LocalSGD, "diloco": DiLoCo}, replacement)
+_SUPPORT = Support(
+    "hvdlite.torch", Compression, {"local_sgd": LocalSGD, "diloco": DiLoCo}, replacement
+)
 
 
 # What type() makes itself, and what makes the object.
@@ -52,7 +54,12 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer,
     `strategy` says several of these, and local steps or a large batch: see docs/guides/strategy.md.
     """
     if strategy is not None:
-        return WAYS.applied(DistributedOptimizer, locals())
+        return apply(strategy, _SUPPORT, DistributedOptimizer, optimizer,
+                     named_parameters=named_parameters, compression=compression,
+                     backward_passes_per_step=backward_passes_per_step, op=op,
+                     gradient_predivide_factor=gradient_predivide_factor, num_groups=num_groups,
+                     groups=groups, sparse_as_dense=sparse_as_dense, process_set=process_set,
+                     sufficient_factors=sufficient_factors)  # fmt: skip
     options = options_of(op, gradient_predivide_factor, compression, sparse_as_dense, num_groups,
                          groups, process_set, backward_passes_per_step=backward_passes_per_step,
                          members=PARAMETERS)  # fmt: skip

@@ -162,13 +162,12 @@ def _fetched(sums: torch.Tensor) -> Callable[[], list[int]]:
 READER = TorchReader()
 
 
-# ---- parameters that each rank trains by itself for many steps: they are no replicas meanwhile
-
 _own: Any = WeakTensorKeyDictionary()
 
 
 def declare_own(parameters: Iterable[torch.Tensor]) -> None:
-    """Elastic states do not expect these to be the same on all ranks."""
+    """Elastic states do not expect these to be the same on all ranks, which train them by
+    themselves for many steps."""
     _own.update((parameter, True) for parameter in parameters)
 
 

@@ -270,19 +270,19 @@ hvdlite/torch/factors/reducer.py
 test_torch.py::shm-2::torch_factors.a_weight_that_is_used_elsewhere_is_noticed
 
 SF3: factors travel where they are more bytes
-hvdlite/adapter/factors.py
+hvdlite/adapter/local/factors.py
 - return bytes_of_factors(weight, rows, element, ranks) < bytes_of_allreduce(weight, ranks)
 + return ranks > 1
 test_factors.py::test_factors_travel_where_they_are_fewer_bytes
 
 ST1: parts of a strategy that do not go together are taken
-hvdlite/adapter/strategy/combinations.py
+hvdlite/adapter/strategy/strategy.py
 - if local and beside:
 + if local and beside and not compression:
 test_strategy.py::test_parts_that_do_not_go_together_are_refused_with_the_reason
 
 ST2: an optimizer is made without what its strategy asks for
-hvdlite/adapter/strategy/ways.py
+hvdlite/adapter/strategy/strategy.py
 - result = distribute(optimizer, **{**given, **asked})
 + result = distribute(optimizer, **given)
 test_torch.py::shm-2::torch_by_strategy.a_strategy_takes_the_way_that_it_names
@@ -294,7 +294,7 @@ hvdlite/adapter/announcing.py
 test_torch.py::shm-2::torch_by_strategy.rank_0_says_the_strategy_once
 
 DL1: sync() behind an average of DiLoCo makes one more outer step
-hvdlite/adapter/outer.py
+hvdlite/adapter/local/outer.py
 - moved = ops.any(ops.not_equal(gradient, 0))
 + moved = ops.any(ops.equal(gradient, gradient))
 test_local_steps.py::test_a_tensor_that_no_rank_has_moved_stays

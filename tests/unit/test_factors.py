@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hvdlite.adapter import factors
-from hvdlite.adapter.factors import NOTHING, Seen, Weight
+from hvdlite.adapter.local import factors
+from hvdlite.adapter.local.factors import NOTHING, Seen, Weight
 
 LARGE = Weight("large", 4096, 1024, 4)
 SMALL = Weight("small", 8, 16, 4)
@@ -87,7 +87,7 @@ def test_true_refuses_a_weight_whose_factors_are_not_its_gradient() -> None:
 @pytest.mark.parametrize("mode", ["yes", 2, "Auto", []])
 def test_other_modes_are_refused(mode: object) -> None:
     with pytest.raises(ValueError, match="expected True, False or 'auto'"):
-        factors.settled(mode)  # type: ignore[arg-type]
+        factors.checked(mode)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdlite.adapter import local_steps, warm_up
 from hvdlite.adapter.agreement import drift
-from hvdlite.adapter.local_steps import Count, Heard, Plan, planned
-from hvdlite.adapter.outer import OuterSGD, settled
-from hvdlite.adapter.outer import step as outer_step
+from hvdlite.adapter.local import schedule, warm_up
+from hvdlite.adapter.local.outer import OuterSGD, check_outer
+from hvdlite.adapter.local.outer import step as outer_step
+from hvdlite.adapter.local.schedule import Count, Heard, Plan, planned
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_which_plans_average_gradients(plan: Plan, always: bool, never: bool) ->
 
 def steps_with_an_average(plan: Plan, number: int, clock: float = 0.0) -> list[int]:
     """Which of so many steps, each of which takes `clock` seconds, end with an average."""
-    count, found = local_steps.begin(plan), []
+    count, found = schedule.begin(plan), []
     for step in range(1, number + 1):
         now = step * clock
-        count = local_steps.stepped(plan, count, now, np)
-        if local_steps.is_due(plan, count, now):
+        count = schedule.stepped(plan, count, now, np)
+        if schedule.is_due(plan, count, now):
             found.append(step)
-            count = local_steps.averaged(plan, count, 0.0, now, np)
+            count = schedule.averaged(plan, count, 0.0, now, np)
     return found
 
 
@@ -112,29 +112,29 @@ def test_the_steps_that_end_with_an_average(plan: Plan, clock: float, steps: lis
 
 
 def test_steps_are_synchronous_until_the_start() -> None:
-    plan, count, found = Plan(every=4, start=3), local_steps.begin(Plan(every=4)), []
+    plan, count, found = Plan(every=4, start=3), schedule.begin(Plan(every=4)), []
     for _ in range(5):
-        found.append(bool(local_steps.is_synchronous(plan, count)))
-        count = local_steps.stepped(plan, count, 0.0, np)
+        found.append(bool(schedule.is_synchronous(plan, count)))
+        count = schedule.stepped(plan, count, 0.0, np)
     assert found == [True, True, True, False, False]
 
 
 def test_a_clock_of_another_process_ends_the_interval() -> None:
     plan = Plan(seconds=10.0)
-    count = local_steps.begin(plan, now=1e6)
-    assert local_steps.is_due(plan, count, now=5.0)
+    count = schedule.begin(plan, now=1e6)
+    assert schedule.is_due(plan, count, now=5.0)
 
 
 def test_only_averages_by_time_weigh_ranks_by_their_samples() -> None:
     for plan, shares in ((Plan(seconds=5.0), [96.0, 32.0]), (Plan(every=3), [1.0, 1.0])):
-        counts = [local_steps.begin(plan) for _ in shares]
+        counts = [schedule.begin(plan) for _ in shares]
         for _ in range(3):
-            counts[0] = local_steps.stepped(plan, counts[0], 0.0, np, samples=32.0)
-        counts[1] = local_steps.stepped(plan, counts[1], 0.0, np, samples=32.0)
-        assert [float(local_steps.share(plan, count, np)) for count in counts] == shares
-        after = local_steps.averaged(plan, counts[0], 0.0, 0.0, np)
+            counts[0] = schedule.stepped(plan, counts[0], 0.0, np, samples=32.0)
+        counts[1] = schedule.stepped(plan, counts[1], 0.0, np, samples=32.0)
+        assert [float(schedule.share(plan, count, np)) for count in counts] == shares
+        after = schedule.averaged(plan, counts[0], 0.0, 0.0, np)
         assert (after.samples, after.since, after.steps) == (0.0, 0.0, 3.0)
-        assert local_steps.share(plan, after, np) > 0.0  # all may average twice in a row
+        assert schedule.share(plan, after, np) > 0.0  # all may average twice in a row
 
 
 @pytest.mark.parametrize(
@@ -154,21 +154,21 @@ def test_the_root_of_the_loss_shrinks_the_interval(
     losses: list[float], intervals: list[int]
 ) -> None:
     plan = Plan(every=16, adaptive=True)
-    count, found = local_steps.begin(plan), []
+    count, found = schedule.begin(plan), []
     with np.errstate(all="ignore"):
         for loss in losses:
-            count = local_steps.averaged(plan, count, loss, 0.0, np)
+            count = schedule.averaged(plan, count, loss, 0.0, np)
             found.append(int(count.interval))
     assert found == intervals
 
 
 def test_the_loss_of_an_interval_is_the_mean_of_its_steps() -> None:
     plan = Plan(every=4, adaptive=True)
-    count = local_steps.begin(plan)
+    count = schedule.begin(plan)
     for loss in (1.0, 2.0, 6.0):
-        count = local_steps.stepped(plan, count, 0.0, np, loss=loss)
-    assert local_steps.mean_loss(count, np) == 3.0
-    assert local_steps.mean_loss(local_steps.begin(plan), np) == 0.0
+        count = schedule.stepped(plan, count, 0.0, np, loss=loss)
+    assert schedule.mean_loss(count, np) == 3.0
+    assert schedule.mean_loss(schedule.begin(plan), np) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -184,14 +184,14 @@ def test_the_loss_of_an_interval_is_the_mean_of_its_steps() -> None:
     ],
 )
 def test_what_ranks_know_before_an_average(ranks: list[tuple[Any, ...]], heard: Heard) -> None:
-    said = [local_steps.words(*each) for each in ranks]
-    assert local_steps.heard([max(each) for each in zip(*said, strict=True)], 3) == heard
+    said = [schedule.words(*each) for each in ranks]
+    assert schedule.heard([max(each) for each in zip(*said, strict=True)], 3) == heard
     said.append([0] * len(said[0]))  # a rank that has joined
-    assert local_steps.heard([max(each) for each in zip(*said, strict=True)], 3) == heard
+    assert schedule.heard([max(each) for each in zip(*said, strict=True)], 3) == heard
 
 
 @pytest.mark.parametrize(
-    ("plan", "starts", "lands"),
+    ("plan", "starts", "applied"),
     [
         (Plan(every=8), [8], [8]),
         (Plan(every=8, overlap=3), [8], [3]),
@@ -201,12 +201,14 @@ def test_what_ranks_know_before_an_average(ranks: list[tuple[Any, ...]], heard: 
         (Plan(every=3, fragments=3), [1, 2, 3], [1, 2, 3]),
     ],
 )
-def test_when_fragments_start_and_land(plan: Plan, starts: list[int], lands: list[int]) -> None:
-    assert local_steps.starts(plan) == starts
-    assert [local_steps.lands(plan, part) for part in range(plan.fragments)] == lands
+def test_when_fragments_start_and_are_applied(
+    plan: Plan, starts: list[int], applied: list[int]
+) -> None:
+    assert schedule.starts(plan) == starts
+    assert [schedule.applied_after(plan, part) for part in range(plan.fragments)] == applied
 
 
-def test_each_average_lands_before_the_next_one_starts() -> None:
+def test_each_average_is_applied_before_the_next_one_starts() -> None:
     for every in range(1, 25):
         for fragments in range(1, every + 1):
             for overlap in range(max(every // fragments, 1)):
@@ -214,9 +216,9 @@ def test_each_average_lands_before_the_next_one_starts() -> None:
                 under_way: list[int] = []
                 for step in range(1, 3 * every + 1):
                     position = (step - 1) % every + 1
-                    if under_way and local_steps.lands(plan, under_way[0]) == position:
+                    if under_way and schedule.applied_after(plan, under_way[0]) == position:
                         under_way.pop()
-                    for part, start in enumerate(local_steps.starts(plan)):
+                    for part, start in enumerate(schedule.starts(plan)):
                         if start == position:
                             assert not under_way, plan
                             if plan.overlap:
@@ -231,11 +233,11 @@ def test_fragments_have_about_equally_many_bytes() -> None:
 
 def test_counts_are_as_good_in_a_checkpoint() -> None:
     plan = Plan(every=4)
-    count = local_steps.begin(plan)
+    count = schedule.begin(plan)
     for _ in range(3):
-        count = local_steps.stepped(plan, count, 0.0, np)
+        count = schedule.stepped(plan, count, 0.0, np)
     again = Count(*[float(number) for number in count])
-    assert local_steps.is_due(plan, local_steps.stepped(plan, again, 0.0, np), 0.0)
+    assert schedule.is_due(plan, schedule.stepped(plan, again, 0.0, np), 0.0)
 
 
 def test_the_outer_optimizer_is_torchs_sgd() -> None:
@@ -265,7 +267,7 @@ def test_a_tensor_that_no_rank_has_moved_stays(gradient: list[float], moves: boo
 
 def test_an_outer_optimizer_of_another_kind_is_refused() -> None:
     with pytest.raises(TypeError, match=r"hvd\.OuterSGD"):
-        settled(0.7)
+        check_outer(0.7)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hvdlite.adapter.outer import OuterSGD
-from hvdlite.adapter.strategy import Strategy, reading
-from hvdlite.adapter.strategy.known import KNOWN
+from hvdlite.adapter.local.outer import OuterSGD
+from hvdlite.adapter.strategy import Strategy, options
+from hvdlite.adapter.strategy.options import KNOWN
 
 DGC = {"name": "dgc", "density": 0.01}
 STRATEGIES: list[tuple[dict[str, Any], str, str]] = [
@@ -210,7 +210,7 @@ def test_every_option_that_may_be_chosen_has_a_type_that_is_checked() -> None:
         for function in known.values()
         for parameter in inspect.signature(function).parameters.values()
     }
-    assert annotations <= {*reading._TYPES, *reading._DEEPER}
+    assert annotations <= {*options._TYPES, *options._DEEPER}
 
 
 # ---- YAML

@@ -1,11 +1,12 @@
 """hvd.Strategy: everything that a program asks of its communication, in one object.
 
-`known` has the table of what may be chosen, `reading` checks what a program or a file says against
-it, and `choice` is what comes out. `combinations` decides what does not go together, `words` says
-a strategy in plain words. `ways` carries a strategy out with what a framework has.
+strategy    START HERE: the description, and how DistributedOptimizer() follows it
+options     what may be chosen in each part, and what is chosen (decides)
+support     what a framework has for the parts
+words       a strategy in plain words
 """
 
-from hvdlite.adapter.strategy.strategy import Strategy
-from hvdlite.adapter.strategy.ways import KERAS_HAS_IT, NO_LAYERS, Ways
+from hvdlite.adapter.strategy.strategy import Strategy, apply
+from hvdlite.adapter.strategy.support import KERAS_HAS_IT, NO_LAYERS, OF_TORCH, Support
 
-__all__ = ["KERAS_HAS_IT", "NO_LAYERS", "Strategy", "Ways"]
+__all__ = ["KERAS_HAS_IT", "NO_LAYERS", "OF_TORCH", "Strategy", "Support", "apply"]

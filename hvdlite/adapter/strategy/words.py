@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hvdlite.adapter.factors import Mode
-from hvdlite.adapter.strategy.choice import Choice
-from hvdlite.adapter.strategy.known import compressor
+from hvdlite.adapter.local.factors import Mode
+from hvdlite.adapter.strategy.options import Choice, compressor
 
 _FACTORS = {
     True: "Linear layers send the factors of their gradients.",

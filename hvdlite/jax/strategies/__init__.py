@@ -7,7 +7,7 @@ either         what depends on a number of the step
 
 from __future__ import annotations
 
-from hvdlite.adapter.outer import OuterSGD
+from hvdlite.adapter.local.outer import OuterSGD
 from hvdlite.adapter.strategy import Strategy
 from hvdlite.jax.strategies.local_steps import DiLoCo, LocalSGD
 from hvdlite.jax.strategies.onebit import OneBitAdam

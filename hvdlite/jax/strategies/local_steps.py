@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hvdlite.adapter import local_steps, names
+from hvdlite.adapter import names
 from hvdlite.adapter.agreement import drift
-from hvdlite.adapter.local_steps import Count, Plan
-from hvdlite.adapter.outer import Outer, OuterSGD, settled
-from hvdlite.adapter.outer import step as outer_step
+from hvdlite.adapter.local import schedule
+from hvdlite.adapter.local.outer import Outer, OuterSGD
+from hvdlite.adapter.local.outer import step as outer_step
+from hvdlite.adapter.local.schedule import Count, Plan
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Average, Sum
@@ -64,7 +65,7 @@ class LocalSteps:
             leaves = jax.tree_util.tree_leaves(params)
             outer = [(jnp.array(leaf), jnp.zeros_like(leaf)) for leaf in leaves]
         now = seconds() if self._plan.is_timed else 0.0
-        count = _numbers(local_steps.begin(self._plan, now))
+        count = _numbers(schedule.begin(self._plan, now))
         return LocalState(self._optimizer.init(params), count, outer)
 
     def step(self, gradients: Tree, state: LocalState, params: Tree, *, samples: Any = 1.0,
@@ -81,14 +82,14 @@ class LocalSteps:
             gradients = self._synchronous(gradients, state.counts)
         updates, inner = self._optimizer.update(gradients, state.inner, params, **extra)
         params = jax.tree_util.tree_map(_added, params, updates)
-        count = local_steps.stepped(plan, state.counts, now, jnp, samples, loss)
+        count = schedule.stepped(plan, state.counts, now, jnp, samples, loss)
         state = LocalState(inner, _numbers(count), state.outer)
         if not takes_part or plan.always_synchronous:
             return params, state
         if not plan.is_cut:
-            due = local_steps.is_due(plan, count, now)
+            due = schedule.is_due(plan, count, now)
             return either(due, self._average_all, (params, state))
-        for fragment, start in enumerate(local_steps.starts(plan)):
+        for fragment, start in enumerate(schedule.starts(plan)):
 
             def average(given: Any, fragment: int = fragment) -> Any:
                 return self._averaged(given[0], given[1], fragment)[:2]
@@ -116,7 +117,7 @@ class LocalSteps:
         size, here = self._call.process_set.size() or 1, 0.0
         while here < size:
             params, state, numbers = self._averaged(params, state, None, is_sync=True)
-            count = local_steps.averaged(self._plan, state.counts, numbers[1], seconds(), jnp)
+            count = schedule.averaged(self._plan, state.counts, numbers[1], seconds(), jnp)
             state, here = state._replace(counts=_numbers(count)), float(numbers[2])
         return self._level(params, state)
 
@@ -150,12 +151,12 @@ class LocalSteps:
 
         if plan.always_synchronous:
             return reduced(gradients)
-        return either(local_steps.is_synchronous(plan, count), reduced, gradients)
+        return either(schedule.is_synchronous(plan, count), reduced, gradients)
 
     def _average_all(self, given: tuple[Tree, LocalState]) -> tuple[Tree, LocalState]:
         params, state, numbers = self._averaged(*given, None)
         now = seconds() if self._plan.is_timed else 0.0
-        count = local_steps.averaged(self._plan, state.counts, numbers[1], now, jnp)
+        count = schedule.averaged(self._plan, state.counts, numbers[1], now, jnp)
         return params, state._replace(counts=_numbers(count))
 
     def _averaged(
@@ -201,12 +202,12 @@ class LocalSteps:
     def _mean(self, sent: Leaves, count: Count, name: str, is_sync: bool) -> tuple[Leaves, Array]:
         """Of what all ranks send, by their shares. With it the sum of the shares, the mean loss,
         and how many ranks were in sync()."""
-        share = local_steps.share(self._plan, count, jnp)
+        share = schedule.share(self._plan, count, jnp)
         weighed = sent
         if self._plan.is_timed:
             weighed = [each.astype(jnp.promote_types(each.dtype, jnp.float32)) * share
                        for each in sent]  # fmt: skip
-        loss = local_steps.mean_loss(count, jnp)
+        loss = schedule.mean_loss(count, jnp)
         own = [jnp.float32(each) for each in (share, share * loss, is_sync)]
         numbers = jnp.stack(own)
         *sums, numbers = run(self._call._replace(name=name, grouped=True), [*weighed, numbers])
@@ -232,8 +233,7 @@ def LocalSGD(optimizer: Any, every: int | str, start: int = 0, momentum: str = "
     `adaptive` the interval shrinks from `every` with the root of the loss (AdaComm). See
     docs/guides/communicating-less.md.
     """
-    local_steps.check_momentum(momentum, "local", "average")
-    plan = local_steps.planned(every, start, adaptive)
+    plan = schedule.local_sgd(every, start, momentum, adaptive)
     return LocalSteps(optimizer, plan, None, momentum == "average", process_set)
 
 
@@ -245,8 +245,8 @@ def DiLoCo(inner: Any, outer: Outer = OuterSGD(), every: int | str = 500, fragme
     With `fragments` one part of the model after the other is averaged, evenly spread over the
     steps.
     """
-    plan = local_steps.planned(every, fragments=fragments, weights_only=True)
-    return LocalSteps(inner, plan, settled(outer), False, process_set)
+    plan = schedule.diloco(outer, every, fragments)
+    return LocalSteps(inner, plan, outer, False, process_set)
 
 
 def _added(parameter: Array, update: Array) -> Array:

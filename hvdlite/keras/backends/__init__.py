@@ -1,5 +1,10 @@
 """What hvdlite.keras must know about the backend that Keras runs on. One file each; only the one in
-use is imported."""
+use is imported.
+
+    tensorflow    START HERE: eagerly, in graphs, and in what XLA compiles
+    torch         everything happens at once
+    jax           inside the compiled step, and at once
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,10 @@
             hvd.elastic.UpdateEpochStateCallback(state), hvd.elastic.CommitStateCallback(state)])
 
 The function that `run` decorates may fail with the backend's errors.
+
+    state        START HERE: KerasState, and how its models are copied, put back and moved
+    callbacks    for fit()
+    gate         an optimizer tells a state when it updates
 """
 
 from __future__ import annotations

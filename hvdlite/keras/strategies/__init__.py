@@ -8,7 +8,7 @@ lars           LARS
 
 from __future__ import annotations
 
-from hvdlite.adapter.outer import OuterSGD
+from hvdlite.adapter.local.outer import OuterSGD
 from hvdlite.adapter.strategy import Strategy
 from hvdlite.keras.strategies.lars import LARS
 from hvdlite.keras.strategies.local_steps import DiLoCo, LocalSGD

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hvdlite.adapter.strategy.choice import Choice
-from hvdlite.adapter.strategy.large_batch import Place, taker
+from hvdlite.adapter.strategy.options import Choice
+from hvdlite.adapter.strategy.support import Replacement, chosen_replacement
 from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.wrapping import refuse_twice
 
@@ -45,19 +45,19 @@ class LARS(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined]
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """The step of one variable."""
         gradient = ops.cast(gradient, variable.dtype)
-        way = gradient
+        update = gradient
         if self._is_adapted(variable):
             weights, slope = _norm(variable), _norm(gradient)
             sum_of_norms = slope + self.decay * weights
             rate = self.trust * weights / ops.where(sum_of_norms > 0, sum_of_norms, 1.0)
             usable = ops.logical_and(weights > 0, slope > 0)
-            way = (gradient + self.decay * variable) * ops.where(usable, rate, 1.0)
-        way = way * ops.cast(learning_rate, variable.dtype)
+            update = (gradient + self.decay * variable) * ops.where(usable, rate, 1.0)
+        update = update * ops.cast(learning_rate, variable.dtype)
         velocity = self.momentums[self._get_variable_index(variable)]
-        self.assign(velocity, velocity * self.momentum + way)
+        self.assign(velocity, velocity * self.momentum + update)
         if self.nesterov:
-            way = way + self.momentum * velocity
-        self.assign_sub(variable, way if self.nesterov else velocity)
+            update = update + self.momentum * velocity
+        self.assign_sub(variable, update if self.nesterov else velocity)
 
     def get_config(self) -> dict[str, Any]:
         """What from_config() takes."""
@@ -84,12 +84,12 @@ def replacement(optimizer: Any, choice: Choice) -> Any:
     """The optimizer that takes the place of another one, as a strategy says."""
     refuse_twice(optimizer)
     known = KERAS.optimizers
-    places = {"lars": Place(LARS, (known.SGD,), ())}
+    replacements = {"lars": Replacement(LARS, (known.SGD,), ())}
     if hasattr(known, "Lamb"):
-        places["lamb"] = Place(known.Lamb, (known.Adam, known.AdamW), ("amsgrad",))
+        replacements["lamb"] = Replacement(known.Lamb, (known.Adam, known.AdamW), ("amsgrad",))
     config = optimizer.get_config()
-    kind = taker(
-        choice, optimizer, places, [config], has_trained=getattr(optimizer, "built", False)
+    kind = chosen_replacement(
+        choice, optimizer, replacements, [config], has_trained=getattr(optimizer, "built", False)
     )
     config = {name: value for name, value in config.items() if name not in ("name", "amsgrad")}
     if choice.name == "lars":  # which has its own weight decay

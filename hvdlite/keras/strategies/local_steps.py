@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.adapter import local_steps, names
+from hvdlite.adapter import names
 from hvdlite.adapter.agreement import drift
 from hvdlite.adapter.at_once.reduction import reduced
-from hvdlite.adapter.local_steps import Count, Plan
-from hvdlite.adapter.outer import Outer, OuterSGD, settled
-from hvdlite.adapter.outer import step as outer_step
+from hvdlite.adapter.local import schedule
+from hvdlite.adapter.local.outer import Outer, OuterSGD
+from hvdlite.adapter.local.outer import step as outer_step
+from hvdlite.adapter.local.schedule import Count, Plan
 from hvdlite.adapter.step import Options
 from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
@@ -123,7 +124,7 @@ class LocalSteps:
         hvd.callbacks.LocalStepsCallback."""
         plan = self._hvd_settings.plan
         count = Count(*map(float, to_numpy(self._hvd_count)))
-        after = local_steps.averaged(plan, count, loss, count.at, np)
+        after = schedule.averaged(plan, count, loss, count.at, np)
         kept = count._replace(interval=float(after.interval), first=float(after.first))
         self._hvd_count.assign(np.array(kept, np.float32))
 
@@ -134,7 +135,7 @@ class LocalSteps:
         settings, plan = self._hvd_settings, self._hvd_settings.plan
         begun = self._hvd_count.value[0] > 0.0
         now = seconds() if plan.is_timed else 0.0
-        first = KERAS.ops.cast(KERAS.ops.stack(list(local_steps.begin(plan, now))), "float32")
+        first = KERAS.ops.cast(KERAS.ops.stack(list(schedule.begin(plan, now))), "float32")
         self._hvd_count.assign(KERAS.ops.where(begun, self._hvd_count.value, first))
         if settings.outer is not None:
             when(KERAS.ops.logical_not(begun), self._hvd_anchor, self._hvd_variables())
@@ -142,14 +143,14 @@ class LocalSteps:
             return list(gradients)
         if plan.always_synchronous:
             return reduced(settings.gradients, backends.chosen(), gradients, variables)
-        condition = local_steps.is_synchronous(plan, self._hvd_numbers())
+        condition = schedule.is_synchronous(plan, self._hvd_numbers())
         return reduced_if(condition, settings.gradients, gradients, variables)
 
     def _hvd_after(self) -> None:
         """Counts, and averages what is due."""
         plan, ops = self._hvd_settings.plan, KERAS.ops
         now = seconds() if plan.is_timed else 0.0
-        count = local_steps.stepped(plan, self._hvd_numbers(), now, ops)
+        count = schedule.stepped(plan, self._hvd_numbers(), now, ops)
         self._hvd_keep(count)
         if plan.always_synchronous or not self._hvd_takes_part():
             return
@@ -158,9 +159,9 @@ class LocalSteps:
             self._hvd_average(fragment)
 
         if not plan.is_cut:
-            when(local_steps.is_due(plan, count, now), average, self._hvd_variables())
+            when(schedule.is_due(plan, count, now), average, self._hvd_variables())
             return
-        for fragment, start in enumerate(local_steps.starts(plan)):
+        for fragment, start in enumerate(schedule.starts(plan)):
             is_due = ops.equal(count.since, float(start))
             when(is_due, partial(average, fragment), self._hvd_variables())
         since = ops.where(ops.equal(count.since, float(plan.every)), 0.0, count.since)
@@ -170,7 +171,7 @@ class LocalSteps:
         """None: all fragments, and a new interval begins. How many ranks were in sync()."""
         settings, plan = self._hvd_settings, self._hvd_settings.plan
         count = self._hvd_numbers()
-        share = local_steps.share(plan, count, KERAS.ops)
+        share = schedule.share(plan, count, KERAS.ops)
         chosen_ones = self._hvd_of(fragment)
         trained: Sequence[Any] = self._trainable_variables  # type: ignore[attr-defined]
         targets = [trained[i] for i in chosen_ones]
@@ -311,8 +312,7 @@ def LocalSGD(optimizer: Any, every: int | str, start: int = 0, momentum: str = "
     hvd.callbacks.LocalStepsCallback, the interval shrinks from `every` with the root of the loss
     (AdaComm). See docs/guides/communicating-less.md.
     """
-    local_steps.check_momentum(momentum, "local", "average")
-    plan = local_steps.planned(every, start, adaptive)
+    plan = schedule.local_sgd(every, start, momentum, adaptive)
     return _with_local_steps(optimizer, plan, None, momentum == "average", process_set)
 
 
@@ -324,8 +324,8 @@ def DiLoCo(inner: Any, outer: Outer = OuterSGD(), every: int | str = 500, fragme
     With `fragments` one part of the model after the other is averaged, evenly spread over the
     steps.
     """
-    plan = local_steps.planned(every, fragments=fragments, weights_only=True)
-    return _with_local_steps(inner, plan, settled(outer), False, process_set)
+    plan = schedule.diloco(outer, every, fragments)
+    return _with_local_steps(inner, plan, outer, False, process_set)
 
 
 def _with_local_steps(

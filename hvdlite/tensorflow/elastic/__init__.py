@@ -8,6 +8,10 @@
         state.commit()
 
 The function that `run` decorates may fail with TensorFlow's errors: those of hvdlite in them count.
+
+    state          START HERE: TensorFlowState
+    keras_state    TensorFlowKerasState
+    gate           a graph tells a state when it updates
 """
 
 from __future__ import annotations

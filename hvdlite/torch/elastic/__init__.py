@@ -8,6 +8,10 @@
         state.commit()
 
 Names are looked up when they are used, so that `import hvdlite.torch` takes no longer for them.
+
+    state       START HERE: TorchState
+    handlers    how its parts are copied, put back and moved to other ranks
+    sampler     ElasticSampler
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class OptimizerStateHandler(StateHandler):
 
     def reset(self) -> None:
         distributed = getattr(self.value, "_hvd", None)
-        if distributed is not None:  # what was under way will never meet its like
+        if distributed is not None:  # what was under way will never find its like
             distributed.forget()
         for group in self.value.param_groups:
             for parameter in group["params"]:

@@ -14,7 +14,7 @@ from torch.nn.functional import linear
 from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from hvdlite.adapter.factors import NOTHING, Seen
+from hvdlite.adapter.local.factors import NOTHING, Seen
 from hvdlite.torch import traced
 from hvdlite.torch.gradients import GRADIENTS
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import factors
 from hvdlite.adapter.compression.rounds import factor_of
-from hvdlite.adapter.factors import Weight
 from hvdlite.adapter.hooks.primitives import Gradients
 from hvdlite.adapter.hooks.reducer import GradientReducer, PendingGradient
+from hvdlite.adapter.local import factors
+from hvdlite.adapter.local.factors import Weight
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLGATHER
 from hvdlite.core import engine

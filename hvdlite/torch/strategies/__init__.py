@@ -7,7 +7,7 @@ large_batch    LARS, LAMB, a warm-up of the learning rate, clipping
 
 from __future__ import annotations
 
-from hvdlite.adapter.outer import OuterSGD
+from hvdlite.adapter.local.outer import OuterSGD
 from hvdlite.adapter.strategy import Strategy
 from hvdlite.torch.strategies.large_batch import LAMB, LARS, LinearWarmUp, clip_grad_norm_
 from hvdlite.torch.strategies.local_steps import DiLoCo, LocalSGD

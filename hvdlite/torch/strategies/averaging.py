@@ -1,4 +1,4 @@
-"""Averages the weights of an optimizer's parameters, when hvdlite.adapter.local_steps says so.
+"""Averages the weights of an optimizer's parameters, when hvdlite.adapter.local.schedule says so.
 
 Before an average of the whole model the ranks tell one another which parameters they have moved,
 and whether they are in sync(): so ranks may freeze a layer between two averages, and reach sync()
@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from hvdlite.adapter import local_steps, names
+from hvdlite.adapter import names
 from hvdlite.adapter.agreement import drift
 from hvdlite.adapter.agreement.drift_guard import DriftGuard, Replica
-from hvdlite.adapter.local_steps import Count, Plan
-from hvdlite.adapter.outer import Outer
-from hvdlite.adapter.outer import step as outer_step
+from hvdlite.adapter.local import schedule
+from hvdlite.adapter.local.outer import Outer
+from hvdlite.adapter.local.outer import step as outer_step
+from hvdlite.adapter.local.schedule import Count, Plan
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max, Sum
 from hvdlite.core import engine
@@ -64,7 +65,7 @@ class _Part(NamedTuple):
     parameter: torch.Tensor | None = None  # whose optimizer state begins anew
 
 
-class _Flight(NamedTuple):
+class _PendingAverage(NamedTuple):
     """An average under way. `members`: what it averages, `compared`: what ranks have alike behind
     it."""
 
@@ -74,7 +75,7 @@ class _Flight(NamedTuple):
     parts: list[_Part]
     launched: list[torch.Tensor]  # what the targets were, if they change meanwhile
     numbers: torch.Tensor  # the ranks' shares and losses, becomes the sums
-    pending: Any
+    operation: Any
 
 
 class _Like(NamedTuple):
@@ -97,8 +98,8 @@ class Averaging:
         self._process_set = options.process_set
         self._scope = f"{names.scope()}local."
         self._is_local = False
-        self._flight: _Flight | None = None
-        self._arrived: _Flight | None = None  # applied before its time
+        self._pending: _PendingAverage | None = None
+        self._finished: _PendingAverage | None = None  # applied before its time
         self._noted: tuple[float, Any] = (1.0, 0.0)  # samples and loss of the next step
         # the step of a scaler that has looked at the gradients, and made no step so far
         self._turn: Any = None
@@ -168,13 +169,13 @@ class Averaging:
     def _go_on(self, samples: float) -> None:
         now, loss = time.monotonic(), float(self._noted[1])
         self._noted = 1.0, 0.0
-        count = local_steps.stepped(self.plan, self._count, now, np, samples, loss)
+        count = schedule.stepped(self.plan, self._count, now, np, samples, loss)
         self._keep(count)
         if not (self._is_local and self._takes_part):
             self.adopt()
         elif self.plan.is_cut:
             self._go_on_with_round(int(count.since))
-        elif local_steps.is_due(self.plan, count, now):
+        elif schedule.is_due(self.plan, count, now):
             self._average_all(trains=True)
 
     def sync(self) -> None:
@@ -191,23 +192,23 @@ class Averaging:
         """Applies the average that is under way, before its time and without a message: a rank
         makes checkpoints when it likes."""
         self._renew()
-        if self._flight is not None:
-            self._arrived, self._flight = self._flight, None
-            self._apply(self._arrived)
+        if self._pending is not None:
+            self._finished, self._pending = self._pending, None
+            self._apply(self._finished)
 
     def land(self) -> None:
         """Applies the average that is under way, on all ranks."""
         self.arrive()
-        if self._arrived is not None:
-            flight, self._arrived = self._arrived, None
-            self._compare(flight.compared)
+        if self._finished is not None:
+            pending, self._finished = self._finished, None
+            self._compare(pending.compared)
 
     def drop(self) -> None:
         """Forgets the average that is under way."""
-        if self._flight is not None:
-            for member in self._flight.members:
+        if self._pending is not None:
+            for member in self._pending.members:
                 _note(member.kept, {member.number})
-        self._flight = self._arrived = None
+        self._pending = self._finished = None
         self._turn, self._is_counted = None, False
         self._at = time.monotonic()
 
@@ -220,12 +221,12 @@ class Averaging:
     # ---- what is averaged when
 
     def _go_on_with_round(self, position: int) -> None:
-        flight = self._flight or self._arrived
-        if flight and local_steps.lands(self.plan, flight.fragment) == position:
+        pending = self._pending or self._finished
+        if pending and schedule.applied_after(self.plan, pending.fragment) == position:
             self.land()
-        for fragment, start in enumerate(local_steps.starts(self.plan)):
+        for fragment, start in enumerate(schedule.starts(self.plan)):
             if start == position:
-                self._flight = self._launch_fragment(fragment)
+                self._pending = self._launch_fragment(fragment)
                 if not self.plan.overlap:
                     self.land()
         if position == self.plan.every:
@@ -240,10 +241,10 @@ class Averaging:
         self._compare(due)
         return heard.trains
 
-    def _meet(self, trains: bool, members: Sequence[_Member]) -> local_steps.Heard:
+    def _meet(self, trains: bool, members: Sequence[_Member]) -> schedule.Heard:
         """Hears from all ranks what is averaged."""
         known = [bool(self._state(each)) for each in members] if self.momentum == "average" else []
-        mine = local_steps.words(trains, [each.moves for each in members], known)
+        mine = schedule.words(trains, [each.moves for each in members], known)
         name = f"{self._scope}average"
         try:
             largest = ARRAYS.run_one(
@@ -254,18 +255,18 @@ class Averaging:
                 "Ranks have different numbers of parameters in this optimizer: add_param_group() "
                 f"has to be called on all ranks, between the same averages. ({error})"
             ) from error
-        heard = local_steps.heard(largest.tolist(), len(members))
+        heard = schedule.heard(largest.tolist(), len(members))
         if heard.apart:
             self._complete([(number, members[number]) for number in heard.apart])
         return heard
 
     def _begin_interval(self, loss: float) -> None:
         now = time.monotonic()
-        self._keep(local_steps.averaged(self.plan, self._count, loss, now, np))
+        self._keep(schedule.averaged(self.plan, self._count, loss, now, np))
 
     # ---- an average
 
-    def _launch_fragment(self, fragment: int) -> _Flight:
+    def _launch_fragment(self, fragment: int) -> _PendingAverage:
         """The cut stays as it is when layers are frozen, or a round would leave some out."""
         for member in self._members():
             if member.moves:
@@ -277,22 +278,22 @@ class Averaging:
         return self._launch(f"fragment.{fragment}", due, anchored, fragment)
 
     def _launch(self, name: str, due: list[_Member], compared: list[_Member], fragment: int = 0,
-                weighs: bool = True) -> _Flight:  # fmt: skip
+                weighs: bool = True) -> _PendingAverage:  # fmt: skip
         """Starts the sums over all ranks."""
         count = self._count
-        share = float(local_steps.share(self.plan, count, np)) if weighs else 0.0
+        share = float(schedule.share(self.plan, count, np)) if weighs else 0.0
         travels = self.plan.overlap > 0 and name != "weights"
         with torch.no_grad():
             parts = list(self._parts(due, share))
             launched = [each.target.clone() for each in parts] if travels else []
-        loss = share * float(local_steps.mean_loss(count, np))
+        loss = share * float(schedule.mean_loss(count, np))
         numbers = torch.tensor([share, loss], dtype=torch.float64)
         call = Call(ALLREDUCE, f"{self._scope}{name}", self._process_set, Sum, in_place=True,
                     grouped=True, patient=True)  # fmt: skip
-        pending = OPS.start(call, [*(each.sent for each in parts), numbers])
+        operation = OPS.start(call, [*(each.sent for each in parts), numbers])
         if travels:  # what moves from now on is of the next average
-            _settle(due)
-        return _Flight(fragment, due, compared, parts, launched, numbers, pending)
+            _mark_averaged(due)
+        return _PendingAverage(fragment, due, compared, parts, launched, numbers, operation)
 
     def _parts(self, due: Sequence[_Member], share: float) -> Iterator[_Part]:
         """LocalSGD sends weights, DiLoCo how far they have moved."""
@@ -316,23 +317,23 @@ class Averaging:
             return tensor if share else torch.zeros_like(tensor)
         return tensor.to(_WIDE.get(tensor.dtype, tensor.dtype)) * share
 
-    def _apply(self, flight: _Flight) -> float:
+    def _apply(self, pending: _PendingAverage) -> float:
         """Waits for the sums. Returns the mean loss of all ranks."""
-        engine.run_now(flight.pending)
-        total, loss = flight.numbers.tolist()
+        engine.run_now(pending.operation)
+        total, loss = pending.numbers.tolist()
         with torch.no_grad():
-            for number, part in enumerate(flight.parts):
+            for number, part in enumerate(pending.parts):
                 result = part.sent.div_(total)
                 if part.anchor is not None:
                     result = self._outer_step(part)
                 if part.parameter is not None:
                     self._optimizer.state.pop(part.parameter, None)
-                if flight.launched:  # the rank has moved on meanwhile
-                    part.target.add_(result - flight.launched[number])
+                if pending.launched:  # the rank has moved on meanwhile
+                    part.target.add_(result - pending.launched[number])
                 elif result is not part.target:
                     part.target.copy_(result)
-        if not flight.launched:
-            _settle(flight.members)
+        if not pending.launched:
+            _mark_averaged(pending.members)
         self.averages += 1
         return float(loss / total)
 
@@ -369,7 +370,7 @@ class Averaging:
 
     def adopt(self) -> None:
         """The next step may be the first that is local, and there may be new parameters."""
-        if not self._is_local and not local_steps.is_synchronous(self.plan, self._count):
+        if not self._is_local and not schedule.is_synchronous(self.plan, self._count):
             self._become_local()
         elif self._is_local:  # also those that are frozen: they may have moved, and may be thawed
             declare_own(p for group in self._groups() for p in group["params"])
@@ -396,7 +397,7 @@ class Averaging:
         group = self._groups()[0]
         numbers = group.get(_KEY, {}).get("count")
         if not numbers:
-            return local_steps.begin(self.plan, self._at)
+            return schedule.begin(self.plan, self._at)
         return Count._make([*numbers, self._at])
 
     def _keep(self, count: Count) -> None:
@@ -447,12 +448,12 @@ def _note(kept: dict[str, Any], moved: set[int]) -> None:
         kept["moved"] = sorted(moved.union(before))
 
 
-def _settle(members: Sequence[_Member]) -> None:
+def _mark_averaged(members: Sequence[_Member]) -> None:
     """They have been averaged."""
     groups = {id(member.kept): member.kept for member in members}
-    settled = {(id(member.kept), member.number) for member in members}
+    cleared = {(id(member.kept), member.number) for member in members}
     for key, kept in groups.items():
-        kept["moved"] = [n for n in kept.get("moved", ()) if (key, n) not in settled]
+        kept["moved"] = [n for n in kept.get("moved", ()) if (key, n) not in cleared]
 
 
 def _is_like(value: Any, parameter: torch.Tensor) -> bool:

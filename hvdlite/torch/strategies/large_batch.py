@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from hvdlite.adapter import warm_up
-from hvdlite.adapter.strategy.choice import Choice
-from hvdlite.adapter.strategy.large_batch import Place, taker
+from hvdlite.adapter.local import warm_up
+from hvdlite.adapter.strategy.options import Choice
+from hvdlite.adapter.strategy.support import Replacement, chosen_replacement
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Max, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
@@ -84,22 +84,22 @@ class LARS(_LayerWise):
     def _update(
         self, parameter: torch.Tensor, gradient: torch.Tensor, group: dict[str, Any], adapt: bool
     ) -> None:
-        way = gradient
+        update = gradient
         if adapt:
             decay = group["weight_decay"]
             weights, slope = parameter.norm(), gradient.norm()
             rate = group["trust"] * weights / (slope + decay * weights)
             usable = (weights > 0) & (slope > 0)
-            way = (gradient + decay * parameter) * torch.where(usable, rate, 1.0)
-        way = way * group["lr"]
+            update = (gradient + decay * parameter) * torch.where(usable, rate, 1.0)
+        update = update * group["lr"]
         if group["momentum"]:
             state = self.state[parameter]
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = torch.zeros_like(parameter)
             velocity = state["momentum_buffer"]
-            velocity.mul_(group["momentum"]).add_(way)
-            way = way + group["momentum"] * velocity if group["nesterov"] else velocity
-        parameter.sub_(way)
+            velocity.mul_(group["momentum"]).add_(update)
+            update = update + group["momentum"] * velocity if group["nesterov"] else velocity
+        parameter.sub_(update)
 
 
 class LAMB(_LayerWise):
@@ -128,12 +128,12 @@ class LAMB(_LayerWise):
         state["exp_avg"].lerp_(gradient, 1 - first)
         state["exp_avg_sq"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
         spread = (state["exp_avg_sq"] / (1 - second**step)).sqrt_().add_(group["eps"])
-        way = state["exp_avg"] / (1 - first**step) / spread
+        update = state["exp_avg"] / (1 - first**step) / spread
         if adapt:
-            way = way + group["weight_decay"] * parameter
-            weights, slope = parameter.norm(), way.norm()
-            way = way * torch.where((weights > 0) & (slope > 0), weights / slope, 1.0)
-        parameter.sub_(way * group["lr"])
+            update = update + group["weight_decay"] * parameter
+            weights, slope = parameter.norm(), update.norm()
+            update = update * torch.where((weights > 0) & (slope > 0), weights / slope, 1.0)
+        parameter.sub_(update * group["lr"])
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -146,9 +146,9 @@ def _check(options: dict[str, Any]) -> None:
         raise ValueError(f"betas={options['betas']!r} is not possible: both must be below 1")
 
 
-_PLACES = {
-    "lars": Place(LARS, (torch.optim.SGD,), ("dampening", "maximize")),
-    "lamb": Place(LAMB, (torch.optim.Adam, torch.optim.AdamW), ("amsgrad", "maximize")),
+_REPLACEMENTS = {
+    "lars": Replacement(LARS, (torch.optim.SGD,), ("dampening", "maximize")),
+    "lamb": Replacement(LAMB, (torch.optim.Adam, torch.optim.AdamW), ("amsgrad", "maximize")),
 }
 
 
@@ -157,7 +157,9 @@ def replacement(optimizer: Any, choice: Choice) -> Any:
     schedule that exists already changes them."""
     refuse_twice(optimizer)
     groups = optimizer.param_groups
-    kind = taker(choice, optimizer, _PLACES, groups, has_trained=bool(optimizer.state))
+    kind = chosen_replacement(
+        choice, optimizer, _REPLACEMENTS, groups, has_trained=bool(optimizer.state)
+    )
     for group in groups:
         group.update(dict(choice.options))
     return kind(groups, lr=optimizer.defaults["lr"])

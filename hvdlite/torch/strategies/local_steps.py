@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter import local_steps
-from hvdlite.adapter.local_steps import Plan
-from hvdlite.adapter.outer import Outer, OuterSGD, settled
+from hvdlite.adapter.local import schedule
+from hvdlite.adapter.local.outer import Outer, OuterSGD
+from hvdlite.adapter.local.schedule import Plan
 from hvdlite.adapter.step import Options
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
@@ -104,8 +104,7 @@ def LocalSGD(optimizer: torch.optim.Optimizer, every: int | str, start: int = 0,
     interval shrinks from `every` with the root of the loss (AdaComm). See
     docs/guides/communicating-less.md.
     """
-    local_steps.check_momentum(momentum, "local", "average")
-    plan = local_steps.planned(every, start, adaptive)
+    plan = schedule.local_sgd(every, start, momentum, adaptive)
     options = Options(Average, 1.0, 1.0, process_set=process_set)
     wrapped = distribute(optimizer, named_parameters, options)
     return _with_local_steps(wrapped, plan, None, momentum)
@@ -123,11 +122,10 @@ def DiLoCo(inner: torch.optim.Optimizer, outer: Outer = OuterSGD(), every: int |
     `momentum`: what the inner optimizer remembers of gradients stays "local", or begins anew behind
     each average ("reset").
     """
-    local_steps.check_momentum(momentum, "local", "reset")
-    plan = local_steps.planned(every, fragments=fragments, overlap=overlap, weights_only=True)
+    plan = schedule.diloco(outer, every, fragments, overlap, momentum)
     options = Options(Average, 1.0, 1.0, process_set=process_set)
     wrapped = distribute(inner, named_parameters, options)
-    return _with_local_steps(wrapped, plan, settled(outer), momentum)
+    return _with_local_steps(wrapped, plan, outer, momentum)
 
 
 def _with_local_steps(wrapped: Any, plan: Plan, outer: Outer | None, momentum: str) -> Any:

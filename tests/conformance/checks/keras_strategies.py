@@ -76,7 +76,7 @@ def close(net: Any, want: list[np.ndarray], tolerance: float = 2e-6) -> None:
 
 
 def count(net: Any) -> Any:
-    from hvdlite.adapter.local_steps import Count
+    from hvdlite.adapter.local.schedule import Count
 
     return Count(*map(float, contents([net.optimizer._hvd_count])[0]))
 

@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 NOTHING = Seen()
 
 
-def settled(mode: Mode) -> Mode:
+def checked(mode: Mode) -> Mode:
     """The mode, or a ValueError with a sentence."""
     if mode in (None, True, False, "auto"):
         return mode

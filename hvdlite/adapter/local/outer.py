@@ -31,8 +31,8 @@ class OuterSGD:
     def __call__(self, anchor: Tensor, gradient: Tensor, velocity: Tensor) -> tuple[Tensor, Tensor]:
         """See Outer."""
         velocity = self.momentum * velocity + gradient
-        way = gradient + self.momentum * velocity if self.nesterov else velocity
-        return anchor - self.lr * way, velocity
+        step = gradient + self.momentum * velocity if self.nesterov else velocity
+        return anchor - self.lr * step, velocity
 
 
 def step(
@@ -48,12 +48,10 @@ def step(
     return ops.where(moved, new_anchor, anchor), ops.where(moved, new_velocity, velocity)
 
 
-def settled(outer: Any) -> Outer:
-    """What a program passes as `outer`."""
+def check_outer(outer: Any) -> None:
+    """A TypeError unless a program may pass this as `outer`."""
     if not callable(outer):
         raise TypeError(
             "outer must be hvd.OuterSGD(lr, momentum, nesterov) or a function of an anchor, a "
             f"gradient and a velocity, not {type(outer).__name__}"
         )
-    chosen: Outer = outer
-    return chosen

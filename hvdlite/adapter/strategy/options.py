@@ -1,17 +1,126 @@
-"""What a program or a file says about a part of a strategy, checked against the table of what is
-known. Errors are ValueErrors that begin with the path of the key."""
+"""What may be chosen in each part of a strategy, and what a program or a file chooses: DECIDES.
+
+The options of a choice, their types and their defaults are the parameters of the function that
+stands for it in KNOWN; calling the function checks their values. Errors are ValueErrors that begin
+with the path of the key.
+"""
 
 from __future__ import annotations
 
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
-from hvdlite.adapter.outer import OuterSGD
-from hvdlite.adapter.strategy.choice import Choice
-from hvdlite.adapter.strategy.known import KNOWN, UNNAMED, Known, called
+from hvdlite.adapter.compression.choices import METHODS, choices
+from hvdlite.adapter.local import schedule
+from hvdlite.adapter.local.outer import OuterSGD
+
+Options = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Choice:
+    """A part of a strategy by its name, with all of its options.
+
+    What `compression: {name: dgc, density: 0.01}` says. `defaults`: what the options are that
+    were not given."""
+
+    name: str
+    options: Options  # all of them, with values that can be hashed
+    defaults: Options
+
+    def __getitem__(self, option: str) -> Any:
+        return dict(self.options)[option]
+
+    def changed(self) -> dict[str, Any]:
+        """The options that are not as by default."""
+        defaults = dict(self.defaults)
+        return {
+            name: value
+            for name, value in self.options
+            if name not in defaults or value != defaults[name]
+        }
+
+    def plain(self) -> dict[str, Any]:
+        """With all options, as values that YAML knows."""
+        return _named(self.name, dict(self.options))
+
+    def __repr__(self) -> str:
+        changed = self.changed()
+        return repr(_named(self.name, changed) if changed else self.name)
+
+
+def _named(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, **{option: _plain(value) for option, value in options.items()}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Choice):
+        return value.plain()
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+# ---- what may be chosen
+
+Known = Mapping[str, Callable[..., Any]]
+
+
+def _no_algebra() -> Any:
+    raise AssertionError("these compressions only check their options")
+
+
+#: hvd.Compression of no framework
+COMPRESSION: Any = choices(None, "float16", "bfloat16", _no_algebra)  # type: ignore[arg-type]
+
+
+def _lars(trust: float = 0.001) -> None:
+    """hvd.LARS. Its other options are those of the optimizer that it takes the place of."""
+    if trust <= 0:
+        raise ValueError(f"trust={trust!r} is not possible: it must be above 0")
+
+
+def _lamb() -> None:
+    """hvd.LAMB, likewise."""
+
+
+def _cast() -> None:
+    """hvd.Compression.fp16 or bf16, which have no options."""
+
+
+#: by part, then by name
+KNOWN: Mapping[str, Known] = {
+    "compression": {
+        "fp16": _cast,
+        "bf16": _cast,
+        **{name: getattr(COMPRESSION, name) for name in METHODS},
+    },
+    "local": {"local_sgd": schedule.local_sgd, "diloco": schedule.diloco},
+    "large_batch": {"lars": _lars, "lamb": _lamb},
+}
+#: what a mapping without a name means
+UNNAMED = {"local": "local_sgd"}
+
+
+def called(choice: Choice, function: Callable[..., Any], compression: Any = COMPRESSION) -> Any:
+    """function() with the options of the choice. `compression`: the hvd.Compression that has the
+    candidates of `auto`."""
+    options = choice.changed()
+    if options.get("candidates") is not None:
+        options["candidates"] = [compressor(each, compression) for each in options["candidates"]]
+    return function(**options)
+
+
+def compressor(choice: Choice, compression: Any = COMPRESSION) -> Any:
+    """The compressor of this hvd.Compression that the choice names."""
+    found = getattr(compression, choice.name)
+    return called(choice, found, compression) if choice.name in METHODS else found
+
+
+# ---- what a program or a file says, checked against that
 
 
 def chosen(part: str, given: Any, path: str = "") -> Choice:

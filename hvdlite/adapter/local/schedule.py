@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hvdlite.adapter import elastic
+from hvdlite.adapter.local.outer import Outer, OuterSGD, check_outer
 
 Ops = Any  # a module with numpy's functions
 Number = Any
@@ -65,6 +66,21 @@ class Count(NamedTuple):
     loss: Number  # the sum of those of the steps since the last average
     first: Number  # the mean loss of the first interval; 0: not known
     at: Number  # the clock's time of the last average
+
+
+def local_sgd(every: int | str, start: int = 0, momentum: str = "local",
+              adaptive: bool = False) -> Plan:  # fmt: skip
+    """The plan of hvd.LocalSGD, or a ValueError with a sentence."""
+    check_momentum(momentum, "local", "average")
+    return planned(every, start, adaptive)
+
+
+def diloco(outer: Outer = OuterSGD(), every: int | str = 500, fragments: int = 1,  # noqa: B008
+           overlap: int = 0, momentum: str = "local") -> Plan:  # fmt: skip
+    """The plan of hvd.DiLoCo, or an error with a sentence."""
+    check_momentum(momentum, "local", "reset")
+    check_outer(outer)
+    return planned(every, fragments=fragments, overlap=overlap, weights_only=True)
 
 
 def planned(every: int | str, start: int = 0, adaptive: bool = False, fragments: int = 1,
@@ -208,11 +224,11 @@ def starts(plan: Plan) -> list[int]:
     return [(part + 1) * plan.every // plan.fragments for part in range(plan.fragments)]
 
 
-def lands(plan: Plan, fragment: int) -> int:
+def applied_after(plan: Plan, fragment: int) -> int:
     """After which step of a round the fragment's average is applied; of the next round, if that is
     an earlier one than it starts in."""
-    landing = starts(plan)[fragment] + plan.overlap
-    return landing - plan.every if landing > plan.every else landing
+    step = starts(plan)[fragment] + plan.overlap
+    return step - plan.every if step > plan.every else step
 
 
 def _seconds(every: str) -> float:
