@@ -44,7 +44,7 @@ class JobOptions:
     outlets: Outlets = Outlets()
     collapse: bool = False
     torch_env: bool = False
-    bind: str = "auto"  # of binding.WISHES
+    bind: str = "auto"  # of machine.BINDINGS
     exits: bool = False  # whether the process ends with the job
     hears: Callable[[str], object] = lambda _: None  # is called with the launcher's last line
     start_timeout: float = 30.0

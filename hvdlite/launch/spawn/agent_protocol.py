@@ -54,7 +54,7 @@ class AgentOrder:
     environment: Mapping[str, str]  # for all ranks
     # the ranks of this host, and what only each of them gets
     ranks: Mapping[int, Mapping[str, str]]
-    bind: str  # of binding.WISHES
+    bind: str  # of machine.BINDINGS
     grace_seconds: float  # between SIGTERM and SIGKILL
     torch_host: str  # where torch's ranks meet; empty: on the launcher's machine
     torch_port: int  # 0: they do not (--torch-env)
