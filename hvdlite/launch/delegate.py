@@ -1,8 +1,8 @@
 """A job that another launcher starts (`--mpi`, `--srun`, `--jsrun`), from its command line to its
 last line.
 
-    status = delegate.run("mpi", hosts, plan.assign(hosts), command, knobs,
-                          delegate.Options(JobOptions(...)))
+    status = delegate.run(Launcher.MPI, hosts, plan.assign(hosts), command, knobs,
+                          DelegateOptions(JobOptions(...)))
 
 Ranks get their numbers from that launcher and meet at the store of this one. HVDLITE_RENDEZVOUS and
 HVDLITE_SECRET are in their environment, but no HVDLITE_RANK. If the user has a HVDLITE_SECRET_FILE,
@@ -109,8 +109,8 @@ def run(
 ) -> int:
     """Runs the job to its end and returns the exit status. Main thread only.
 
-    `slots`: the ranks as hvdliterun would place them on `hosts`; that
-    launcher may place them differently. `knobs`: variables that flags set.
+    `slots`: the ranks as hvdliterun would place them on `hosts`. The launcher may place them
+    differently. `knobs`: variables that flags set.
     """
     verdict = LaunchersVerdict({slot.rank: slot.host for slot in slots})
     names = [host.name for host in hosts]
@@ -134,9 +134,8 @@ def _supervise(
         environment = without_rank(plan.job_environment(os.environ, job.knobs))
         if by is Launcher.SRUN:
             environment = plan.without_mpi(environment)
-        if (
-            here and by is Launcher.MPI
-        ):  # srun gives each rank its own cores, unless it was told not to
+        # srun gives each rank its own cores, unless it was told not to.
+        if here and by is Launcher.MPI:
             environment |= direct.share_cores(job, environment, len(job.slots))
         environment |= _rendezvous(opened.store.address[1], here, options.job.interfaces)
         # A descriptor would not survive the other launcher, and cannot reach another host.
@@ -162,13 +161,9 @@ def _supervise(
             mercy_seconds=_MERCY_SECONDS if by is Launcher.SRUN else 0.0,
         )
         group = DelegatedRanks(
-            launcher.name,
-            process,
-            launcher.tags,
-            launcher.causes,
-            launcher.policy,
+            launcher.name, process, launcher.tags, launcher.causes, launcher.policy,
             options.job.grace_seconds,
-        )
+        )  # fmt: skip
         stack.callback(group.close)
         verdict.group = group
         own = _LaunchersStream(LAUNCHER, "stderr", job.console.stderr)
