@@ -7,9 +7,14 @@ hvdlite's own modules.
     hvdlite compat install                 everything in this environment, until `hvdlite compat
                                            remove`
 
-Nothing is called horovod unless one of these asks for it. All of them put a directory with a
-package `horovod` first where Python looks for modules. That package lets `finder` answer every
-horovod.* import. docs/guides/migrating.md explains the rest.
+Nothing is called horovod unless one of these asks for it. All of them put `path`, a directory with
+a package `horovod`, first where Python looks for modules. docs/guides/migrating.md explains the rest.
+
+    finder         START HERE: answers every horovod.* import
+    names          maps each module of Horovod to hvdlite's
+    installation   `hvdlite compat`: the package in an environment
+    original       finds the real Horovod
+    pytest         the plugin of pytest
 """
 
 from __future__ import annotations
