@@ -8,7 +8,7 @@ hvdlite's own modules.
                                            remove`
 
 Nothing is called horovod unless one of these asks for it. All of them put `path`, a directory with
-a package `horovod`, first where Python looks for modules. docs/guides/migrating.md explains the rest.
+a package `horovod`, first where Python looks for modules (docs/guides/migrating.md).
 
     finder         START HERE: answers every horovod.* import
     names          maps each module of Horovod to hvdlite's
