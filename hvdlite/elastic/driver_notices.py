@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from hvdlite.core import engine
-from hvdlite.job.membership import Member, Store
+from hvdlite.job.membership import Membership, Store
 from hvdlite.rendezvous.documents import DriverNotice, Refused, decode_notice
 
 _log = logging.getLogger("hvdlite")
@@ -24,7 +24,7 @@ class Reader:
 
     def __init__(
         self,
-        member: Member,
+        member: Membership,
         first: int,
         tell: Callable[[DriverNotice], None],
         abort: Callable[[int, str], None] = engine.end_generation,
@@ -91,7 +91,7 @@ class Reader:
             self._tell(notice)
 
 
-def start(member: Member, tell: Callable[[DriverNotice], None]) -> Reader:
+def start(member: Membership, tell: Callable[[DriverNotice], None]) -> Reader:
     """Starts the one reader of this process, behind the notices that the assignment answers."""
     global _reader
     stop()
@@ -141,7 +141,7 @@ def agreed() -> DriverNotice | None:
     return found if found and assignment and found.number > assignment.answers else None
 
 
-def _why(notice: DriverNotice, member: Member) -> str:
+def _why(notice: DriverNotice, member: Membership) -> str:
     numbers = member.assignment.member_numbers() if member.assignment else ()
     lost = [f"member {m} (rank {numbers.index(m)})" for m in notice.lost if m in numbers]
     who = ", ".join(lost) or "a member"

@@ -16,7 +16,7 @@ from hvdlite.elastic.state import ObjectState, State
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from hvdlite.job import basics, membership, torch_environment
 from hvdlite.job import process_sets as registration
-from hvdlite.job.membership import Member, PutOut, StateProgress
+from hvdlite.job.membership import Membership, PutOut, StateProgress
 from hvdlite.rendezvous.documents import DriverNotice
 
 _log = logging.getLogger("hvdlite")
@@ -94,7 +94,7 @@ def _one_generation(
 
 class _Loop:
     def __init__(
-        self, member: Member, state: Any, call: Callable[[], Any], reset: Callable[[], None]
+        self, member: Membership, state: Any, call: Callable[[], Any], reset: Callable[[], None]
     ) -> None:
         self._member = member
         self._state = state
@@ -207,7 +207,7 @@ _REMOVED: tuple[int, ...] = (-1,)
 class LastingSets:
     """Those that the program has registered before `run`."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Membership) -> None:
         """Called in a generation, or while the process warms up."""
         self._member = member
         self._sets = registration.lasting()

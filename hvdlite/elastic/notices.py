@@ -13,7 +13,7 @@ from types import FrameType
 
 from hvdlite.elastic import driver_notices
 from hvdlite.job import membership
-from hvdlite.job.membership import Member, Store
+from hvdlite.job.membership import Membership, Store
 from hvdlite.rendezvous import documents
 from hvdlite.rendezvous.documents import OVER, DriverNotice
 
@@ -63,7 +63,7 @@ def leaving() -> Notice | None:
     return notice(told, found, driver_notices.age())
 
 
-def ask(member: Member, reason: str) -> None:
+def ask(member: Membership, reason: str) -> None:
     """Tells the driver, over a connection of its own: another thread may wait on the member's."""
     store = member.connect()
     try:
@@ -76,7 +76,7 @@ def ask(member: Member, reason: str) -> None:
         store.close()
 
 
-def notice(told: DriverNotice, member: Member, age: float = 0.0) -> Notice | None:
+def notice(told: DriverNotice, member: Membership, age: float = 0.0) -> Notice | None:
     """What this notice says of leavers. `age`: for how many seconds it is known."""
     leavers = _members(told, member)
     if member.assignment is None or told.number <= member.assignment.answers or not leavers:
@@ -93,7 +93,7 @@ def notice(told: DriverNotice, member: Member, age: float = 0.0) -> Notice | Non
     )
 
 
-def _members(told: DriverNotice, member: Member) -> tuple[int, ...]:
+def _members(told: DriverNotice, member: Membership) -> tuple[int, ...]:
     numbers = member.assignment.member_numbers() if member.assignment else (member.number,)
     named = {each.member for each in told.leaving}
     return tuple(number for number in numbers if told.stop or number in named)
@@ -113,7 +113,7 @@ _present: Sigterm | None = None
 class Sigterm:
     """Use as a context manager."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Membership) -> None:
         self._member = member
         self._caught: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._store: Store | None = None

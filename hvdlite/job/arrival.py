@@ -23,7 +23,7 @@ from hvdlite.launch.environment.identity import OverMpi
 from hvdlite.rendezvous.addresses import Address
 
 if TYPE_CHECKING:
-    from hvdlite.job.membership import Member
+    from hvdlite.job.membership import Membership
 
 _log = logging.getLogger("hvdlite")
 _SERIALIZED = 2
@@ -40,7 +40,7 @@ class Arrival:
     place: tuple[Address, bytes] | None
     mpi: dict[str, Any] | None
     prefix: str = ""
-    member: Member | None = None
+    member: Membership | None = None
 
 
 def arrive(

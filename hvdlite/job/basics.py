@@ -32,7 +32,7 @@ from hvdlite.launch.last_words import in_one_line
 from hvdlite.rendezvous.addresses import join_address
 
 if TYPE_CHECKING:
-    from hvdlite.job.membership import Member
+    from hvdlite.job.membership import Membership
     from hvdlite.launch.environment.identity import Identity
     from hvdlite.rendezvous.documents import RankNumbers
 
@@ -172,7 +172,7 @@ def _bring_up(arrived: Arrival, texts: dict[str, str]) -> None:
     )
 
 
-def _begin_generation(member: Member) -> None:
+def _begin_generation(member: Membership) -> None:
     global _told
     _told = member.numbers
     if member.generation:

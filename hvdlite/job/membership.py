@@ -83,7 +83,7 @@ class GenerationFailure:
     cause: Cause = Cause.CLOSED
 
 
-class Member:
+class Membership:
     """`connect` opens a connection of its own with the store, for a thread that waits."""
 
     def __init__(
@@ -260,7 +260,7 @@ def _failure(me: int, loss: Loss) -> GenerationFailure:
     return GenerationFailure(True, lost, _CAUSES.get(loss.cause, Cause.CLOSED))
 
 
-_member: Member | None = None
+_member: Membership | None = None
 
 
 def is_asked_for(environ: Mapping[str, str]) -> bool:
@@ -268,12 +268,12 @@ def is_asked_for(environ: Mapping[str, str]) -> bool:
     return environ.get(_ELASTIC) == "1" and bool(environ.get(MEMBER))
 
 
-def member() -> Member | None:
+def member() -> Membership | None:
     """This process's membership, once hvd.init() has been called in an elastic job."""
     return _member
 
 
-def become(identity: environment.Identity) -> Member:
+def become(identity: environment.Identity) -> Membership:
     """The one membership of this process."""
     global _member
     if _member is None:
@@ -281,7 +281,7 @@ def become(identity: environment.Identity) -> Member:
     return _member
 
 
-def _from_environment(environ: Mapping[str, str], identity: environment.Identity) -> Member:
+def _from_environment(environ: Mapping[str, str], identity: environment.Identity) -> Membership:
     missing = [name for name in (MEMBER, SLOT, TOKEN, MEETS) if not environ.get(name)]
     if missing or identity.place is None:
         lacks = ", ".join(missing) or "the store's address or secret"
@@ -290,7 +290,7 @@ def _from_environment(environ: Mapping[str, str], identity: environment.Identity
     if len(token) != _TOKEN_BYTES:
         raise ValueError(f"{TOKEN} has to be {2 * _TOKEN_BYTES} hex digits.")
     address, secret = identity.place
-    return Member(
+    return Membership(
         number=int(environ[MEMBER]),
         slot=int(environ[SLOT]),
         token=token,

@@ -28,7 +28,7 @@ from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet, global_process_set, ranks_in_job
 
 if TYPE_CHECKING:
-    from hvdlite.job.membership import Member
+    from hvdlite.job.membership import Membership
 
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
 
@@ -90,10 +90,10 @@ def renew(process_set: ProcessSet, missing: str) -> None:
         _register(process_set, ranks_in_job(process_set))
 
 
-def _member() -> Member | None:
+def _member() -> Membership | None:
     """Of an elastic job. In another one its module is not imported."""
     module = sys.modules.get("hvdlite.job.membership")
-    found: Member | None = module.member() if module is not None else None
+    found: Membership | None = module.member() if module is not None else None
     return found
 
 

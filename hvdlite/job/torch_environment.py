@@ -16,7 +16,7 @@ from typing import Any
 
 from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.job import basics, observe
-from hvdlite.job.membership import Member
+from hvdlite.job.membership import Membership
 from hvdlite.launch import plan
 from hvdlite.rendezvous import addresses
 
@@ -26,7 +26,7 @@ _KEY = "hvdlite"  # in torch's store
 _operations_of_init: int | None = None
 
 
-def renew(member: Member) -> None:
+def renew(member: Membership) -> None:
     """All ranks of the generation call this. Does nothing if nothing has asked for it."""
     if os.environ.get(ASKED_FOR) != "1":
         return

@@ -33,8 +33,8 @@ _REQUEST_HEADER = struct.Struct("<BI")  # operation, key length
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _I64 = struct.Struct("<q")
-_SEAT = struct.Struct("<Ii")  # attempt, the rank that serves the store
-# The rank to blame, status code, why it is lost, and how many more ranks are concerned.
+_JOINED = struct.Struct("<Ii")  # attempt, the rank that serves the store
+# The lost rank, status code, why it is lost, and how many more ranks are concerned.
 _VERDICT = struct.Struct("<iBBB")
 _MAX_SEQUENCE = 0xFFFFFFFF
 
@@ -232,8 +232,8 @@ def decode_counter(value: bytes) -> int:
     return int(_I64.unpack(value)[0])
 
 
-def encode_seat(attempt: int, served_by: int) -> bytes:
-    return _SEAT.pack(attempt, served_by)
+def encode_joined(attempt: int, served_by: int) -> bytes:
+    return _JOINED.pack(attempt, served_by)
 
 
 def encode_verdict(rank: int, code: int, sentence: str, cause: int = 0) -> bytes:

@@ -354,7 +354,7 @@ class Loop:
             self._mark(f"{request.key}/{number}/joined/{request.argument}")
             self._reply(
                 connection,
-                protocol.encode_reply(ReplyStatus.OK, protocol.encode_seat(number, self._rank)),
+                protocol.encode_reply(ReplyStatus.OK, protocol.encode_joined(number, self._rank)),
             )
         elif request.operation is Operation.ARRIVE:
             attempt, rank = self._attempts.arrive(connection)

@@ -162,11 +162,12 @@ def test_a_rank_that_ends_with_0_before_init_is_replaced(job: Job, when: str) ->
         WAIT_FOR
         + f"if MEMBER == 1:\n    {order}\n    open('ended', 'w').close()\n    os._exit(0)\n"
         "from hvdlite.job import membership\n"
-        "report = membership.Member._write\n"
+        "report = membership.Membership._write\n"
         "def written(*arguments):\n"
         "    report(*arguments)\n"
         "    open('waits', 'w').close()\n"
-        "membership.Member._write = written\n" + ("" if "while" in when else "wait_for('ended')\n")
+        "membership.Membership._write = written\n"
+        + ("" if "while" in when else "wait_for('ended')\n")
     )
     program = _program(job, ends, done="hvd.size() == 2")
     done = job.end_well("-np", "2", "--min-np", "1", PYTHON, program)

@@ -27,13 +27,13 @@ DEATHS = {
     "    def dies(): die() if (MEMBER, state.steps) == (2, 5) else check()\n"
     "    state.check_host_updates = dies\n",
     "init": "from hvdlite.job import membership\n"
-    "arrive = membership.Member.arrive\n"
+    "arrive = membership.Membership.arrive\n"
     "def dies(self):\n"
     "    found = arrive(self)\n"
     "    return die() if MEMBER == 2 else found\n"
-    "membership.Member.arrive = dies\n",
+    "membership.Membership.arrive = dies\n",
     "entered": "from hvdlite.job import membership\n"
-    "if MEMBER == 2: membership.Member.entered = lambda *_: die()\n",
+    "if MEMBER == 2: membership.Membership.entered = lambda *_: die()\n",
     "first sync": "def prepare(state):\n    if MEMBER == 2: state._receive = lambda *_: die()\n",
     "sync": "def prepare(state):\n"
     "    if MEMBER == 4: state._receive = lambda *_: die()\n"
@@ -42,8 +42,8 @@ DEATHS = {
     "warm": "def prepare(state):\n"
     "    if MEMBER == 4:\n"
     "        from hvdlite.job import membership\n"
-    "        write = membership.Member._write\n"
-    "        membership.Member._write = lambda *a: (write(*a), die())\n"
+    "        write = membership.Membership._write\n"
+    "        membership.Membership._write = lambda *a: (write(*a), die())\n"
     "def happens(step):\n"
     "    if (MEMBER, step) == (2, 5): die()\n",
 }

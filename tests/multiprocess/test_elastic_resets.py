@@ -41,16 +41,16 @@ def test_news_of_a_generation_that_is_over_end_no_other_one(job: Job) -> None:  
 # Member 2 dies, and then member 3: where in generation 2.
 SECOND_DEATHS = {
     "forming": "from hvdlite.job import membership\n"
-    "arrive = membership.Member.arrive\n"
+    "arrive = membership.Membership.arrive\n"
     "def arrives(self):\n"
     "    found = arrive(self)\n"
     "    return die() if MEMBER == 3 and self.generation == 2 else found\n"
-    "membership.Member.arrive = arrives\n",
+    "membership.Membership.arrive = arrives\n",
     "up": "from hvdlite.job import membership\n"
-    "entered = membership.Member.entered\n"
+    "entered = membership.Membership.entered\n"
     "def enters(self, *rest):\n"
     "    return die() if MEMBER == 3 and self.generation == 2 else entered(self, *rest)\n"
-    "membership.Member.entered = enters\n",
+    "membership.Membership.entered = enters\n",
     "settling": "def prepare(state):\n"
     "    settle = state._settle\n"
     "    def settles(*what):\n"
@@ -82,11 +82,11 @@ def test_a_second_death_in_the_next_generation_leads_to_one_more(job: Job, phase
 # Each report leaves a file; member 1 is in code of its own while the others report.
 GATHERS = """
 from hvdlite.job import membership
-write = membership.Member._write
+write = membership.Membership._write
 def writes(self, report):
     write(self, report)
     flag(f"reported.{report.generation}")
-membership.Member._write = writes
+membership.Membership._write = writes
 def happens(step):
     if step == 5 and hvd.elastic.generation() == 1:
         if MEMBER == 1:
@@ -157,11 +157,11 @@ def test_a_source_may_die_while_it_hands_over(job: Job, moment: str, end: str) -
 # gradient, and waits for an operation of its own, when member 3 dies.
 APART = """
 from hvdlite.job import membership
-write = membership.Member._write
+write = membership.Membership._write
 def writes(self, report):
     flag(f"reports.{report.generation}.{report.position}")
     write(self, report)
-membership.Member._write = writes
+membership.Membership._write = writes
 def happens(step):
     if hvd.elastic.generation() == 2: flag(f"makes.{step}")
     if step != 5 or hvd.elastic.generation() > 1: return
@@ -334,11 +334,11 @@ PHASES = {
     "    if step == 5 and MEMBER == 1: wait_to_be_killed('stays')\n"
     "    if step == 5 and MEMBER == 2: die()\n",
     "forming": "from hvdlite.job import membership\n"
-    "arrive = membership.Member.arrive\n"
+    "arrive = membership.Membership.arrive\n"
     "def arrives(self):\n"
     "    found = arrive(self)\n"
     "    return wait_to_be_killed('stays') if MEMBER == 1 and self.generation == 2 else found\n"
-    "membership.Member.arrive = arrives\n"
+    "membership.Membership.arrive = arrives\n"
     "def happens(step):\n"
     "    if step == 5 and MEMBER == 2: die()\n",
     "receiving": "def happens(step):\n"

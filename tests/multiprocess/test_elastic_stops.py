@@ -8,7 +8,7 @@ from launched import Job, last_line
 
 STOPS = """
 from hvdlite.job import membership
-arrive, write = membership.Member.arrive, membership.Member._write
+arrive, write = membership.Membership.arrive, membership.Membership._write
 def stop(here, member, generation):
     if (here, member, generation) == (@WHERE): os.kill(os.getpid(), signal.SIGSTOP)
 def arrives(self):
@@ -19,7 +19,7 @@ def writes(self, report):
     stop("reports", MEMBER, report.generation)
     write(self, report)
     stop("has reported", MEMBER, report.generation)
-membership.Member.arrive, membership.Member._write = arrives, writes
+membership.Membership.arrive, membership.Membership._write = arrives, writes
 def happens(step):
     if (MEMBER, step) == (3, 5): die()
 """

@@ -12,7 +12,7 @@ import pytest
 from hvdlite import _core
 from hvdlite.job import basics
 from hvdlite.job.arrival import Arrival
-from hvdlite.job.membership import Member
+from hvdlite.job.membership import Membership
 from hvdlite.rendezvous.documents import Assignment, Entry, RankNumbers, Role
 
 _PROGRAM = """
@@ -56,7 +56,7 @@ def test_a_short_patience_is_of_the_meeting_alone(
     monkeypatch.setattr(_core, "init", lambda **arguments: given.update(arguments))
     assignment = Assignment(3, (Entry(1, "a", 0, Role.KEEP),), 0, nonce="0" * 32, patience=patience)
     place = RankNumbers(0, 1, 0, 1, 0, 1)
-    member = Member(1, 0, bytes(32), place, True, lambda: SimpleNamespace())  # type: ignore[arg-type,return-value]
+    member = Membership(1, 0, bytes(32), place, True, lambda: SimpleNamespace())  # type: ignore[arg-type,return-value]
     member.assignment, member._generation = assignment, assignment.generation
     me: Any = SimpleNamespace(rank=0, size=1)
     basics._bring_up(

@@ -10,7 +10,7 @@ import pytest
 
 from hvdlite.exceptions import Cause as LossCause
 from hvdlite.exceptions import Loss
-from hvdlite.job.membership import GenerationFailure, Member
+from hvdlite.job.membership import GenerationFailure, Membership
 from hvdlite.launch.elastic import host_discovery
 from hvdlite.launch.elastic.agents import Connector, ConnectResult
 from hvdlite.launch.elastic.discovery import Answer
@@ -144,6 +144,6 @@ def test_two_ranks_that_found_no_way_to_each_other_accuse_each_other(
     me: int, loss: Loss, accused: tuple[int | None, Cause]
 ) -> None:
     place = RankNumbers(me, 5, 0, 1, 0, 1)
-    member = Member(7, 0, b"", place, meets=False, connect=_NoStore)
+    member = Membership(7, 0, b"", place, meets=False, connect=_NoStore)
     member.has_failed(loss)
     assert member.failure == GenerationFailure(True, *accused)

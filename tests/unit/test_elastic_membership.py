@@ -11,7 +11,7 @@ from hvdlite.elastic.driver_notices import Reader
 from hvdlite.exceptions import Cause as LossCause
 from hvdlite.exceptions import Loss
 from hvdlite.job import membership
-from hvdlite.job.membership import Member, PutOut, StateProgress
+from hvdlite.job.membership import Membership, PutOut, StateProgress
 from hvdlite.launch.environment import Identity
 from hvdlite.rendezvous.documents import (
     Accusation,
@@ -71,8 +71,8 @@ class Ended(list[tuple[int, str]]):
         self.heard.set()
 
 
-def _member(store: FakeStore, number: int = 5, meets: bool = True) -> Member:
-    return Member(number, 1, TOKEN, RankNumbers(1, 2, 1, 2, 0, 1), meets, lambda: store)
+def _member(store: FakeStore, number: int = 5, meets: bool = True) -> Membership:
+    return Membership(number, 1, TOKEN, RankNumbers(1, 2, 1, 2, 0, 1), meets, lambda: store)
 
 
 def _write_roll(store: FakeStore, generation: int, *numbers: int, answers: int = 0) -> None:
@@ -81,7 +81,7 @@ def _write_roll(store: FakeStore, generation: int, *numbers: int, answers: int =
     store.set(f"elastic/assignment/{generation}", encode_assignment(assignment))
 
 
-def _in_generation(store: FakeStore, generation: int, *numbers: int) -> Member:
+def _in_generation(store: FakeStore, generation: int, *numbers: int) -> Membership:
     member = _member(store)
     store.set("elastic/place/5", str(generation).encode())
     _write_roll(store, generation, *numbers)

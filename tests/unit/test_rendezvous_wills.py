@@ -29,7 +29,7 @@ from hvdlite.rendezvous import StoreClient, protocol
 def join(sock, rank, size=2):
     shake_hands(sock)
     sock.sendall(frame(0, request(protocol.Operation.JOIN, "j", rank, protocol.encode_count(size))))
-    assert read_reply(sock, 0) == b"\0" + protocol.encode_seat(0, -1)
+    assert read_reply(sock, 0) == b"\0" + protocol.encode_joined(0, -1)
 
 
 def arrive(sequence, wait=0xFFFFFFFF):

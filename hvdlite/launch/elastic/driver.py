@@ -11,7 +11,7 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hvdlite.launch import plan
 from hvdlite.launch.elastic import events
@@ -20,7 +20,7 @@ from hvdlite.launch.elastic.context import Context, status_line
 from hvdlite.launch.elastic.host_discovery import FixedHosts, HostDiscovery
 from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.elastic.state_machine import StateMachine
-from hvdlite.launch.elastic.store_events import StoreEvents, forget, say_over
+from hvdlite.launch.elastic.store_events import StoreEvents
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import ssh
@@ -150,7 +150,7 @@ class Driver(Watch):
                 self._interrupt(number)
 
     def ask(self, politely: bool) -> None:
-        say_over(self._store, self._processes)
+        self._say_over(self._processes)
         super().ask(politely)
 
     def judge(self) -> None:
@@ -321,11 +321,16 @@ class Driver(Watch):
             return
         self.log(f"member {action.member} is ended: {action.why}")
         if action.politely:
-            say_over(self._store, [action.member])
+            self._say_over([action.member])
         if not self._agents.end(host, action.member, action.politely):
             self._close(action.member)
             killed = signal.SIGKILL
             self._handle([events.Ended(action.member, 128 + killed, signal=killed)])
+
+    def _say_over(self, members: Iterable[int]) -> None:
+        """The SIGTERM that these processes will get is no notice, but their end."""
+        for member in members:
+            self._store.put(f"{PREFIX}{documents.OVER}/{member}", b"")
 
     def _close(self, member: int) -> None:
         """A member's process and all that it has started are gone."""
@@ -336,7 +341,8 @@ class Driver(Watch):
         self._agents.close_one(member)
         self._processes.pop(member, None)
         self.stderr.pop(member, None)
-        forget(self._store, member)
+        for kind in (documents.LEAVE, documents.LEAVE_HOST, documents.OVER):
+            self._store.delete(f"{PREFIX}{kind}/{member}")
 
     def close(self) -> None:
         super().close()

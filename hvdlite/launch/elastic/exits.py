@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hvdlite.launch.elastic.events import Action, HostLeaves, HostLost, Kill, Look, Say
 from hvdlite.launch.elastic.members import Member, Members, Stage
-from hvdlite.launch.elastic.outcome import Failure, Faults, Outcome
+from hvdlite.launch.elastic.outcome import Faults, MemberFailure, Outcome
 from hvdlite.launch.hosts import Host
 from hvdlite.rendezvous.documents import difference
 
@@ -29,7 +29,7 @@ class Exits:
         self._outcome = outcome
         self._actions = actions
 
-    def ended(self, member: Member, failure: Failure, now: float) -> None:
+    def ended(self, member: Member, failure: MemberFailure, now: float) -> None:
         """Its process is gone."""
         outcome, status = self._outcome, failure.status
         if member.ended_for:
@@ -63,7 +63,7 @@ class Exits:
             self._members.remove(member)
         for member in gone:
             how = "was lost with its host"
-            self.ended(member, Failure(member.number, member.host, _HOST_STATUS, how), now)
+            self.ended(member, MemberFailure(member.number, member.host, _HOST_STATUS, how), now)
 
     def host_leaves(self, event: HostLeaves, now: float) -> None:
         """Nothing starts on it until it is named anew, or until it was lost."""
@@ -94,7 +94,7 @@ class Exits:
             if member.number in listed or not state_stays:
                 member.leave_by = None
 
-    def lose(self, member: Member, failure: Failure, now: float) -> None:
+    def lose(self, member: Member, failure: MemberFailure, now: float) -> None:
         """Its slot, or its host, cools down."""
         was = member.lose()
         self._members.cool(member, now)
@@ -110,7 +110,7 @@ class Exits:
 
     def kill(self, member: Member, why: str, now: float, politely: bool = False) -> None:
         self._kill(member, why, politely)
-        failure = Failure(member.number, member.host, _KILLED_STATUS, f"was ended: {why}")
+        failure = MemberFailure(member.number, member.host, _KILLED_STATUS, f"was ended: {why}")
         self.lose(member, failure, now)
 
     def _kill(self, member: Member, why: str, politely: bool) -> None:
@@ -145,7 +145,7 @@ class Exits:
         if newcomer.stage in (Stage.COLD, Stage.WARM):
             self._kill(newcomer, "it is refused", politely=True)
             how = f"is refused: {why}"
-            failure = Failure(newcomer.number, newcomer.host, 1, how, error=why)
+            failure = MemberFailure(newcomer.number, newcomer.host, 1, how, error=why)
             self.lose(newcomer, failure, now)
 
     def refuse_others(

@@ -21,7 +21,7 @@ RESET_LIMIT_EXCEEDED = (
 
 
 @dataclass(frozen=True)
-class Failure:
+class MemberFailure:
     """How a member has ended that should have gone on."""
 
     member: int
@@ -39,24 +39,24 @@ class Failure:
         return f"member {self.member} on {self.host} {self.how.removesuffix('.')}."
 
 
-def of_process(member: int, host: str, ended: Ended, where: str = "") -> Failure:
+def of_process(member: int, host: str, ended: Ended, where: str = "") -> MemberFailure:
     """`where`: " before hvd.init()", for people."""
     how = ended_how(ended.signal, f"ended with status {ended.status}{where}", ended.last_line)
     outside = ended.signal in _FROM_OUTSIDE
     error = ended.last_line if ended.is_error and not outside else ""
-    return Failure(member, host, ended.status, how, error)
+    return MemberFailure(member, host, ended.status, how, error)
 
 
-def not_started(member: int, host: str, reason: str) -> Failure:
+def not_started(member: int, host: str, reason: str) -> MemberFailure:
     how = f"ended with status {_CANNOT_START}: {reason}"
-    return Failure(member, host, _CANNOT_START, how, error=reason)
+    return MemberFailure(member, host, _CANNOT_START, how, error=reason)
 
 
 @dataclass(frozen=True)
 class Fault:
     """The same exception, again and again at one position."""
 
-    failure: Failure  # the last one
+    failure: MemberFailure  # the last one
     times: int
     host: str | None  # where all have failed, if that is one host
 
@@ -71,7 +71,7 @@ class _Row:
     generation: int = -1  # of the last that counted
     started: int = 0  # the newest member that there was then
 
-    def count(self, failure: Failure, generation: int, started: int) -> None:
+    def count(self, failure: MemberFailure, generation: int, started: int) -> None:
         self.members += 1
         self.hosts.add(failure.host)
         if generation > self.generation or failure.member > self.started:
@@ -87,11 +87,11 @@ class Faults:
     """
 
     def __init__(self) -> None:
-        self._new: list[Failure] = []
+        self._new: list[MemberFailure] = []
         self._position = 0
         self._rows: dict[str, _Row] = {}  # by exception
 
-    def note(self, failure: Failure) -> None:
+    def note(self, failure: MemberFailure) -> None:
         """Of one whose position is known later. What names no exception of its own, such as a
         process that was killed, does not count."""
         if failure.error and not failure.is_consequence:
@@ -124,10 +124,12 @@ class Outcome:
     returned: bool = False  # a member's function has: no newcomer is started any more
     succeeded: bool = False  # a member has ended well
     # Those that have ended with 0 before `init()`, while no other member was there.
-    early: list[tuple[Member, Failure]] = field(default_factory=list)
-    failed_early: Failure | None = None  # the first that has failed there
-    failed_later: Failure | None = None  # the first that has failed behind its function's return
-    failures: list[Failure] = field(default_factory=list)  # that no assignment has made good
+    early: list[tuple[Member, MemberFailure]] = field(default_factory=list)
+    failed_early: MemberFailure | None = None  # the first that has failed there
+    failed_later: MemberFailure | None = (
+        None  # the first that has failed behind its function's return
+    )
+    failures: list[MemberFailure] = field(default_factory=list)  # that no assignment has made good
     stop: int | None = None  # the status with which the launcher ends when all have left
 
     # What the state machine and the exits note.
@@ -146,21 +148,21 @@ class Outcome:
         """A program without `run` has ended well."""
         self.returned = self.succeeded = True
 
-    def ended_behind_return(self, failure: Failure) -> None:
+    def ended_behind_return(self, failure: MemberFailure) -> None:
         """The process of a member whose function has returned is gone."""
         self.succeeded = self.succeeded or failure.status == 0
         if failure.status:
             self.failed_later = self.failed_later or failure
 
-    def ended_early(self, member: Member, failure: Failure) -> None:
+    def ended_early(self, member: Member, failure: MemberFailure) -> None:
         self.early.append((member, failure))
 
-    def take_early(self) -> list[tuple[Member, Failure]]:
+    def take_early(self) -> list[tuple[Member, MemberFailure]]:
         """Another member has called `init()`: those that ended before it count as lost."""
         early, self.early, self.failed_early = self.early, [], None
         return early
 
-    def lost(self, failure: Failure, in_generation: bool, before_init: bool) -> None:
+    def lost(self, failure: MemberFailure, in_generation: bool, before_init: bool) -> None:
         if in_generation:
             self.failures.append(failure)
         if before_init:
@@ -171,7 +173,7 @@ class Outcome:
         """No newcomer is started or admitted, and there is no minimum any more."""
         return self.returned or bool(self.early) or self.stop is not None
 
-    def cause(self) -> Failure | None:
+    def cause(self) -> MemberFailure | None:
         """Of those that ended the last generation, the first that is no consequence."""
         causes = [failure for failure in self.failures if not failure.is_consequence]
         return next(iter([*causes, *self.failures]), None)

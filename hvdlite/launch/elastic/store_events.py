@@ -1,4 +1,4 @@
-"""What members have written below `elastic/` in the store, as events.
+"""What members write below `elastic/` in the store, as events. Pure: times are handed in.
 
 The job's secret lets a process write any key. What a member says of itself counts only if it is
 sealed with the member's token, which was given to that member's process alone. So a process that is
@@ -15,9 +15,7 @@ from hvdlite.base.untrusted import printable
 from hvdlite.launch.elastic import events
 from hvdlite.rendezvous import documents, fields
 from hvdlite.rendezvous.quota import Quota
-from hvdlite.rendezvous.server import StoreServer
 
-_PREFIX = "elastic/"
 _REQUESTS = (documents.LEAVE, documents.LEAVE_HOST)
 _TOKEN_BYTES = 32
 _MOST_SHOWN = 80  # characters of a key
@@ -96,15 +94,3 @@ class StoreEvents:
 
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdecimal() and len(word) <= _MOST_DIGITS
-
-
-def say_over(store: StoreServer, members: Iterable[int]) -> None:
-    """The SIGTERM that these processes will get is no notice, but their end."""
-    for member in members:
-        store.put(f"{_PREFIX}{documents.OVER}/{member}", b"")
-
-
-def forget(store: StoreServer, member: int) -> None:
-    """Its process is gone."""
-    for kind in (*_REQUESTS, documents.OVER):
-        store.delete(f"{_PREFIX}{kind}/{member}")
