@@ -13,10 +13,8 @@ docs/guides/jax.md tells the whole story.
     trace          whether the caller is being traced
     optimizer      hvd.distributed(), and a schedule for large jobs
     gradients      the reduction of a step's gradients
-    functions      broadcast_parameters() and its like, and DriftGuard
-    leaves         what may stand in a pytree
-    framework      JAX's primitives for hvdlite.core
-    errors         hvdlite's exceptions out of JAX's
+    functions      broadcast_parameters() and its like, DriftGuard, translated_errors()
+    framework      JAX's primitives for hvdlite.core, and what may stand in a pytree
     compression    hvd.Compression, and the memory of compressors in an optimizer's state
     strategies     local steps, 1-bit Adam
     elastic        JaxState
@@ -32,9 +30,9 @@ from hvdlite.jax import functions as _functions
 from hvdlite.jax import ops as _ops
 from hvdlite.jax import strategies as _strategies
 from hvdlite.jax.compression import Compression as Compression
-from hvdlite.jax.errors import translated_errors as translated_errors
 from hvdlite.jax.functions import *  # noqa: F403
 from hvdlite.jax.functions import DriftGuard as DriftGuard
+from hvdlite.jax.functions import translated_errors as translated_errors
 from hvdlite.jax.ops import *  # noqa: F403
 from hvdlite.jax.optimizer import distributed as distributed
 from hvdlite.jax.optimizer import linear_warm_up as linear_warm_up
@@ -51,3 +49,7 @@ __all__ += _exceptions.__all__
 __all__ += _functions.__all__
 __all__ += _ops.__all__
 __all__ += _strategies.__all__
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,7 +3,7 @@ jax.Array where it lies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -120,3 +120,27 @@ def _backward(rule: Rule, gradients: Sequence[Array], inputs: Sequence[Any]) -> 
 
 
 FRAMEWORK = JaxFramework()
+
+
+# ---- what may stand in a pytree: arrays, numbers, and gradients of integers, which are nothing and
+# do not travel
+
+
+def map_leaves(tree: Any, send: Callable[[list[Array]], Sequence[Array]]) -> Any:
+    """The tree with its leaves, all but those that are nothing, as arrays gone through `send`."""
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    places = [i for i, leaf in enumerate(leaves) if getattr(leaf, "dtype", None) != float0]
+    if not places:
+        return tree
+    for place, result in zip(places, send([_array(leaves[i]) for i in places]), strict=True):
+        leaves[place] = result
+    return jax.tree_util.tree_unflatten(structure, leaves)
+
+
+def _array(leaf: Any) -> Array:
+    if isinstance(leaf, jax.Array):
+        return leaf
+    try:
+        return jnp.asarray(leaf)
+    except TypeError:
+        raise TypeError(f"expected arrays or numbers, got a {type(leaf).__name__}") from None

@@ -3,16 +3,19 @@ guard for training loops."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
+from hvdlite.adapter import failures
 from hvdlite.adapter.agreement.drift_guard import StepGuard
 from hvdlite.core.arrays.objects import allgather_object, broadcast_object
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace
-from hvdlite.jax.leaves import map_leaves
+from hvdlite.jax.framework import map_leaves
 from hvdlite.jax.ops import OPS, broadcast
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_parameters"]
@@ -73,3 +76,16 @@ class DriftGuard(StepGuard):
 
     def is_recorded(self) -> bool:
         return trace.is_tracing()
+
+
+@contextlib.contextmanager
+def translated_errors() -> Iterator[None]:
+    """A collective that fails inside a compiled function raises jax.errors.JaxRuntimeError, or
+    ValueError where JAX runs the program before it returns, with hvdlite's message. In this block,
+    or under it as a decorator, it is hvdlite's exception instead: PeerLostError, MismatchError, ...
+
+    Where JAX does not, it returns before a computation has ended; fetch or block on a result inside
+    the block.
+    """
+    with failures.translated(RuntimeError, ValueError):
+        yield

@@ -8,7 +8,7 @@ from typing import Any
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core.operations import Call
-from hvdlite.jax.leaves import map_leaves
+from hvdlite.jax.framework import map_leaves
 from hvdlite.jax.ops import run
 
 Array = Any

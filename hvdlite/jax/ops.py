@@ -30,8 +30,7 @@ from hvdlite.core.operations import Call, compiled, equal_starts
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax import trace, traced
 from hvdlite.jax.compression import Compression
-from hvdlite.jax.framework import FRAMEWORK
-from hvdlite.jax.leaves import map_leaves
+from hvdlite.jax.framework import FRAMEWORK, map_leaves
 
 __all__ = [
     "Adasum", "Average", "Max", "Min", "Product", "Sum",

@@ -54,3 +54,7 @@ __all__ += _objects.__all__
 __all__ += _ops.__all__
 __all__ += _values.__all__
 __all__ += _strategies.__all__
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -63,11 +63,15 @@ from hvdlite.tensorflow.ops import *  # noqa: F403
 from hvdlite.tensorflow.ops import _allreduce as _allreduce
 from hvdlite.tensorflow.ops import _grouped_allreduce as _grouped_allreduce
 from hvdlite.tensorflow.optimizer import *  # noqa: F403
+from hvdlite.tensorflow.optimizer import _LegacyOptimizer as _LegacyOptimizer
+from hvdlite.tensorflow.optimizer import _make_allreduce_grads_fn as _make_allreduce_grads_fn
 from hvdlite.tensorflow.place import *  # noqa: F403
 from hvdlite.tensorflow.tape import DistributedGradientTape as DistributedGradientTape
 from hvdlite.tensorflow.tape import PartialDistributedGradientTape as PartialDistributedGradientTape
 from hvdlite.tensorflow.util import *  # noqa: F403
-from hvdlite.tensorflow.util import _cache, _executing_eagerly, _make_subgraph
+from hvdlite.tensorflow.util import _cache as _cache
+from hvdlite.tensorflow.util import _executing_eagerly as _executing_eagerly
+from hvdlite.tensorflow.util import _make_subgraph as _make_subgraph
 
 if TYPE_CHECKING:
     from hvdlite.tensorflow.sync_batch_norm import SyncBatchNormalization
@@ -92,8 +96,7 @@ def __getattr__(name: str) -> _Any:
 
 __all__ = [
     "Compression", "DistributedGradientTape", "DriftGuard", "LocalGradientAggregationHelper",
-    "PartialDistributedGradientTape", "SyncBatchNormalization", "_allreduce", "_cache",
-    "_executing_eagerly", "_grouped_allreduce", "_make_subgraph", "data", "elastic", "mpi_ops",
+    "PartialDistributedGradientTape", "SyncBatchNormalization", "data", "elastic", "mpi_ops",
     "util",
 ]  # fmt: skip
 __all__ += _public.__all__
@@ -103,3 +106,7 @@ __all__ += _ops.__all__
 __all__ += _optimizer.__all__
 __all__ += _place.__all__
 __all__ += util.__all__
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -17,7 +17,7 @@ from hvdlite.tensorflow.compression import Compression
 from hvdlite.tensorflow.ops import do_not_convert
 from hvdlite.tensorflow.tape import VARIABLES, Distribution
 
-__all__ = ["DistributedOptimizer", "Strategy", "_LegacyOptimizer", "_make_allreduce_grads_fn"]
+__all__ = ["DistributedOptimizer", "Strategy"]
 
 _SUPPORT = Support("an optimizer of TensorFlow 1", Compression, tells_epochs=False,
              lacking={"sufficient_factors": NO_LAYERS, "local": KERAS_HAS_IT,

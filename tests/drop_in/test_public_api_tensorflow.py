@@ -87,7 +87,8 @@ def _parameters(function: Any) -> list[tuple[str, Any, Any]]:
 
 def test_every_name_is_there() -> None:
     assert not {name for name in NAMES if not hasattr(hvd, name)}
-    assert set(NAMES) <= set(hvd.__all__)
+    assert {name for name in NAMES if not name.startswith("_")} <= set(hvd.__all__)
+    assert dir(hvd) == sorted(hvd.__all__) and not [n for n in dir(hvd) if n.startswith("_")]
 
 
 def test_what_horovod_does_not_have_here_is_not_here() -> None:

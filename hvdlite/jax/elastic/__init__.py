@@ -20,7 +20,7 @@ from typing import TypeVar
 from hvdlite import elastic as _elastic
 from hvdlite.elastic import *  # noqa: F403
 from hvdlite.jax.elastic.state import JaxState as JaxState
-from hvdlite.jax.errors import translated_errors as _translated_errors
+from hvdlite.jax.functions import translated_errors as _translated_errors
 
 _Result = TypeVar("_Result")
 

@@ -45,3 +45,7 @@ def allreduce(  # type: ignore[no-redef]
     return _keras.allreduce(
         value, name, average is not False, prescale_factor, postscale_factor, op, compression
     )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
