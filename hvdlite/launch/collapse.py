@@ -38,7 +38,7 @@ class HeldLines:
         self._last: dict[int, int] = {}  # the number of each rank's newest line
         self._bytes = 0
 
-    def heard(self, rank: int, line: bytes, now: float) -> None:
+    def add(self, rank: int, line: bytes, now: float) -> None:
         """Adds a whole line of that rank."""
         equal = self._numbers.setdefault(line, deque())
         before = self._last.get(rank, -1)
@@ -51,7 +51,7 @@ class HeldLines:
         self._held[number - self._first].ranks.add(rank)
         self._last[rank] = number
 
-    def ripe(self, now: float) -> list[HeldLine]:
+    def take_due(self, now: float) -> list[HeldLine]:
         """Returns the lines that wait no longer."""
         found: list[HeldLine] = []
         while self._held and (
@@ -62,22 +62,22 @@ class HeldLines:
             found.append(self._pop())
         return found
 
-    def all_of(self, rank: int) -> list[HeldLine]:
+    def take_until(self, rank: int) -> list[HeldLine]:
         """Returns the lines up to the newest of that rank."""
         return [self._pop() for _ in range(self._last.get(rank, -1) + 1 - self._first)]
 
-    def everything(self) -> list[HeldLine]:
+    def take_all(self) -> list[HeldLine]:
         return [self._pop() for _ in range(len(self._held))]
 
-    def came(self, rank: int) -> None:
-        """Lines wait for this one, too."""
+    def add_rank(self, rank: int) -> None:
+        """Lines wait for this rank as well."""
         self._all.add(rank)
 
     def expect(self, ranks: Iterable[int]) -> None:
-        """From now on, these are all."""
+        """Lines wait for these ranks from now on."""
         self._all = set(ranks)
 
-    def left(self, rank: int) -> None:
+    def remove_rank(self, rank: int) -> None:
         """This rank prints nothing more."""
         self._all.discard(rank)
 
@@ -104,7 +104,7 @@ class Collapse:
 
     def __init__(self, name: str, ranks: Iterable[int], sink: Sink) -> None:
         self._name, self._sink = name, sink
-        self._gathering = HeldLines(ranks)
+        self._held = HeldLines(ranks)
         self._numbers: dict[int, int] = {}  # the ranks of sources that are members
         # ranks in the middle of a line that has been partly shown
         self._unfinished: set[int] = set()
@@ -113,20 +113,20 @@ class Collapse:
         """A member that is told this rank. `awaited`: lines wait for it."""
         self._numbers[source] = rank
         if awaited:
-            self._gathering.came(source)
+            self._held.add_rank(source)
 
     def renumber(self, ranks: Mapping[int, int]) -> None:
         """The ranks of all members from now on. What waits was printed under the old ones."""
-        self._show(self._gathering.everything())
-        self._gathering.expect(ranks)
+        self._show(self._held.take_all())
+        self._held.expect(ranks)
         self._numbers.update(ranks)
 
     def put(self, rank: int, lines: Sequence[bytes], now: float) -> None:
         for line in filter(None, lines):
             if line.endswith(b"\n") and rank not in self._unfinished:
-                self._gathering.heard(rank, line, now)
+                self._held.add(rank, line, now)
                 continue
-            self._show(self._gathering.all_of(rank))
+            self._show(self._held.take_until(rank))
             self._sink.emit(self._prefix({rank}), [line])
             change = (
                 self._unfinished.discard if line.endswith((b"\n", b"\r")) else self._unfinished.add
@@ -135,20 +135,20 @@ class Collapse:
         self.tick(now)
 
     def tick(self, now: float) -> None:
-        self._show(self._gathering.ripe(now))
+        self._show(self._held.take_due(now))
 
     def wait(self, now: float) -> float | None:
         """Returns the seconds until tick() has something to do."""
-        due = self._gathering.due()
+        due = self._held.due()
         return None if due is None else max(0.0, due - now)
 
     def end(self, rank: int) -> None:
         """The stream of that rank has ended."""
-        self._gathering.left(rank)
+        self._held.remove_rank(rank)
         self.tick(float("-inf"))
 
-    def _show(self, ripe: Iterable[HeldLine]) -> None:
-        for held in ripe:
+    def _show(self, due: Iterable[HeldLine]) -> None:
+        for held in due:
             self._sink.emit(self._prefix(held.ranks), [held.line])
 
     def _prefix(self, ranks: Iterable[int]) -> bytes:

@@ -123,26 +123,19 @@ class Job:
 
     def _open_streams(self) -> dict[tuple[int, str], output.Stream]:
         """Opens the streams, with the files for --output-filename."""
-        found: dict[tuple[int, str], output.Stream] = {}
-        together: dict[str, output.Together] = {}
+        sinks = {"stdout": self.console.stdout, "stderr": self.console.stderr}
+        ranks = [slot.rank for slot in self.slots]
+        mergers: dict[str, output.LineMerger] = {}
         if self.options.collapse:
             from hvdlite.launch.collapse import Collapse
 
-            ranks = [slot.rank for slot in self.slots]
-            together = {
-                "stdout": Collapse("stdout", ranks, self.console.stdout),
-                "stderr": Collapse("stderr", ranks, self.console.stderr),
-            }
-        for slot in self.slots:
-            for name, sink in (("stdout", self.console.stdout), ("stderr", self.console.stderr)):
-                copy = None
-                if self.options.output_directory:
-                    copy = output.open_copy(
-                        self.options.output_directory, slot.rank, len(self.slots), name
-                    )
-                found[slot.rank, name] = output.Stream(
-                    slot.rank, name, sink, copy, together.get(name)
-                )
+            mergers = {name: Collapse(name, ranks, sink) for name, sink in sinks.items()}
+        directory = self.options.output_directory
+        found = {}
+        for rank in ranks:
+            for name, sink in sinks.items():
+                copy = output.open_copy(directory, rank, len(ranks), name) if directory else None
+                found[rank, name] = output.Stream(rank, name, sink, copy, mergers.get(name))
         return found
 
     def watch(

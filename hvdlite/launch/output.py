@@ -294,7 +294,7 @@ class Sink:
         )
 
 
-class Together(Protocol):
+class LineMerger(Protocol):
     """Processes the streams of several ranks before a sink (`collapse`)."""
 
     def put(self, rank: int, lines: Sequence[bytes], now: float) -> None: ...
@@ -314,8 +314,8 @@ class Stream:
     name: str  # stdout | stderr
     sink: Sink
     copy: int | None = None  # the file's descriptor
-    together: Together | None = None
-    source: int | None = None  # what `together` knows it by, if not by its rank
+    merger: LineMerger | None = None
+    source: int | None = None  # what `merger` knows it by, if not by its rank
     last_words: LastWords = field(default_factory=LastWords)
     _lines: LineCutter = field(default_factory=LineCutter)
     _bars: Bars = field(default_factory=Bars)
@@ -342,12 +342,12 @@ class Stream:
             self._pass_on(self._bars.tick(now, self._lines.pending if is_old else b""), now)
         elif self._lines.pending and is_old:
             self._emit([self._lines.flush()])
-        if self.together is not None:
-            self.together.tick(now)
+        if self.merger is not None:
+            self.merger.tick(now)
 
     def wait(self, now: float) -> float | None:
         """Returns the seconds until tick() has something to do."""
-        waits = [self.together.wait(now) if self.together is not None else None]
+        waits = [self.merger.wait(now) if self.merger is not None else None]
         if self._bars.drawing:
             waits.append(self._bars.wait(now))
         if self._lines.pending and not (self._bars.drawing and now - self._fed >= IDLE_SECONDS):
@@ -357,8 +357,8 @@ class Stream:
     def end(self) -> None:
         self._emit([self._lines.flush()])
         self._pass_on(self._bars.rest(), self._fed)
-        if self.together is not None:
-            self.together.end(self._known_as)
+        if self.merger is not None:
+            self.merger.end(self._known_as)
         if self.copy is not None:
             os.close(self.copy)
             self.copy = None
@@ -372,8 +372,8 @@ class Stream:
         self._pass_on(lines, self._fed)
 
     def _pass_on(self, lines: list[bytes], now: float) -> None:
-        if self.together is not None:
-            self.together.put(self._known_as, lines, now)
+        if self.merger is not None:
+            self.merger.put(self._known_as, lines, now)
         else:
             self.sink.emit(self.prefix, lines)
 

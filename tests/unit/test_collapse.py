@@ -16,7 +16,7 @@ def _streams(count: int) -> tuple[Kept, list[Stream]]:
     writer = Kept()
     sink = Sink(writer)
     together = Collapse("stdout", range(count), sink)
-    return writer, [Stream(rank, "stdout", sink, together=together) for rank in range(count)]
+    return writer, [Stream(rank, "stdout", sink, merger=together) for rank in range(count)]
 
 
 def test_what_all_ranks_say_comes_out_once_and_at_once() -> None:

@@ -66,7 +66,7 @@ class Streams:
         self._say = console.say
         self._sinks = {"stdout": console.stdout, "stderr": console.stderr}
         self._directory = directory
-        self._together = {name: Collapse(name, [], self._sinks[name]) for name in NAMES if collapse}
+        self._mergers = {name: Collapse(name, [], self._sinks[name]) for name in NAMES if collapse}
         self._members: dict[int, Mapping[str, output.Stream]] = {}
         self._begun = False  # there has been a generation
 
@@ -75,14 +75,14 @@ class Streams:
         a copy cannot be written."""
         found = {
             name: output.Stream(
-                rank, name, self._sinks[name], self._copy(member, name), self._together.get(name),
+                rank, name, self._sinks[name], self._copy(member, name), self._mergers.get(name),
                 source=member,
             )
             for name in NAMES
         }  # fmt: skip
         self._members[member] = found
-        for together in self._together.values():
-            together.start(member, rank, awaited=not self._begun)
+        for merger in self._mergers.values():
+            merger.start(member, rank, awaited=not self._begun)
         return found
 
     def close(self, member: int) -> None:
@@ -95,8 +95,8 @@ class Streams:
         for member, rank in ranks.items():
             for stream in self._members.get(member, {}).values():
                 stream.rank = rank
-        for together in self._together.values():
-            together.renumber(ranks)
+        for merger in self._mergers.values():
+            merger.renumber(ranks)
 
     def _copy(self, member: int, name: str) -> int | None:
         if not self._directory:
