@@ -29,6 +29,11 @@ class Exits:
         self._outcome = outcome
         self._actions = actions
 
+    def take_lost(self) -> tuple[int, ...]:
+        """A notice tells of them, or an assignment is made without them."""
+        lost, self.lost = tuple(self.lost), []
+        return lost
+
     def ended(self, member: Member, failure: MemberFailure, now: float) -> None:
         """Its process is gone."""
         outcome, status = self._outcome, failure.status
@@ -78,10 +83,10 @@ class Exits:
         self.dismiss(gone, "its host has fewer slots")
 
     def recall(self) -> None:
-        """Those that were told to leave for want of slots stay where there are enough again.
+        """Members that were told to leave for want of slots stay if there are enough again.
 
-        Either discovery names more, or a member that had one is lost or leaves. They stay as well
-        where the state would go with them.
+        This happens if discovery reports more slots, or if another member leaves. It also happens
+        if all members that hold the state would leave.
         """
         told = [member for member in self._members.leaving() if not member.noticed]
         if not told:
@@ -118,9 +123,9 @@ class Exits:
         self._actions.append(Kill(member.number, why, politely))
 
     def look(self, waits: bool, now: float) -> None:
-        """Looks for members that are stopped, from time to time. `waits`: a survivor is waited for.
+        """Looks for stopped members, from time to time. `waits`: the job waits for a survivor.
 
-        Those that have left are waited for as well: their slots are taken until they end.
+        It waits for members that have left as well: their slots are taken until they end.
         """
         waits = waits or self._outcome.returned or bool(self._members.of(Stage.LEFT))
         if self.stopped_members.is_due(waits, now):
@@ -218,7 +223,12 @@ _MISSED = 1  # so many answers may come late
 
 
 class StoppedMembers:
-    """`seconds`: a process may be stopped for so long; 0: for ever."""
+    """Members that are stopped, by SIGSTOP or a debugger, while others wait for them.
+
+    Engines notice such a process because its heart does not beat. Between two generations there are
+    no engines, so the driver looks at the processes itself. `seconds`: a process may be stopped for
+    so long; 0: for ever.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

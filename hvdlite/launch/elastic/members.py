@@ -58,6 +58,10 @@ class Member:
         new = self.stage in (Stage.COLD, Stage.WARM) and report.generation == 0
         return new and report.newcomer and (self.meets or not report.meets)
 
+    def suspect(self, until: float) -> None:
+        """An engine accuses it of silence. The first accusation counts."""
+        self.suspect_until = self.suspect_until or until
+
     def told_to_leave(self, by: float, reason: str) -> None:
         self.leave_by, self.reason = by, reason
 
@@ -111,6 +115,14 @@ class Members:
 
     def on(self, host: str) -> list[Member]:
         return [member for member in self.by_number.values() if member.host == host]
+
+    def come_to_boundary(self) -> None:
+        """The members report because all have ended a step."""
+        self.at_boundary = True
+
+    def generation_broke(self) -> None:
+        """The members report because their generation has ended by an error."""
+        self.at_boundary = False
 
     def remove(self, member: Member) -> None:
         """Its process is gone."""

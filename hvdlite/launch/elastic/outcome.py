@@ -138,6 +138,9 @@ class Outcome:
         self.assigned = True
         self.failures.clear()
 
+    def asked_to_stop(self, status: int) -> None:
+        self.stop = status
+
     def trains(self) -> None:
         self.trained = True
 

@@ -3,10 +3,10 @@
 Events and times go in, actions come out (see `events`). It reads no clock and does no I/O;
 a time that is earlier than the last one counts as the last one.
 
-It goes from one phase to the next (see `progress`): a generation is formed, runs, and ends with a
-loss or a report; then reports are gathered until the next assignment can be written.
+It goes from one `Phase` to the next: a generation forms, runs, and ends with a loss or a report.
+Then the members report until the next assignment can be written.
 
-The first generation gathers in `init()`. If all its members die before any has trained, the job
+The first generation reports in `init()`. If all its members die before any has trained, the job
 starts anew. After the first member whose function has returned there is no minimum any more:
 those that are left finish among themselves.
 """
@@ -35,6 +35,25 @@ from hvdlite.rendezvous.last_step import Decision, Inconsistent, decide
 
 SUSPECT_SECONDS = 2.0
 TELL_OF_WAITING_SECONDS = 60.0
+TOGETHER_SECONDS = 2.0  # newcomers that come so soon behind one another are told of at once
+
+
+class Phase(Enum):
+    REPORTING = "reporting"  # the living members of generation g report
+    FORMING = "forming"  # assignment g + 1 is written, its engines come up
+    RUNNING = "running"  # all are in; a loss or a report ends the generation
+    ENDED = "ended"
+
+
+@dataclass
+class Progress:
+    """How far the job has come."""
+
+    met: bool = False  # a generation was up since the job has started, or started anew
+    up: int = 0  # the last generation that was up
+    cohort: bool = False  # those that the first generation waits for are started
+    resets: int = 0  # generations with other members than the one before
+    ranks: tuple[int, ...] = ()  # of the latest assignment
 
 
 class StateMachine:
@@ -80,7 +99,7 @@ class StateMachine:
         return actions
 
     def due(self) -> float | None:
-        """When handle() has to be called at the latest, whether or not anything happens."""
+        """When handle() has to be called at the latest even if nothing happens."""
         if self.phase is Phase.ENDED:
             return None
         times = [self._stop_by, self._exits.stopped_members.deadline()]
@@ -157,19 +176,22 @@ class StateMachine:
         for accusation in report.accused:
             accused = self.members.by_number.get(accusation.member)
             if accusation.cause is Cause.SILENCE and accused and accused.is_missing:
-                accused.suspect_until = accused.suspect_until or self._now + SUSPECT_SECONDS
+                accused.suspect(self._now + SUSPECT_SECONDS)
         self._breaks = self._breaks or report.broken
         if self.phase is Phase.FORMING:
             self._actions.append(events.FailRendezvous(self.generation, member.number))
         if self.phase is not Phase.REPORTING:
-            self.members.at_boundary = self.phase is Phase.RUNNING and not report.broken
+            if self.phase is Phase.RUNNING and not report.broken:
+                self.members.come_to_boundary()
+            else:
+                self.members.generation_broke()
             self._enter(Phase.REPORTING)
         if report.leaves:
             self._exits.left(member, self._now)
 
     def _stop(self, status: int) -> None:
         if self._outcome.stop is None:
-            self._outcome.stop = status
+            self._outcome.asked_to_stop(status)
             self._stop_by = self._now + self.policy.leave_seconds
             serving = self.members.of(Stage.SERVING)
             self._exits.asked_to_leave(serving, "the job was asked to end", None, self._now)
@@ -228,11 +250,10 @@ class StateMachine:
         self._tell(broken=True)
 
     def _tell(self, broken: bool = False, ready: Sequence[Member] = ()) -> None:
-        lost = tuple(self._exits.lost) if broken else ()
+        lost = self._exits.take_lost() if broken else ()
         if broken:
-            self._exits.lost.clear()
             self._broken = self.generation
-            self.members.at_boundary = False
+            self.members.generation_broke()
         leaving, stop = self.members.leaving(), self._outcome.stop is not None
         told = self._announcements
         notice = told.notice(self.generation, broken, lost, ready, leaving, stop, self._now)
@@ -391,7 +412,7 @@ class StateMachine:
             if member not in ranks:
                 self._exits.left(member, self._now)
         self._announcements.answered()
-        self._exits.lost.clear()
+        self._exits.take_lost()
         self._breaks, self._short_since = False, None
         self._enter(Phase.FORMING)
 
@@ -433,11 +454,13 @@ class StateMachine:
             self._actions.append(end)
 
 
-TOGETHER_SECONDS = 2.0
-
-
 class Announcements:
-    """One per job. An assignment answers what was told before it."""
+    """When the members are told of a planned change. An assignment answers what was told before it.
+
+    Notices to leave are told at once, as little time may be left, and so are newcomers that are
+    ready while no other one starts. Other newcomers wait 2 s for more. So do members whose hosts
+    discovery drops: a host that flaps changes nothing.
+    """
 
     def __init__(self) -> None:
         self.number = 0  # of the last notice
@@ -502,21 +525,3 @@ class Announcements:
 
 def _numbers(members: Iterable[Member]) -> frozenset[int]:
     return frozenset(member.number for member in members)
-
-
-class Phase(Enum):
-    REPORTING = "reporting"  # reports of the living members of generation g are awaited
-    FORMING = "forming"  # assignment g + 1 is written, its engines come up
-    RUNNING = "running"  # all are in; a loss or a report ends the generation
-    ENDED = "ended"
-
-
-@dataclass
-class Progress:
-    """How far the job has come."""
-
-    met: bool = False  # a generation was up since the job has started, or started anew
-    up: int = 0  # the last generation that was up
-    cohort: bool = False  # those that the first generation waits for are started
-    resets: int = 0  # generations with other members than the one before
-    ranks: tuple[int, ...] = ()  # of the latest assignment
