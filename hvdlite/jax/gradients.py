@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
@@ -12,6 +12,14 @@ from hvdlite.jax.framework import map_leaves
 from hvdlite.jax.ops import run
 
 Array = Any
+
+
+class Transformation(NamedTuple):
+    """What optax calls a GradientTransformation, for optimizers that are no tuples of two
+    themselves."""
+
+    init: Any
+    update: Any
 
 
 def allreduce_gradients(gradients: Sequence[Array | None], options: Options) -> list[Array | None]:

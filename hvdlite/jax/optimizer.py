@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from hvdlite.base.ops import Average, reduction_of
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax.compression import Compression
 from hvdlite.jax.compression.transformation import CompressedState, Compressing
-from hvdlite.jax.gradients import allreduce_gradients
+from hvdlite.jax.gradients import Transformation, allreduce_gradients
 from hvdlite.jax.strategies.local_steps import DiLoCo, LocalSGD
 from hvdlite.job import basics
 
@@ -38,14 +38,6 @@ _SUPPORT = Support(
 
 
 Tree = Any
-
-
-class Transformation(NamedTuple):
-    """What optax calls a GradientTransformation, for optimizers that are no tuples of two
-    themselves."""
-
-    init: Any
-    update: Any
 
 
 def distributed(optimizer: Any, *, op: int = Average, compression: Any = Compression.none,

@@ -119,7 +119,7 @@ class Distributed(HasCompression, ReadByScalers):
     def _groups_for(self, scaler: Any) -> list[dict[str, Any]]:
         """A scaler must find reduced gradients, also where this rank had none, or ranks would
         differ about the step."""
-        self._hvd.meet(turn_of(scaler))
+        self._hvd.synchronize_once(turn_of(scaler))
         groups: list[dict[str, Any]] = self.__dict__["param_groups"]
         return groups
 

@@ -12,7 +12,7 @@ from hvdlite.adapter.agreement import drift
 from hvdlite.adapter.local import schedule, warm_up
 from hvdlite.adapter.local.outer import OuterSGD, check_outer
 from hvdlite.adapter.local.outer import step as outer_step
-from hvdlite.adapter.local.schedule import Count, Heard, Plan, planned
+from hvdlite.adapter.local.schedule import Agreed, Count, Plan, planned
 
 
 @pytest.mark.parametrize(
@@ -172,22 +172,25 @@ def test_the_loss_of_an_interval_is_the_mean_of_its_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "heard"),
+    ("ranks", "agreed"),
     [
         # whether it trains, what it has moved, and of what it has state, of each rank
-        ([(True, [1, 0, 1]), (True, [1, 0, 1])], Heard(True, [0, 2], [])),
-        ([(False, [1, 0, 0]), (True, [0, 0, 1])], Heard(True, [0, 2], [])),
-        ([(False, [1, 0, 0]), (False, [0, 0, 0])], Heard(False, [0], [])),
-        ([(True, [1, 1, 1], [1, 0, 0]), (True, [1, 0, 1], [1, 0, 1])], Heard(True, [0, 1, 2], [2])),
+        ([(True, [1, 0, 1]), (True, [1, 0, 1])], Agreed(True, [0, 2], [])),
+        ([(False, [1, 0, 0]), (True, [0, 0, 1])], Agreed(True, [0, 2], [])),
+        ([(False, [1, 0, 0]), (False, [0, 0, 0])], Agreed(False, [0], [])),
+        (
+            [(True, [1, 1, 1], [1, 0, 0]), (True, [1, 0, 1], [1, 0, 1])],
+            Agreed(True, [0, 1, 2], [2]),
+        ),
         # what no rank has moved is of no interest
-        ([(True, [1, 0, 0], [1, 1, 0]), (True, [1, 0, 0], [1, 0, 0])], Heard(True, [0], [])),
+        ([(True, [1, 0, 0], [1, 1, 0]), (True, [1, 0, 0], [1, 0, 0])], Agreed(True, [0], [])),
     ],
 )
-def test_what_ranks_know_before_an_average(ranks: list[tuple[Any, ...]], heard: Heard) -> None:
-    said = [schedule.words(*each) for each in ranks]
-    assert schedule.heard([max(each) for each in zip(*said, strict=True)], 3) == heard
+def test_what_ranks_know_before_an_average(ranks: list[tuple[Any, ...]], agreed: Agreed) -> None:
+    said = [schedule.statement(*each) for each in ranks]
+    assert schedule.agreed([max(each) for each in zip(*said, strict=True)], 3) == agreed
     said.append([0] * len(said[0]))  # a rank that has joined
-    assert schedule.heard([max(each) for each in zip(*said, strict=True)], 3) == heard
+    assert schedule.agreed([max(each) for each in zip(*said, strict=True)], 3) == agreed
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class Shared:
         if self.reducer is not None:
             self.reducer.synchronize()
 
-    def meet(self, step: Any) -> None:
+    def synchronize_once(self, step: Any) -> None:
         """Reduces what has not been reduced in this step of a scaler."""
         # A step that the scaler has skipped leaves its mark.
         if not self.synchronized or (

@@ -187,13 +187,13 @@ def averaged(plan: Plan, count: Count, loss: Number, now: Number, ops: Ops) -> C
                  first, now)  # fmt: skip
 
 
-# ---- what ranks tell one another before an average
+# ---- what ranks agree on before an average
 #
-# Each says a number of every parameter, and all hear the largest. A rank that has joined says
-# zeros.
+# Each rank sends a statement: numbers for every parameter. All ranks receive the maximum of each
+# number. A rank that has joined sends zeros.
 
 
-class Heard(NamedTuple):
+class Agreed(NamedTuple):
     """What all ranks know before an average."""
 
     trains: bool  # some rank goes on with its steps: not all are in sync()
@@ -201,19 +201,19 @@ class Heard(NamedTuple):
     apart: list[int]  # those of which some ranks have optimizer state, and others have none
 
 
-def words(trains: bool, moved: Sequence[bool], known: Sequence[bool] = ()) -> list[int]:
-    """What a rank says. `known`: of which parameters it has optimizer state, if that is averaged,
+def statement(trains: bool, moved: Sequence[bool], known: Sequence[bool] = ()) -> list[int]:
+    """What a rank sends. `known`: of which parameters it has optimizer state, if that is averaged,
     too."""
     return [int(trains), *map(int, moved), *map(int, known), *(int(not each) for each in known)]
 
 
-def heard(largest: Sequence[int], parameters: int) -> Heard:
-    """What follows from the largest of all ranks' words."""
+def agreed(largest: Sequence[int], parameters: int) -> Agreed:
+    """What follows from the maxima of all ranks' statements."""
     trains, rest = largest[0], largest[1:]
     moved = [n for n in range(parameters) if rest[n]]
     known, lacking = rest[parameters : 2 * parameters], rest[2 * parameters :]
     apart = [n for n in moved if known and known[n] and lacking[n]]
-    return Heard(bool(trains), moved, apart)
+    return Agreed(bool(trains), moved, apart)
 
 
 # ---- fragments: what is averaged when in a round of `every` steps

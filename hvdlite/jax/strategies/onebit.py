@@ -17,7 +17,7 @@ from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax.compression.algebra import algebra
 from hvdlite.jax.compression.transformation import Compressing
-from hvdlite.jax.gradients import allreduce_gradients
+from hvdlite.jax.gradients import Transformation, allreduce_gradients
 from hvdlite.jax.strategies.either import either
 
 Array = Any
@@ -32,13 +32,6 @@ class OneBitAdamState(NamedTuple):
     nu: Tree
     memory: tuple[Any, ...]  # of the signs, by leaf
     ranks: Array  # those that the memory belongs to
-
-
-class Transformation(NamedTuple):
-    """What optax calls a GradientTransformation."""
-
-    init: Any
-    update: Any
 
 
 @dataclass(frozen=True)

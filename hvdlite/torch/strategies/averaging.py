@@ -183,12 +183,12 @@ class Averaging:
         those that still train, and weighs nothing there once its own steps are in."""
         if self._is_local and self._takes_part:
             self.no_step_came()
-            self.land()
+            self.finish()
             others_train = self._average_all(trains=False)
             while others_train:
                 others_train = self._average_all(trains=False, weighs=False)
 
-    def arrive(self) -> None:
+    def apply_early(self) -> None:
         """Applies the average that is under way, before its time and without a message: a rank
         makes checkpoints when it likes."""
         self._renew()
@@ -196,9 +196,9 @@ class Averaging:
             self._finished, self._pending = self._pending, None
             self._apply(self._finished)
 
-    def land(self) -> None:
+    def finish(self) -> None:
         """Applies the average that is under way, on all ranks."""
-        self.arrive()
+        self.apply_early()
         if self._finished is not None:
             pending, self._finished = self._finished, None
             self._compare(pending.compared)
@@ -213,7 +213,7 @@ class Averaging:
         self._at = time.monotonic()
 
     def _renew(self) -> None:
-        """In an elastic job with other ranks, what was under way will never arrive."""
+        """In an elastic job with other ranks, what was under way will never end."""
         if self._era != basics.incarnation():
             self._era = basics.incarnation()
             self.drop()
@@ -223,28 +223,28 @@ class Averaging:
     def _go_on_with_round(self, position: int) -> None:
         pending = self._pending or self._finished
         if pending and schedule.applied_after(self.plan, pending.fragment) == position:
-            self.land()
+            self.finish()
         for fragment, start in enumerate(schedule.starts(self.plan)):
             if start == position:
                 self._pending = self._launch_fragment(fragment)
                 if not self.plan.overlap:
-                    self.land()
+                    self.finish()
         if position == self.plan.every:
             self._begin_interval(0.0)
 
     def _average_all(self, trains: bool, weighs: bool = True) -> bool:
         """Whether a rank goes on training behind it."""
         members = self._members()
-        heard = self._meet(trains, members)
-        due = [members[number] for number in heard.moved]
+        agreed = self._exchange(trains, members)
+        due = [members[number] for number in agreed.moved]
         self._begin_interval(self._apply(self._launch("weights", due, due, weighs=weighs)))
         self._compare(due)
-        return heard.trains
+        return agreed.trains
 
-    def _meet(self, trains: bool, members: Sequence[_Member]) -> schedule.Heard:
+    def _exchange(self, trains: bool, members: Sequence[_Member]) -> schedule.Agreed:
         """Hears from all ranks what is averaged."""
         known = [bool(self._state(each)) for each in members] if self.momentum == "average" else []
-        mine = schedule.words(trains, [each.moves for each in members], known)
+        mine = schedule.statement(trains, [each.moves for each in members], known)
         name = f"{self._scope}average"
         try:
             largest = ARRAYS.run_one(
@@ -255,10 +255,10 @@ class Averaging:
                 "Ranks have different numbers of parameters in this optimizer: add_param_group() "
                 f"has to be called on all ranks, between the same averages. ({error})"
             ) from error
-        heard = schedule.heard(largest.tolist(), len(members))
-        if heard.apart:
-            self._complete([(number, members[number]) for number in heard.apart])
-        return heard
+        agreed = schedule.agreed(largest.tolist(), len(members))
+        if agreed.apart:
+            self._complete([(number, members[number]) for number in agreed.apart])
+        return agreed
 
     def _begin_interval(self, loss: float) -> None:
         now = time.monotonic()

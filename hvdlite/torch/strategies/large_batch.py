@@ -222,7 +222,7 @@ def _reduced(parameters: Any) -> Iterable[torch.Tensor]:
     if not isinstance(parameters, torch.optim.Optimizer):
         return list(parameters)
     if isinstance(parameters, Distributed) and not parameters._hvd.synchronized:
-        parameters._hvd.meet(None)
+        parameters._hvd.synchronize_once(None)
     groups: list[dict[str, Any]] = parameters.__dict__["param_groups"]
     return [parameter for group in groups for parameter in group["params"]]
 

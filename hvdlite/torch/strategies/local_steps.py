@@ -68,7 +68,7 @@ class LocalSteps:
 
     def state_dict(self) -> dict[str, Any]:
         """As the optimizer's own. Counts, and DiLoCo's outer state, are in the parameter groups."""
-        self._hvd_local_steps.arrive()
+        self._hvd_local_steps.apply_early()
         state: dict[str, Any] = super().state_dict()  # type: ignore[misc]
         return state
 

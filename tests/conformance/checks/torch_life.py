@@ -54,7 +54,7 @@ def members_of_a_group_do_not_leave_alone(here: Here) -> None:
     net, optimizer = distributed(groups=1)
     net(torch.ones(2, 6).double()).sum().backward()
     reducer = optimizer._hvd.reducer
-    assert not reducer._direct.handles and len(reducer._others) == 1
+    assert not reducer._direct.handles and len(reducer._started) == 1
     optimizer.step()
     equal_everywhere(net)
 
