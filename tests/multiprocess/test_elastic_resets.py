@@ -51,11 +51,11 @@ SECOND_DEATHS = {
     "def enters(self, *rest):\n"
     "    return die() if MEMBER == 3 and self.generation == 2 else entered(self, *rest)\n"
     "membership.Membership.entered = enters\n",
-    "settling": "def prepare(state):\n"
-    "    settle = state._settle\n"
-    "    def settles(*what):\n"
-    "        return die() if MEMBER == 3 and hvd.elastic.generation() == 2 else settle(*what)\n"
-    "    state._settle = settles\n",
+    "taking its role": "def prepare(state):\n"
+    "    take_role = state._take_role\n"
+    "    def takes_role(*what):\n"
+    "        return die() if MEMBER == 3 and hvd.elastic.generation() == 2 else take_role(*what)\n"
+    "    state._take_role = takes_role\n",
     "training": "",
 }
 
