@@ -16,7 +16,7 @@ from typing import Any
 
 NAME = "hvdlite"
 #: replace: gloo and nccl become hvdlite. keep: the program's backend is meant.
-WISH = "HVDLITE_TORCH_BACKEND"
+VARIABLE = "HVDLITE_TORCH_BACKEND"
 _REPLACE = ("replace", NAME)
 _REPLACED = {"gloo", "nccl"}
 
@@ -36,12 +36,12 @@ def tell_accelerate(torch: Any) -> None:
         os.environ.setdefault("ACCELERATE_USE_CPU", "true")
 
 
-def replacement(backend: Any, wish: str) -> str | None:
+def replacement(backend: Any, setting: str) -> str | None:
     """What a default group is made with instead of `backend`; None: with that.
 
-    `wish`: the variable's value.
+    `setting`: the variable's value.
     """
-    if wish not in _REPLACE:
+    if setting not in _REPLACE:
         return None
     asked = str(backend or "").lower()
     if asked in ("", "undefined"):  # torch would take gloo and nccl
@@ -53,10 +53,10 @@ def replacement(backend: Any, wish: str) -> str | None:
 def stand_before_init(dist: Any, environ: Mapping[str, str]) -> None:
     """Replaces init_process_group() wherever it has been imported already. `dist`:
     torch.distributed."""
-    wish = environ.get(WISH, "")
-    if wish not in ("", "keep", *_REPLACE):
-        _say(f"hvdlite: {WISH}={wish} has no effect: expected replace or keep")
-    if wish in _REPLACE:
+    setting = environ.get(VARIABLE, "")
+    if setting not in ("", "keep", *_REPLACE):
+        _say(f"hvdlite: {VARIABLE}={setting} has no effect: expected replace or keep")
+    if setting in _REPLACE:
         tell_accelerate(sys.modules["torch"])
     torchs = dist.distributed_c10d.init_process_group
     if hasattr(torchs, "of_torch"):
@@ -68,7 +68,7 @@ def stand_before_init(dist: Any, environ: Mapping[str, str]) -> None:
             if dist.get_rank() == 0:
                 _say(_KEPT.format(asked=backend or "", backend=dist.get_backend()))
             return
-        instead = replacement(backend, wish)
+        instead = replacement(backend, setting)
         torchs(instead or backend, *args, **kwargs)
         if dist.get_rank() == 0:
             said = told(backend, instead, str(dist.get_backend()), environ, _has_joined())
@@ -88,12 +88,12 @@ _KEPT = (
 )
 _INSTEAD = (
     "hvdlite: the default group is of hvdlite, not of {asked}, as hvdliterun "
-    "--torch-distributed=hvdlite or {wish}={value} asks"
+    "--torch-distributed=hvdlite or {variable}={value} asks"
 )
 _NOT_OURS = (
     "hvdlite: the program's default group is {asked}: hvdlite carries nothing that is sent over "
-    "it. hvdliterun --torch-distributed=hvdlite makes the group with hvdlite instead; {wish}=keep "
-    "says that {asked} is meant."
+    "it. hvdliterun --torch-distributed=hvdlite makes the group with hvdlite instead; "
+    "{variable}=keep says that {asked} is meant."
 )
 
 
@@ -115,12 +115,12 @@ def told(
 
     `found`: torch's name of its backend. `has_joined`: whether the program uses hvdlite besides.
     """
-    asked, wish = str(backend or "gloo and nccl"), environ.get(WISH, "")
+    asked, setting = str(backend or "gloo and nccl"), environ.get(VARIABLE, "")
     if instead:
-        return _INSTEAD.format(asked=asked, wish=WISH, value=wish)
-    is_meant = found == NAME or wish == "keep" or has_joined
+        return _INSTEAD.format(asked=asked, variable=VARIABLE, value=setting)
+    is_meant = found == NAME or setting == "keep" or has_joined
     alone = environ.get("HVDLITE_SIZE", "1") == "1" and not environ.get("HVDLITE_MEMBER")
-    return "" if is_meant or alone else _NOT_OURS.format(asked=asked, wish=WISH)
+    return "" if is_meant or alone else _NOT_OURS.format(asked=asked, variable=VARIABLE)
 
 
 def _has_joined() -> bool:

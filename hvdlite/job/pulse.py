@@ -71,20 +71,20 @@ class _Pulse:
             self._asleep = True
             if self._stopped.is_set():
                 return
-            wish = self._obey(client.get(WANTED))
+            request = self._obey(client.get(WANTED))
             self._asleep = False
-            if wish.reports:
+            if request.reports:
                 self._send(client)
-            if self._stopped.wait(wish.seconds):
+            if self._stopped.wait(request.seconds):
                 break
         self._say_goodbye(client)
 
     def _obey(self, value: bytes) -> ReportRequest:
-        wish = ReportRequest.decode(value)
-        if wish.dump not in (0, self._dump):
-            self._dump = wish.dump
+        request = ReportRequest.decode(value)
+        if request.dump not in (0, self._dump):
+            self._dump = request.dump
             where.report()
-        return wish
+        return request
 
     def _send(self, client: StoreClient) -> None:
         client.set(self._key, json.dumps(self._report()).encode())

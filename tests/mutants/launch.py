@@ -219,8 +219,8 @@ test_rendezvous_server.py::
 
 H17: a rank writes a bundle with each report, once one was asked for
 hvdlite/job/pulse.py
--         if wish.dump not in (0, self._dump):
-+         if wish.dump:
+-         if request.dump not in (0, self._dump):
++         if request.dump:
 test_top_runs.py::test_a_dump_from_another_terminal_asks_all_ranks_once
 
 H18: generations of an elastic job write into one bundle

@@ -23,7 +23,7 @@ from hvdlite.launch.environment.identity import AtPorts, AtStore
 from hvdlite.rendezvous import StoreClient, StoreServer, addresses
 
 SECRET = bytes(range(32))
-NO_WISH = bootstrap.MpiRequest()
+NO_MPI = bootstrap.MpiRequest()
 _HAS_TO_PASS = "Open MPI's mpirun has to pass HVDLITE_SECRET"
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 
@@ -91,17 +91,17 @@ def test_ports_and_keys_follow_from_the_job_alone() -> None:
 
 
 def test_who_is_alone_opens_nothing() -> None:
-    assert bootstrap.meet(Identity(), "", 1.0, NO_WISH) is None
+    assert bootstrap.meet(Identity(), "", 1.0, NO_MPI) is None
     # Not even where a launcher has a store.
     alone = Identity(rendezvous_method=AtStore((("127.0.0.1", 1),)), secret=SECRET)
-    assert bootstrap.meet(alone, "", 1.0, NO_WISH) is None
+    assert bootstrap.meet(alone, "", 1.0, NO_MPI) is None
 
 
 def test_one_of_several_ways_leads_to_the_store() -> None:
     with StoreServer(SECRET) as store, socket.create_server(("127.0.0.1", 0)) as silent:
         ways = (("127.0.0.1", 9), ("127.0.0.1", silent.getsockname()[1]), store.address)
         me = Identity(1, 2, rendezvous_method=AtStore(ways), secret=SECRET)
-        place = bootstrap.meet(me, "", 10.0, NO_WISH)
+        place = bootstrap.meet(me, "", 10.0, NO_MPI)
         assert place is not None and place.address == store.address
 
 
@@ -114,7 +114,7 @@ def test_all_that_was_tried_is_told() -> None:
         secret=SECRET,
     )
     with pytest.raises(HorovodInternalError, match="rank 1 of 2, started by srun") as error:
-        bootstrap.meet(me, "", 0.5, NO_WISH)
+        bootstrap.meet(me, "", 0.5, NO_MPI)
     assert "127.0.0.1 port 9: " in str(error.value) and "nowhere.invalid port 1: " in str(
         error.value
     )
@@ -127,15 +127,13 @@ def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
     me = Identity(
         0, 2, rendezvous_method=AtStore((("127.0.0.1", port),), may_open=True), secret=SECRET
     )
-    place = bootstrap.meet(me, "", 5.0, NO_WISH)
-    assert place is not None and bootstrap.meet(me, "", 5.0, NO_WISH) == place
+    place = bootstrap.meet(me, "", 5.0, NO_MPI)
+    assert place is not None and bootstrap.meet(me, "", 5.0, NO_MPI) == place
     with StoreClient(place.address, SECRET) as client:
         client.set("here", b"")
     # Another process comes as rank 0 of the same job: the store that is there is the one.
     rendezvous._known.clear()
-    assert bootstrap.meet(me, "", 5.0, NO_WISH) == bootstrap.StoreAccess(
-        ("127.0.0.1", port), SECRET
-    )
+    assert bootstrap.meet(me, "", 5.0, NO_MPI) == bootstrap.StoreAccess(("127.0.0.1", port), SECRET)
     with StoreClient(place.address, SECRET) as client:
         assert client.get("here", 1.0) == b""
     # And with another secret it is another job's.
@@ -144,7 +142,7 @@ def test_the_one_who_may_opens_the_store_unless_it_is_there() -> None:
         0, 2, rendezvous_method=AtStore((("127.0.0.1", port),), may_open=True), secret=bytes(32)
     )
     with pytest.raises(HorovodInternalError, match="another job may be listening there"):
-        bootstrap.meet(stranger, "", 5.0, NO_WISH)
+        bootstrap.meet(stranger, "", 5.0, NO_MPI)
 
 
 def test_a_store_is_opened_on_ones_own_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +151,7 @@ def test_a_store_is_opened_on_ones_own_machine_only(monkeypatch: pytest.MonkeyPa
         0, 2, rendezvous_method=AtStore((("192.0.2.1", 4000),), may_open=True), secret=SECRET
     )
     with pytest.raises(HorovodInternalError, match="its host does not have that address: give an"):
-        bootstrap.meet(me, "", 5.0, NO_WISH)
+        bootstrap.meet(me, "", 5.0, NO_MPI)
 
 
 def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +159,7 @@ def test_rank_0_has_to_be_where_the_others_look_for_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(addresses, "is_of_this_machine", lambda name: False)
     me = Identity(0, 2, launcher="srun", rendezvous_method=AtPorts(("192.0.2.1",), "job"))
     with pytest.raises(HorovodInternalError, match="rank 0 runs on n2, .* 192.0.2.1, which srun"):
-        bootstrap.meet(me, "", 1.0, NO_WISH)
+        bootstrap.meet(me, "", 1.0, NO_MPI)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +174,7 @@ def test_a_rank_that_nobody_answers_says_whether_it_was_given_a_secret(
         1, 2, launcher="srun", rendezvous_method=AtPorts(("127.0.0.1",), "job"), secret=secret
     )
     with pytest.raises(HorovodInternalError, match=f"This rank {text}.* need the same secret"):
-        bootstrap.meet(me, "", 0.2, NO_WISH)
+        bootstrap.meet(me, "", 0.2, NO_MPI)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -192,7 +190,7 @@ def test_a_public_address_needs_a_secret_or_the_users_word(
         "HVDLITE_SECRET_FILE.*HVDLITE_ALLOW_OPEN_JOB=1",
     ):
         bootstrap.meet(
-            Identity(rank, 2, launcher=launcher, rendezvous_method=closed), "", 0.2, NO_WISH
+            Identity(rank, 2, launcher=launcher, rendezvous_method=closed), "", 0.2, NO_MPI
         )
     opened = AtPorts(closed.hosts, closed.job, may_be_open=True)
     for may in (
@@ -200,10 +198,10 @@ def test_a_public_address_needs_a_secret_or_the_users_word(
         Identity(rank, 2, launcher=launcher, rendezvous_method=closed, secret=SECRET),
     ):
         if rank == 0:
-            assert bootstrap.meet(may, "", 0.2, NO_WISH) is not None
+            assert bootstrap.meet(may, "", 0.2, NO_MPI) is not None
         else:
             with pytest.raises(HorovodInternalError, match="no answer within"):
-                bootstrap.meet(may, "", 0.2, NO_WISH)
+                bootstrap.meet(may, "", 0.2, NO_MPI)
 
 
 def test_of_several_ways_to_rank_0_the_public_ones_are_left_out(
@@ -213,7 +211,7 @@ def test_of_several_ways_to_rank_0_the_public_ones_are_left_out(
     monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.2")
     way = AtPorts(("127.0.0.1", "127.0.0.2"), f"two ways {os.getpid()}")
     with pytest.raises(HorovodInternalError, match="no answer within") as error:
-        bootstrap.meet(Identity(1, 2, launcher="srun", rendezvous_method=way), "", 0.2, NO_WISH)
+        bootstrap.meet(Identity(1, 2, launcher="srun", rendezvous_method=way), "", 0.2, NO_MPI)
     assert "127.0.0.2" not in str(error.value)
 
 
@@ -222,7 +220,7 @@ def test_a_rank_that_comes_from_a_public_address_is_refused(
 ) -> None:
     """Rank 0 listens on all interfaces, also where MASTER_ADDR is private."""
     way = AtPorts(("127.0.0.1",), f"comes {os.getpid()}")
-    place = bootstrap.meet(Identity(0, 2, launcher="srun", rendezvous_method=way), "", 1.0, NO_WISH)
+    place = bootstrap.meet(Identity(0, 2, launcher="srun", rendezvous_method=way), "", 1.0, NO_MPI)
     assert place is not None
     with StoreClient(place.address, place.secret, within(5)):
         pass
