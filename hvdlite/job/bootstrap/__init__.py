@@ -4,9 +4,9 @@
 hvdliterun opens the store itself. Under every other launcher, rank 0 opens it inside its own
 process. The others learn its address and the job's secret over a channel of that launcher.
 
-    rendezvous  START HERE: how the ranks of each launcher find their store
+    rendezvous  START HERE: how the ranks of each launcher find their store; two of the channels by
+                which rank 0 says something and all ranks hear it
     offer       rank 0's store, and what rank 0 tells the others about it
-    channels    rank 0 says something, and all ranks hear it: horovodrun's server, torchrun's store
     by_socket   the channel of ranks on one host, of one user
     by_ports    no channel: a port and a key that all ranks can compute
     mpi         the MPI of this process: a channel, and what the native core is told about it
