@@ -1,9 +1,9 @@
-"""The files of a bundle: what each rank has written about itself when its job was stuck, had failed
-or was asked.
+"""The files of a bundle: what each rank writes about itself when its job is stuck or
+fails, or when a user asks.
 
-    DIR/hvdlite-4f2a90c1d3e7/stall.rank0.json
-                             stall.rank1.json
-                             failure.rank0.json
+DIR/hvdlite-4f2a90c1d3e7/stall.rank0.json
+                         stall.rank1.json
+                         failure.rank0.json
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def folders_in(directory: str) -> list[str]:
 
 
 def read(folder: str) -> tuple[list[BundlePart], list[str]]:
-    """The parts of a bundle, in the order of events and ranks, and sentences about files that
-    cannot be read."""
+    """Returns the parts of a bundle, in the order of events and ranks, and sentences about files
+    that cannot be read."""
     parts: list[BundlePart] = []
     complaints: list[str] = []
     for name in sorted(os.listdir(folder)):
@@ -146,7 +146,7 @@ _SECRET_VALUE = re.compile(r"\s*eyJ|.*://[^\s/]*@", re.S)
 
 
 def without_secrets(named: Mapping[str, T]) -> dict[str, T]:
-    """What does not sound like a secret, nor like the way to one, nor has a value like one."""
+    """Returns the entries whose names and values do not look like secrets, or lead to one."""
     return {
         name: value
         for name, value in sorted(named.items())

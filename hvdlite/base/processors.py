@@ -1,7 +1,7 @@
 """Whether programs outside of the job use the cores of its ranks.
 
-A rank reports counters of the kernel (here()). Whoever has those of all ranks compares what the
-cores did with what the ranks did (taken(), pure).
+A rank reports counters of the kernel (here()). The launcher has those of all ranks, and compares
+what the cores did with what the ranks did (taken(), pure).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Collectives:
         op: int = Sum, prescale: float = 1.0, postscale: float = 1.0, root: int = 0,
         splits: Any = None, splits_like: Any = None, in_place: bool = False, output: Any = None,
     ) -> Any:  # fmt: skip
-        """Runs an operation on one tensor: the short way, with a Call's fields as arguments."""
+        """Runs an operation on one tensor. To pass a Call's fields as arguments saves time."""
         framework = self.framework
         set_id = 0 if process_set is global_process_set else set_id_of(process_set)
         if (
@@ -141,7 +141,7 @@ class Collectives:
         self, tensors: Sequence[Tensor], names: Sequence[str | None], root: int,
         process_set: ProcessSet = global_process_set, in_place: bool = False,
     ) -> list[Any]:  # fmt: skip
-        """The tensors of the root, all under way at once."""
+        """Returns the tensors of the root. All broadcasts are in flight at once."""
         calls = [Call(BROADCAST, name, process_set, root=root, in_place=in_place) for name in names]
         return engine.run_all(
             [self.start(call, [tensor]) for call, tensor in zip(calls, tensors, strict=True)]

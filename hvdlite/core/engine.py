@@ -59,7 +59,8 @@ end_generation = _core.end_generation
 #: error. For results in their outputs. The list is emptied of those that are over.
 wait_all = _core.wait_all
 
-#: The short way for gradients, by hooks: see csrc/bindings/gradient_hooks.cc.
+#: Submits gradients from autograd's hooks without entering Python: see
+#: csrc/bindings/gradient_hooks.cc.
 GradientHooks = _core.GradientHooks
 
 

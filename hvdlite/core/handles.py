@@ -1,4 +1,4 @@
-"""Handles: operations under way.
+"""Handles: operations in flight.
 
 A handle is a number. The memory that its operation reads and writes is not held here but by the
 native core, until the operation is done: a program may simply forget a handle.
@@ -112,7 +112,7 @@ def _is_under_way(native: int) -> bool:
 
 
 def forget_all() -> None:
-    """After shutdown: nothing is under way any more, and handles from before mean nothing."""
+    """Called after shutdown: no operation is in flight, and older handles mean nothing."""
     with _pending_lock:
         _pending.clear()
     _core.give_back()

@@ -1,14 +1,14 @@
 """Where the job is in its data: `Cursor`, a few numbers that belong to the state.
 
-A cursor moves when a step is whole, not when a batch is fetched:
+A cursor moves when a step is complete, not when a batch is fetched:
 
-    begin()    the step from here on is under way
-    whole()    it is whole: the cursor stands behind it (`state.step()`, `state.commit()`)
-    reset()    a new deal: the step under way is dealt anew, and batches of the old deal are refused
+    begin()    starts the next step and returns its samples
+    whole()    completes the step: the cursor stands behind it (`state.step()`, `state.commit()`)
+    reset()    a new deal: deals the step in progress anew, and refuses batches of the old deal
 
-Iterating and `track()` call begin() with each batch, and whole() when the next one is asked for,
-if the state has not done so before. A turn that is left by an error or by `break` is not whole,
-unless the state has said so: the next loop deals its batch anew.
+Iterating and `track()` call begin() with each batch, and whole() when the program asks for the next
+one, unless the state has called it before. If an error or `break` leaves the loop, its step is not
+complete, and the next loop deals the batch anew.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Dealing:
         return self.global_batch or size * (self.batch_size or 0)
 
     def next_begin(self, at: Position, size: int) -> Position:
-        """Where the next step really begins: `drop` leaves out what is less than a step."""
+        """Returns where the next step begins. `drop` leaves out what is less than a step."""
         if self.tail != "drop" or self.length - at.sample >= self.full(size):
             return at
         if self.length < self.full(size):
