@@ -29,7 +29,7 @@ from hvdlite.adapter.compression.dgc import DGC
 from hvdlite.adapter.compression.methods import DENSE, Encoded, Gather, Method, Sum, rounds_of
 from hvdlite.adapter.compression.on_numpy import ALGEBRA, NumpyAlgebra
 from hvdlite.adapter.compression.powersgd import PowerSGD
-from hvdlite.adapter.compression.rounds import ask_core
+from hvdlite.adapter.compression.rounds import ask_encoded
 from hvdlite.adapter.compression.topk import TopK
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core import engine
@@ -186,7 +186,7 @@ class Wire:
 
     def _coded(self, asked: Encoded, name: str) -> Any:
         """Through the codec and back; a job of one rank does just that."""
-        total, residual = run_now(ask_core(ALGEBRA, Call(ALLREDUCE, name), asked))
+        total, residual = run_now(ask_encoded(ALGEBRA, Call(ALLREDUCE, name), asked))
         return total.array, residual
 
 

@@ -13,7 +13,7 @@ import torch
 
 from hvdlite.adapter.compression import HasCompression
 from hvdlite.adapter.containers import mapped
-from hvdlite.adapter.hooks.shared import Shared
+from hvdlite.adapter.hooks.reducer import Reduction
 from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.core.engine import is_root
 from hvdlite.torch.ops import OPS
@@ -38,7 +38,7 @@ CLOSURE = (
 class Distributed(HasCompression, ReadByScalers):
     """What DistributedOptimizer adds to an optimizer's class. Its own data are in `_hvd`."""
 
-    _hvd: Shared
+    _hvd: Reduction
     _parameter_names: dict[torch.Tensor, str]
 
     # ---- the step

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from hvdlite.adapter import elastic, names, pool
-from hvdlite.adapter.hooks.shared import Shared
+from hvdlite.adapter.hooks.reducer import Reduction
 from hvdlite.adapter.step import Members, Options, options_of, positions
 from hvdlite.base.ops import Adasum, Average, Sum
 from hvdlite.job.basics import is_initialized, size
@@ -66,7 +66,7 @@ def distribute(optimizer: torch.optim.Optimizer,
     """The optimizer, of the same class, whose gradients are reduced as the options say."""
     _check(optimizer, options.op)
     _check_compression(optimizer, options)
-    shared = Shared(options, names.check(named_parameters), _rebuild)
+    shared = Reduction(options, names.check(named_parameters), _rebuild)
     trained = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
     adasum = options.op == Adasum and size() > 1
     base = type(optimizer)

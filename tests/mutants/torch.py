@@ -155,7 +155,7 @@ hvdlite/torch/distributed_optimizer.py
 test_torch.py::shm-2::torch_misuse.an_optimizer_that_evaluates_its_closure_twice_is_refused
 
 O8: after a step that a scaler has skipped, a rank without a batch takes no part in the next
-hvdlite/adapter/hooks/shared.py
+hvdlite/adapter/hooks/reducer.py
 -         if not self.synchronized or (
 -             self.synchronized == "by a scaler" and step is not self._scaled
 -         ):
@@ -164,7 +164,7 @@ test_torch.py::shm-2::torch_absent.a_rank_without_a_batch_takes_part_in_a_scaler
 hangs
 
 O9: a parameter that is added later without a name is refused
-hvdlite/adapter/hooks/shared.py
+hvdlite/adapter/hooks/reducer.py
 -             pairs = []  # added later, without a name
 +             pass
 test_adapter.py::test_parameters_that_are_added_later_keep_the_names_of_the_others

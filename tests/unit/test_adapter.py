@@ -16,7 +16,7 @@ from hvdlite.adapter.agreement import divergence  # noqa: E402
 from hvdlite.adapter.compression import CompressionAdapter, Compressor  # noqa: E402
 from hvdlite.adapter.containers import mapped  # noqa: E402
 from hvdlite.adapter.hooks.aggregation import Aggregation  # noqa: E402
-from hvdlite.adapter.hooks.shared import Shared  # noqa: E402
+from hvdlite.adapter.hooks.reducer import Reduction  # noqa: E402
 from hvdlite.adapter.step import (  # noqa: E402
     layers_of,
     options_of,
@@ -215,12 +215,12 @@ def test_containers_keep_their_kinds_and_meet_what_was_there() -> None:
 
 def test_parameters_that_are_added_later_keep_the_names_of_the_others() -> None:
     first, second, third = object(), object(), object()
-    shared = Shared(options_of(Average, 1.0, Compressor), [("w", first)], lambda: None)
+    shared = Reduction(options_of(Average, 1.0, Compressor), [("w", first)], lambda: None)
     known: dict[Any, str] = {}
     shared.adopt(known, [[first]], [])
     shared.adopt(known, [[first], [second, third]], [])
     assert list(known.values()) == ["w", "allreduce.noname.1.0", "allreduce.noname.1.1"]
-    its_own = Shared(options_of(Average, 1.0, Compressor), [], lambda: None)
+    its_own = Reduction(options_of(Average, 1.0, Compressor), [], lambda: None)
     known = {}
     its_own.adopt(known, [[first, second]], [("a", first), ("b", second)])
     assert list(known.values()) == ["a", "b"]

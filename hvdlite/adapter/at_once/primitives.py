@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hvdlite.adapter.compression.methods import Encoded, Largest
-from hvdlite.adapter.compression.rounds import ask_core
+from hvdlite.adapter.compression.rounds import ask_encoded, ask_largest
 from hvdlite.adapter.step import Options
 from hvdlite.base.operations import ALLREDUCE
 from hvdlite.base.ops import Sum as SUM
-from hvdlite.core.engine import run_all
+from hvdlite.core.engine import Pending, run_all
 from hvdlite.core.framework import Tensor
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet
@@ -40,11 +40,11 @@ class Backend:
 
     def encoded(self, group: dict[int, Encoded], options: Options) -> dict[int, Any]:
         """The answers to rounds by a codec: sum and residual of each."""
-        return _by_core(group, options, "encoded")
+        return _by_core(group, options, "encoded", ask_encoded)
 
     def largest(self, group: dict[int, Largest], options: Options) -> dict[int, Any]:
         """The answers to rounds of tensors that the core is lent: sum and memory of each."""
-        return _by_core(group, options, "largest")
+        return _by_core(group, options, "largest", ask_largest)
 
     def is_sparse(self, gradient: Tensor) -> bool:
         return False
@@ -67,13 +67,15 @@ class Backend:
         raise NotImplementedError
 
 
-def _by_core(group: Mapping[int, Encoded | Largest], options: Options, word: str) -> dict[int, Any]:
+def _by_core(
+    group: Mapping[int, Any], options: Options, word: str, ask: Callable[..., Pending]
+) -> dict[int, Any]:
     """The core's answers, all rounds in flight at once."""
     method = options.compression.method
     assert method is not None
     call = Call(ALLREDUCE, None, options.process_set, SUM, patient=True)
     pending = [
-        ask_core(method.algebra, call._replace(name=f"{options.scope}{word}.{number}"), each)
+        ask(method.algebra, call._replace(name=f"{options.scope}{word}.{number}"), each)
         for number, each in group.items()
     ]
     # All factors are 1 here.

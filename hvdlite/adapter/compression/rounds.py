@@ -176,8 +176,10 @@ def ask(
     ops: Collectives, algebra: Algebra, call: Call, asked: Round, room: State | None = None
 ) -> Pending:
     """Starts a round under the call's name. The Pending's result is the answer."""
-    if isinstance(asked, (Largest, Encoded)):
-        return ask_core(algebra, call, asked, room)
+    if isinstance(asked, Largest):
+        return ask_largest(algebra, call, asked, room)
+    if isinstance(asked, Encoded):
+        return ask_encoded(algebra, call, asked)
     if isinstance(asked, Gather):
         gather = Call(ALLGATHER, call.name, call.process_set, grouped=True, patient=call.patient)
         return ops.start(gather, [array[None] for array in asked.arrays])
@@ -189,20 +191,12 @@ def ask(
     return Pending(pending.natives, lambda outcomes: Scaled(pending.finish(outcomes)))
 
 
-def ask_core(
-    algebra: Algebra, call: Call, asked: Encoded | Largest, room: State | None = None
-) -> Pending:
-    """Starts a round that the core does by itself. The core multiplies by the call's factors, so
-    the sum is Scaled. In place, if the call is.
-
-    `room`: memory that the new state may be written to.
-    """
-    if isinstance(asked, Largest):
-        return _ask_largest(algebra, call, asked, room)
-    return _ask_encoded(algebra, call, asked)
+# These two the core does by itself. It multiplies by the call's factors, so the sum is Scaled. They
+# are in place, if the call is.
 
 
-def _ask_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
+def ask_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
+    """See encoded_allreduce.h in csrc/comm."""
     tensor = algebra.for_core(asked.array)
     output = tensor if call.in_place else algebra.zeros_for_core(asked.array)
     residual = None if asked.residual is None else algebra.writable(asked.residual)
@@ -229,8 +223,8 @@ def _ask_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
     return Pending([native], answer)
 
 
-def _ask_largest(algebra: Algebra, call: Call, asked: Largest, room: State | None) -> Pending:
-    """See csrc/comm/sparse_allreduce.h."""
+def ask_largest(algebra: Algebra, call: Call, asked: Largest, room: State | None = None) -> Pending:
+    """See sparse_allreduce.h in csrc/comm. `room`: memory that the new state may be written to."""
     flat, state = asked.flat, asked.state
     count = algebra.count(flat)
     output = flat if call.in_place else algebra.room(count)

@@ -2,8 +2,7 @@
 
 A hook per parameter submits its gradient during the backward pass, and step() waits for all.
 
-    reducer      START HERE: the hooks and synchronize()
-    shared       an optimizer's options and its reducer
+    reducer      START HERE: the hooks, synchronize(), and what an optimizer has of it
     aggregation  counts backward passes and the members of groups
     momenta      momentum of gradients that a compressor leaves dense
     primitives   what a framework brings

@@ -13,7 +13,7 @@ from hvdlite.adapter import xla as calls
 from hvdlite.adapter.compression.algebra import NotLent
 from hvdlite.adapter.compression.methods import Encoded
 from hvdlite.adapter.compression.on_numpy import ALGEBRA as NUMPY
-from hvdlite.adapter.compression.rounds import ask_core
+from hvdlite.adapter.compression.rounds import ask_encoded
 from hvdlite.core.engine import codecs, run_all
 from hvdlite.core.operations import Call
 from hvdlite.tensorflow import xla
@@ -151,7 +151,7 @@ def _by_numpy(call: Call, first: Encoded, arrays: list[Any], residuals: list[Any
     def body(step: Any, *given: Any) -> list[Any]:
         own = [each.copy() for each in given[len(arrays) :]] or [None] * len(arrays)
         pending = [
-            ask_core(
+            ask_encoded(
                 NUMPY,
                 call._replace(name=f"{call.name}.{i}"),
                 first._replace(array=array, residual=residual, step=step),
