@@ -10,8 +10,7 @@ HvdliteStrategy and HvdliteEnvironment are those for the package that the progra
 it uses them; `make("pytorch_lightning")` returns those for one package.
 
     packages      START HERE: the classes for a package
-    strategy      what Lightning asks a strategy about
-    environment   what Lightning asks about this rank's place
+    strategy      what Lightning asks a strategy, and about this rank's place
 """
 
 from __future__ import annotations

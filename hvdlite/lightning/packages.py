@@ -32,8 +32,7 @@ def make(package: str) -> Classes:
     if package not in _FABRIC:
         raise ValueError(f"make({package!r}) is not possible: expected one of {list(_FABRIC)}")
     _check(_PIP[package], _version(_PIP[package]))
-    from hvdlite.lightning.environment import Environment
-    from hvdlite.lightning.strategy import Strategy
+    from hvdlite.lightning.strategy import Environment, Strategy
 
     strategies = import_module(f"{package}.strategies")
     environments = import_module(f"{_FABRIC[package]}.plugins.environments")

@@ -1,4 +1,5 @@
-"""What Lightning asks a strategy about: a DDPStrategy, except for that base.
+"""What Lightning asks a strategy, and about this rank's place: a DDPStrategy and a
+ClusterEnvironment, except for these bases.
 
 Lightning's DDPStrategy does the training. It believes in `devices` x `num_nodes` processes that it
 may have to start itself; here all numbers come from hvdlite's job.
@@ -6,11 +7,13 @@ may have to start itself; here all numbers come from hvdlite's job.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from hvdlite.job import basics
 from hvdlite.torch import distributed
 
 NAME = "hvdlite"
@@ -84,3 +87,45 @@ def device_of(devices: Sequence[torch.device] | None, local_rank: int) -> torch.
         f"local rank {local_rank} has no device: Trainer() has {len(devices)} on this host. Start "
         f"at most {len(devices)} ranks on it, or leave out devices=."
     )
+
+
+class Environment:
+    """This rank's place in hvdlite's job. Calls `hvd.init()`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        basics.init()
+
+    @property
+    def creates_processes_externally(self) -> bool:
+        return True
+
+    @property
+    def main_address(self) -> str:
+        return os.environ.get("MASTER_ADDR", "127.0.0.1")
+
+    @property
+    def main_port(self) -> int:
+        return int(os.environ.get("MASTER_PORT", "0"))
+
+    @staticmethod
+    def detect() -> bool:
+        return "HVDLITE_RANK" in os.environ or "HVDLITE_MEMBER" in os.environ
+
+    def world_size(self) -> int:
+        return basics.size()
+
+    def set_world_size(self, size: int) -> None:
+        """Lightning computes it of devices and nodes. The job knows better."""
+
+    def global_rank(self) -> int:
+        return basics.rank()
+
+    def set_global_rank(self, rank: int) -> None:
+        """As set_world_size()."""
+
+    def local_rank(self) -> int:
+        return basics.local_rank()
+
+    def node_rank(self) -> int:
+        return basics.cross_rank()

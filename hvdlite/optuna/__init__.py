@@ -8,8 +8,7 @@ has a study and talks to its storage.
     study       START HERE: optimize()
     trial       the trial that all ranks have
     exchange    the only collective: each rank says what it does, and hears all others
-    verdict     what follows from that; pure
-    failure     an error that travels to other ranks; pure
+    agreement   decides what follows from that; an error that travels to other ranks
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from hvdlite.core import engine
 from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.core.process_sets import ProcessSet, set_id_of
 from hvdlite.exceptions import HorovodInternalError
-from hvdlite.optuna.failure import Failure, failure_of
-from hvdlite.optuna.verdict import END, Said, Verdict, verdict
+from hvdlite.optuna.agreement import END, Agreement, Said, TrialFailure, agree, failure_of
 
 _NAME = "hvdlite.optuna"
 
@@ -32,19 +31,19 @@ class Exchange:
         self.is_first = engine.rank() == self.ranks[0]
         self._set = process_set
 
-    def by_first(self, what: str, function: Callable[[], Any]) -> Verdict:
+    def by_first(self, what: str, function: Callable[[], Any]) -> Agreement:
         """Calls the function on the first rank. All ranks get its result or raise its error."""
         return self._attempt(what, function if self.is_first else lambda: None)
 
-    def by_all(self, what: str, function: Callable[[], Any]) -> Verdict:
+    def by_all(self, what: str, function: Callable[[], Any]) -> Agreement:
         """Calls the function on all ranks. All get the results of all, or raise the first error."""
         return self._attempt(what, function)
 
-    def end(self, value: Any) -> Verdict:
+    def end(self, value: Any) -> Agreement:
         """Says that this rank's objective has returned."""
         return self._attempt(END, lambda: value if self.is_first else None)
 
-    def fail(self, error: Exception, is_pruned: bool) -> Verdict:
+    def fail(self, error: Exception, is_pruned: bool) -> Agreement:
         """Says that this rank's objective has raised an error.
 
         The other ranks may be in a collective that waits for this rank. Then the job cannot go on,
@@ -59,7 +58,7 @@ class Exchange:
         finally:
             aborts.cancel()
 
-    def _attempt(self, what: str, function: Callable[[], Any]) -> Verdict:
+    def _attempt(self, what: str, function: Callable[[], Any]) -> Agreement:
         own: Exception | None = None
         try:
             said = Said(what, _sendable(function()))
@@ -71,8 +70,8 @@ class Exchange:
             return agreed
         raise own if own and agreed.failure.rank == engine.rank() else agreed.failure.error()
 
-    def _agree(self, said: Said) -> Verdict:
-        return verdict(self.ranks, allgather_object(said, _NAME, self._set))
+    def _agree(self, said: Said) -> Agreement:
+        return agree(self.ranks, allgather_object(said, _NAME, self._set))
 
 
 def _sendable(value: Any) -> Any:
@@ -84,7 +83,7 @@ def _sendable(value: Any) -> Any:
     return value
 
 
-def _abort_later(failure: Failure) -> threading.Timer:
+def _abort_later(failure: TrialFailure) -> threading.Timer:
     """Ends the job in a while, unless the timer is cancelled."""
     values = knobs.resolve(os.environ)
     seconds = float(values["stall_check_time_seconds"])

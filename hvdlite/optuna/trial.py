@@ -10,8 +10,8 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import BaseTrial
 
 from hvdlite.core.process_sets import ProcessSet, global_process_set
+from hvdlite.optuna.agreement import Agreement
 from hvdlite.optuna.exchange import Exchange
-from hvdlite.optuna.verdict import Verdict
 
 
 class Facts(NamedTuple):
@@ -48,7 +48,7 @@ class Trial(BaseTrial):
     ) -> None:
         self.exchange = Exchange(process_set)
         #: Set when another rank's objective has failed: the trial is over on all ranks.
-        self.over: Verdict | None = None
+        self.over: Agreement | None = None
         self._trial = trial
         told = self._agree(self.exchange.by_all, "Trial()", self._tell)
         self._facts: Facts = self._checked(told)
@@ -67,7 +67,7 @@ class Trial(BaseTrial):
         return first
 
     def _agree(
-        self, how: Callable[[str, Callable[[], Any]], Verdict], what: str,
+        self, how: Callable[[str, Callable[[], Any]], Agreement], what: str,
         function: Callable[[], Any],
     ) -> list[Any]:  # fmt: skip
         agreed = how(what, function)

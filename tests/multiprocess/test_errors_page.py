@@ -305,7 +305,7 @@ NOT_PROVOKED = {
             "rank … raised … in an objective of hvdlite.optuna, and other ranks have made no call "
             "of the trial for … s",
         ],
-        "see test_optuna and test_optuna_verdict",
+        "see test_optuna and test_optuna_agreement",
     ),
     "…Different operations are never matched with each other, even under one "
     "name: …": "see test_observation",

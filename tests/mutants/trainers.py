@@ -6,10 +6,10 @@ from mutants.mutant import faults
 
 MUTANTS = faults("""
 LO1: a decision to prune hides another rank's error
-hvdlite/optuna/verdict.py
+hvdlite/optuna/agreement.py
 - (errors or failures)[0]
 + failures[0]
-test_optuna_verdict.py::test_what_the_ranks_do
+test_optuna_agreement.py::test_what_the_ranks_do
 
 LO2: the error of a rank is no error of the study
 hvdlite/optuna/study.py

@@ -10,12 +10,19 @@ import pytest
 from cases import cases
 
 from hvdlite.exceptions import MismatchError
-from hvdlite.optuna.failure import Failure, RaisedElsewhere, failure_of
-from hvdlite.optuna.verdict import END, Said, Verdict, verdict
+from hvdlite.optuna.agreement import (
+    END,
+    Agreement,
+    RaisedElsewhere,
+    Said,
+    TrialFailure,
+    agree,
+    failure_of,
+)
 
 
-def failure(rank: int, is_pruned: bool = False) -> Failure:
-    return Failure(rank, "text", "trace", b"", is_pruned)
+def failure(rank: int, is_pruned: bool = False) -> TrialFailure:
+    return TrialFailure(rank, "text", "trace", b"", is_pruned)
 
 
 FIRST, SECOND = failure(0), failure(1)
@@ -27,36 +34,36 @@ PRUNED = failure(0, is_pruned=True)
     {
         "the first rank's result counts": (
             [Said("suggest", 1.5), Said("suggest")],
-            Verdict([1.5, None]),
+            Agreement([1.5, None]),
         ),
         "a call that fails is no end": (
             [Said("suggest", failure=FIRST), Said("suggest")],
-            Verdict([], FIRST),
+            Agreement([], FIRST),
         ),
         "the objective returns on all ranks": (
             [Said(END, 3.0), Said(END)],
-            Verdict([3.0, None], ends=True),
+            Agreement([3.0, None], ends=True),
         ),
         "an objective that has failed meets a call of the other rank": (
             [Said("report"), Said(END, failure=SECOND)],
-            Verdict([], SECOND, ends=True),
+            Agreement([], SECOND, ends=True),
         ),
         "an error counts more than pruning": (
             [Said(END, failure=PRUNED), Said(END, failure=SECOND)],
-            Verdict([], SECOND, ends=True),
+            Agreement([], SECOND, ends=True),
         ),
         "the first of two errors": (
             [Said(END, failure=FIRST), Said(END, failure=SECOND)],
-            Verdict([], FIRST, ends=True),
+            Agreement([], FIRST, ends=True),
         ),
         "pruning on one rank ends the trial on all": (
             [Said(END, failure=PRUNED), Said(END, 1.0)],
-            Verdict([], PRUNED, ends=True),
+            Agreement([], PRUNED, ends=True),
         ),
     },
 )
-def test_what_the_ranks_do(said: list[Said], expected: Verdict) -> None:
-    assert verdict([0, 1], said) == expected
+def test_what_the_ranks_do(said: list[Said], expected: Agreement) -> None:
+    assert agree([0, 1], said) == expected
 
 
 @cases(
@@ -74,7 +81,7 @@ def test_what_the_ranks_do(said: list[Said], expected: Verdict) -> None:
 )
 def test_ranks_that_make_different_calls_are_told(said: list[Said], words: str) -> None:
     with pytest.raises(MismatchError, match=words):
-        verdict([2, 5], said)
+        agree([2, 5], said)
 
 
 class Known(Exception):
