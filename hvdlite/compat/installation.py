@@ -37,12 +37,12 @@ run_commandline()
 """
 
 
-class Refused(Exception):
+class InstallRefused(Exception):
     """A sentence that says why the environment was not changed."""
 
 
 @dataclass(frozen=True)
-class Place:
+class Site:
     """An environment: where it keeps packages and commands, and where else its Python looks for
     packages."""
 
@@ -51,26 +51,26 @@ class Place:
     others: tuple[str, ...] = ()
 
 
-def this_environment() -> Place:
+def this_environment() -> Site:
     """Returns the environment of the running Python."""
     marker = Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")
     if sys.prefix == sys.base_prefix and marker.exists():
-        raise Refused(
+        raise InstallRefused(
             f"the packages of {sys.executable} belong to the system ({marker}): make a virtual "
             "environment"
         )
     others = tuple(entry for entry in sys.path if entry.endswith("-packages"))
-    return Place(Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("scripts")), others)
+    return Site(Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("scripts")), others)
 
 
-def directory(path: str) -> Place:
+def directory(path: str) -> Site:
     """Returns a place like that of `pip install --target`: a folder for PYTHONPATH, with its bin/
     for PATH."""
     whole = Path(path).resolve()
-    return Place(whole, whole / "bin")
+    return Site(whole, whole / "bin")
 
 
-def is_installed(place: Place) -> bool:
+def is_installed(place: Site) -> bool:
     """Whether the alias, and not Horovod, is there."""
     try:
         return (place.packages / _METADATA / "INSTALLER").read_text().strip() == "hvdlite"
@@ -78,7 +78,7 @@ def is_installed(place: Place) -> bool:
         return False
 
 
-def horovod_itself(place: Place) -> str | None:
+def horovod_itself(place: Site) -> str | None:
     """Returns a file of the real Horovod that this environment's Python would import, or of its
     installation."""
     for metadata in place.packages.glob("horovod-*.dist-info"):
@@ -87,17 +87,17 @@ def horovod_itself(place: Place) -> str | None:
     return original.find([str(place.packages), *place.others])
 
 
-def install(place: Place) -> list[str]:
+def install(place: Site) -> list[str]:
     """Installs the alias, or installs it again. Returns the files."""
     if (real := horovod_itself(place)) is not None:
-        raise Refused(
+        raise InstallRefused(
             f"Horovod itself is installed ({real}), and hvdlite does not touch it: `pip uninstall "
             "horovod` first, "
             "or run programs with `python -m hvdlite.compat`, which leaves it where it is"
         )
     command = place.commands / "horovodrun"
     if command.exists() and _SIGNATURE not in command.read_text(errors="replace"):
-        raise Refused(f"{command} is not hvdlite's: move it away first")
+        raise InstallRefused(f"{command} is not hvdlite's: move it away first")
     contents = _contents(place)
     written: list[Path] = []
     try:
@@ -109,14 +109,14 @@ def install(place: Place) -> list[str]:
     except OSError as error:
         with suppress(OSError):
             _delete(written)
-        raise Refused(
+        raise InstallRefused(
             f"cannot write to {error.filename}: {error.strerror}. Use a virtual environment, "
             "`--target DIR`, or `python -m hvdlite.compat`, which needs no installation"
         ) from error
     return [str(path) for path in contents]
 
 
-def remove(place: Place) -> list[str]:
+def remove(place: Site) -> list[str]:
     """Removes what install() has written, and nothing else. Returns the files; none if there was
     nothing."""
     if not is_installed(place):
@@ -128,11 +128,11 @@ def remove(place: Place) -> list[str]:
     try:
         _delete(files)
     except OSError as error:
-        raise Refused(f"cannot remove {error.filename}: {error.strerror}") from error
+        raise InstallRefused(f"cannot remove {error.filename}: {error.strerror}") from error
     return [str(path) for path in files]
 
 
-def _contents(place: Place) -> dict[Path, str]:
+def _contents(place: Site) -> dict[Path, str]:
     """Returns every file with its text, the metadata first, so an interrupted installation can be
     removed."""
     source = Path(DIRECTORY)
@@ -190,13 +190,13 @@ def run_command(action: str, target: str | None) -> int:
                 place
             )
         )
-    except Refused as why:
+    except InstallRefused as why:
         print(f"hvdlite compat {action}: {why}.", file=sys.stderr)
         return 1
     return 0
 
 
-def _install_and_say(place: Place) -> str:
+def _install_and_say(place: Site) -> str:
     before = is_installed(place)
     files = install(place)
     said = "was installed already and has been renewed" if before else "is installed"
@@ -210,7 +210,7 @@ def _install_and_say(place: Place) -> str:
     )
 
 
-def _remove_and_say(place: Place) -> str:
+def _remove_and_say(place: Site) -> str:
     files = remove(place)
     if not files:
         real = horovod_itself(place)
@@ -220,7 +220,7 @@ def _remove_and_say(place: Place) -> str:
     return "\n".join(["hvdlite's alias horovod is removed:", *(f"  {file}" for file in files)])
 
 
-def _status(place: Place) -> str:
+def _status(place: Site) -> str:
     if is_installed(place):
         return (
             f"In {place.packages}, horovod is hvdlite {__version__}. `hvdlite compat remove` "

@@ -14,7 +14,7 @@ from hvdlite.optuna.agreement import Agreement
 from hvdlite.optuna.exchange import Exchange
 
 
-class Facts(NamedTuple):
+class TrialFacts(NamedTuple):
     """What a trial tells about itself."""
 
     number: int
@@ -25,7 +25,7 @@ class Facts(NamedTuple):
     constraints: dict[str, float]
 
     @classmethod
-    def of(cls, trial: BaseTrial) -> Facts:
+    def of(cls, trial: BaseTrial) -> TrialFacts:
         return cls(
             trial.number,
             trial.params,
@@ -51,12 +51,12 @@ class Trial(BaseTrial):
         self.over: Agreement | None = None
         self._trial = trial
         told = self._agree(self.exchange.by_all, "Trial()", self._tell)
-        self._facts: Facts = self._checked(told)
+        self._facts: TrialFacts = self._checked(told)
 
-    def _tell(self) -> Facts | None:
-        return None if self._trial is None else Facts.of(self._trial)
+    def _tell(self) -> TrialFacts | None:
+        return None if self._trial is None else TrialFacts.of(self._trial)
 
-    def _checked(self, told: list[Facts | None]) -> Facts:
+    def _checked(self, told: list[TrialFacts | None]) -> TrialFacts:
         first, *others = told
         if first is None or any(other is not None for other in others):
             have = [rank for rank, facts in zip(self.exchange.ranks, told, strict=True) if facts]
@@ -79,7 +79,7 @@ class Trial(BaseTrial):
     def _call(self, method: str, *args: Any, **options: Any) -> Any:
         """Calls the method of Optuna's trial."""
 
-        def function() -> tuple[Any, Facts | None]:
+        def function() -> tuple[Any, TrialFacts | None]:
             return getattr(self._trial, method)(*args, **options), self._tell()
 
         name = repr(args[0]) if args and isinstance(args[0], str) else ""

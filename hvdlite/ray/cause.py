@@ -15,7 +15,7 @@ GRACE_SECONDS = 3.0
 
 
 class FailureKind(enum.IntEnum):
-    """In the order of blame."""
+    """The likeliest cause first."""
 
     OWN = 0  # the function has raised on this rank
     DEATH = 1  # the actor has died
@@ -23,7 +23,7 @@ class FailureKind(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class RankFailure:
+class ActorFailure:
     rank: int
     kind: FailureKind
     at: float
@@ -33,19 +33,20 @@ class CauseFinder:
     """Finds it among the failures of one run."""
 
     def __init__(self) -> None:
-        self._all: list[RankFailure] = []
+        self._all: list[ActorFailure] = []
 
     def note(self, rank: int, kind: FailureKind, now: float) -> None:
-        self._all.append(RankFailure(rank, kind, now))
+        self._all.append(ActorFailure(rank, kind, now))
 
     def cause(self, now: float) -> int | None:
-        """Returns the rank to blame; None: there is no failure, or its cause may still come."""
+        """Returns the rank whose failure it was; None: none has failed, or the cause may still
+        come."""
         if not self._all or (self._only_consequences() and now < self._began() + SETTLE_SECONDS):
             return None
         return self.first()
 
     def first(self) -> int:
-        """Returns the rank to blame, if no more failures come."""
+        """Returns the rank whose failure it was, if no more failures come."""
         return min(self._all, key=lambda each: (each.kind, each.at)).rank
 
     def _only_consequences(self) -> bool:

@@ -25,7 +25,7 @@ def variables(port: int, everywhere: bool, timeout_s: float) -> dict[str, str]:
     }
 
 
-class JobStore:
+class DriverStore:
     """The store where the ranks of one job connect, in the driver's process.
 
     `hosts`: the identities of the ranks' hosts. If all are this one, the store listens on
@@ -51,7 +51,7 @@ class Coordinator:
     def __init__(self, settings: MiniSettings) -> None:
         self.settings = settings
         self._ranks: dict[int, ActorIdentity] = {}
-        self._store: JobStore | None = None
+        self._store: DriverStore | None = None
 
     @property
     def world_size(self) -> int:
@@ -71,7 +71,7 @@ class Coordinator:
         return ",".join(f"{node}:{n}" for node, n in Counter(self.node_id_by_rank.values()).items())
 
     @property
-    def store(self) -> JobStore | None:
+    def store(self) -> DriverStore | None:
         """The store, while it is open."""
         return self._store
 
@@ -99,7 +99,7 @@ class Coordinator:
         """Like establish_rendezvous(), without the secret, which is that of `store`."""
         self.close()
         hosts = {each.host for each in self._ranks.values()}
-        self._store = JobStore(hosts, self.settings.timeout_s)
+        self._store = DriverStore(hosts, self.settings.timeout_s)
         return self._store.environment
 
     def close(self) -> None:

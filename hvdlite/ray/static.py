@@ -171,7 +171,7 @@ class StaticAdapter:
         others have ended, too."""
         refs = [getattr(worker, method).remote(*args) for worker in self.workers[:ranks]]
         try:
-            found = collect(refs, self._blame, glance)
+            found = collect(refs, self._tell_waiting_ranks, glance)
         except BaseException:  # Ctrl-C, or a callback
             self._end("the run before was interrupted; call start() again")
             raise
@@ -181,7 +181,7 @@ class StaticAdapter:
         self._recover(found)
         raise error
 
-    def _blame(self, rank: int, error: Exception) -> None:
+    def _tell_waiting_ranks(self, rank: int, error: Exception) -> None:
         """Ranks that wait in `hvd.init()` hear of it by the store, others by the core."""
         store = self.coordinator.store
         if store is not None:
@@ -265,7 +265,7 @@ def _has_failed(refs: Sequence[Any]) -> bool:
 
 @dataclass
 class Collected:
-    """By rank. `running`: ranks that have not ended in time. `cause`: the rank to blame."""
+    """By rank. `running`: ranks that have not ended in time. `cause`: the rank that has failed."""
 
     results: dict[int, Any] = field(default_factory=dict)
     errors: dict[int, Exception] = field(default_factory=dict)
@@ -279,12 +279,12 @@ class Collected:
 
 def collect(
     refs: Sequence[Any],
-    blame: Callable[[int, Exception], None],
+    on_cause: Callable[[int, Exception], None],
     glance: Callable[[], None] | None = None,
 ) -> Collected:
     """Returns when all ranks have ended, or had time to after a failure.
 
-    `blame` is called once, when the cause of a failure is known. `glance` is called often.
+    `on_cause` is called once, when the cause of a failure is known. `glance` is called often.
     """
     running = {ref: rank for rank, ref in enumerate(refs)}
     failures, found = CauseFinder(), Collected()
@@ -296,7 +296,7 @@ def collect(
         if found.cause is None:
             found.cause = failures.cause(time.monotonic())
             if found.cause is not None:
-                blame(found.cause, found.errors[found.cause])
+                on_cause(found.cause, found.errors[found.cause])
         if glance is not None:
             glance()
     found.running = sorted(running.values())

@@ -125,7 +125,7 @@ def _run(
     partition: int,
     client: StoreClient,
     hearing: _FailureListener,
-) -> outcome.Report:
+) -> outcome.RankReport:
     """Runs the rank until nothing of it is left."""
     with contextlib.ExitStack() as stack:
         console = _console(order, partition, stack)
@@ -143,7 +143,7 @@ def _run(
         watch = _RankWatch(slot.rank, host, ranks, streams, client, hearing)
         with contextlib.closing(watch):
             watch.loop(signals.wake, signals.caught)
-    return outcome.Report(
+    return outcome.RankReport(
         slot.rank,
         host,
         watch.ended.code,

@@ -21,7 +21,7 @@ Row = tuple[int, str, bytes]
 
 
 @dataclass(frozen=True)
-class Report:
+class RankReport:
     """How the process of one rank has ended."""
 
     rank: int
@@ -34,7 +34,7 @@ class Report:
     failure: bytes | None = None  # the pickle of delivery.RankFailure
 
 
-def rows(report: Report) -> Iterator[Row]:
+def rows(report: RankReport) -> Iterator[Row]:
     """What a task yields."""
     facts = asdict(report)
     for kind in ("result", "failure"):
@@ -45,23 +45,23 @@ def rows(report: Report) -> Iterator[Row]:
     yield report.rank, "facts", json.dumps(facts).encode()
 
 
-def reports(found: Iterable[Row]) -> list[Report]:
+def reports(found: Iterable[Row]) -> list[RankReport]:
     """The reverse of rows(), of all tasks; the chunks of a rank are in their order."""
     pieces: dict[tuple[int, str], list[bytes]] = {}
     for rank, kind, chunk in found:
         pieces.setdefault((rank, kind), []).append(bytes(chunk))
-    those: list[Report] = []
+    those: list[RankReport] = []
     for rank in sorted({rank for rank, _ in pieces}):
         facts = json.loads(b"".join(pieces[rank, "facts"]))
         result, failure = (
             b"".join(pieces.get((rank, kind), [])) if facts.pop(f"has_{kind}") else None
             for kind in ("result", "failure")
         )
-        those.append(Report(**facts, result=result, failure=failure))
+        those.append(RankReport(**facts, result=result, failure=failure))
     return those
 
 
-def results(those: Sequence[Report], size: int) -> list[Any]:
+def results(those: Sequence[RankReport], size: int) -> list[Any]:
     """Returns the results in the order of ranks. Raises the RuntimeError of the rank that has
     failed, or of one without a result."""
     verdict = judged(those)
@@ -72,7 +72,7 @@ def results(those: Sequence[Report], size: int) -> list[Any]:
     return [_result(report) for report in those]
 
 
-def judged(those: Iterable[Report]) -> Verdict:
+def judged(those: Iterable[RankReport]) -> Verdict:
     """The launcher's judgement on these ends."""
     those = list(those)
     verdict = Verdict({report.rank: report.host for report in those})
@@ -83,7 +83,7 @@ def judged(those: Iterable[Report]) -> Verdict:
     return verdict
 
 
-def _fail(those: Sequence[Report], verdict: Verdict) -> None:
+def _fail(those: Sequence[RankReport], verdict: Verdict) -> None:
     culprit = verdict.culprit()
     failure = next((it.failure for it in those if it.rank == culprit), None)
     if culprit is None or failure is None:  # it was killed, or has called sys.exit()
@@ -93,7 +93,7 @@ def _fail(those: Sequence[Report], verdict: Verdict) -> None:
     delivery.fail(what, f"rank {culprit}", told)
 
 
-def _result(report: Report) -> Any:
+def _result(report: RankReport) -> Any:
     if report.result is None:
         raise RuntimeError(
             f"rank {report.rank} on {report.host} ended without a result: the function has ended "

@@ -12,7 +12,7 @@ from browser import PROGRAM, WHY_NOT, Browser
 from report_jobs import BEGAN, Imagined
 
 from hvdlite.observe.report.details import Tensor
-from hvdlite.observe.report.facts import End, Facts
+from hvdlite.observe.report.facts import Facts, JobEnd
 from hvdlite.observe.report.history import History
 from hvdlite.observe.report.page import page
 
@@ -59,7 +59,7 @@ def large() -> Facts:
         ranks=24, waits={2: 0.31, 9: 0.04}, heavy="fc.weight", moving=0.6, fewer_from=0.6,
         hosts=[f"node{n}.cluster.example.org" for n in range(1, 4)],
     )  # fmt: skip
-    facts = history(job).facts("python train.py …", End(1, SENTENCE))
+    facts = history(job).facts("python train.py …", JobEnd(1, SENTENCE))
     assert facts.details is not None
     facts.details.tensors.insert(1, Tensor(LONG, 5000, 5e9, facts.details.seconds / 20, 1.0))
     facts.details.knobs["HVDLITE_HOST_ID"] = LONG
@@ -68,7 +68,7 @@ def large() -> Facts:
 
 PAGES = {
     "large": large(),
-    "small": history(Imagined(ranks=2, seconds=20, every=1)).facts("python train.py", End(0)),
+    "small": history(Imagined(ranks=2, seconds=20, every=1)).facts("python train.py", JobEnd(0)),
     "empty": replace(Facts(), title="true", running=True),
 }
 

@@ -17,18 +17,24 @@ from machine import within
 
 from hvdlite import compat
 from hvdlite.compat import installation
-from hvdlite.compat.installation import Place, Refused, install, is_installed, remove
+from hvdlite.compat.installation import (
+    InstallRefused,
+    Site,
+    install,
+    is_installed,
+    remove,
+)
 from hvdlite.tools.commands.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "site-packages", tmp_path / "bin")
+def place(tmp_path: Path) -> Site:
+    return Site(tmp_path / "site-packages", tmp_path / "bin")
 
 
-def _files(place: Place) -> set[str]:
+def _files(place: Site) -> set[str]:
     return {
         str(p.relative_to(place.packages.parent))
         for p in place.packages.parent.rglob("*")
@@ -45,7 +51,7 @@ WHOLE = {
 }
 
 
-def test_install_is_idempotent_and_remove_leaves_what_it_found(place: Place) -> None:
+def test_install_is_idempotent_and_remove_leaves_what_it_found(place: Site) -> None:
     place.packages.mkdir()
     place.commands.mkdir()
     (place.packages / "horovod_tools.py").write_text("mine")
@@ -66,7 +72,7 @@ def test_install_is_idempotent_and_remove_leaves_what_it_found(place: Place) -> 
     )
 
 
-def test_the_record_is_true(place: Place) -> None:
+def test_the_record_is_true(place: Site) -> None:
     install(place)
     with open(place.packages / "horovod-0.28.1.dist-info" / "RECORD", newline="") as record:
         rows = list(csv.reader(record))
@@ -82,26 +88,26 @@ def test_the_record_is_true(place: Place) -> None:
             assert len(data) == int(size)
 
 
-def test_horovod_itself_is_never_touched(place: Place, tmp_path: Path) -> None:
+def test_horovod_itself_is_never_touched(place: Site, tmp_path: Path) -> None:
     package = place.packages / "horovod"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("__version__ = '0.27'\n")
     before = _files(place)
     with pytest.raises(
-        Refused, match="Horovod itself is installed .*`pip uninstall horovod` first"
+        InstallRefused, match="Horovod itself is installed .*`pip uninstall horovod` first"
     ):
         install(place)
     assert remove(place) == [] and _files(place) == before
     # In another directory of the same Python, too.
-    with pytest.raises(Refused, match="Horovod itself"):
-        install(Place(tmp_path / "venv", tmp_path / "venv", (str(place.packages),)))
+    with pytest.raises(InstallRefused, match="Horovod itself"):
+        install(Site(tmp_path / "venv", tmp_path / "venv", (str(place.packages),)))
 
 
-def test_its_metadata_alone_or_its_command_alone_are_respected(place: Place) -> None:
+def test_its_metadata_alone_or_its_command_alone_are_respected(place: Site) -> None:
     metadata = place.packages / "horovod-0.28.1.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "INSTALLER").write_text("pip\n")
-    with pytest.raises(Refused, match="Horovod itself"):
+    with pytest.raises(InstallRefused, match="Horovod itself"):
         install(place)
     (metadata / "INSTALLER").unlink()
     metadata.rmdir()
@@ -109,22 +115,24 @@ def test_its_metadata_alone_or_its_command_alone_are_respected(place: Place) -> 
     (place.commands / "horovodrun").write_text(
         "#!/usr/bin/python\nfrom horovod.runner.launch import run_commandline\n"
     )
-    with pytest.raises(Refused, match="horovodrun is not hvdlite's"):
+    with pytest.raises(InstallRefused, match="horovodrun is not hvdlite's"):
         install(place)
     assert _files(place) == {"bin/horovodrun"}
 
 
-def test_where_nothing_can_be_written_nothing_remains_and_a_sentence_says_so(place: Place) -> None:
+def test_where_nothing_can_be_written_nothing_remains_and_a_sentence_says_so(
+    place: Site,
+) -> None:
     place.packages.parent.joinpath("bin").write_text(
         "a file where the folder for commands should be"
     )
-    with pytest.raises(Refused, match=r"cannot write to .*bin.*Use a virtual environment"):
+    with pytest.raises(InstallRefused, match=r"cannot write to .*bin.*Use a virtual environment"):
         install(place)
     assert _files(place) == {"bin"}
 
 
 def test_a_path_that_a_shebang_cannot_hold(
-    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    place: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     link = tmp_path / "with a space"
     link.symlink_to(sys.executable)
@@ -143,7 +151,7 @@ def test_a_system_python_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path
     (tmp_path / "EXTERNALLY-MANAGED").write_text("")
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
-    with pytest.raises(Refused, match="belong to the system .*make a virtual environment"):
+    with pytest.raises(InstallRefused, match="belong to the system .*make a virtual environment"):
         installation.this_environment()
 
 
@@ -202,9 +210,11 @@ def test_in_a_virtual_environment_pip_knows_it_too(tmp_path: Path) -> None:
     assert not list((tmp_path / "venv").rglob("*horovod*"))
 
 
-def test_the_alias_that_a_launcher_asks_for_stands_in_nobodys_way(place: Place) -> None:
+def test_the_alias_that_a_launcher_asks_for_stands_in_nobodys_way(
+    place: Site,
+) -> None:
     """Its directory has metadata as well; that is not an installation."""
-    with_alias = Place(place.packages, place.commands, (compat.DIRECTORY,))
+    with_alias = Site(place.packages, place.commands, (compat.DIRECTORY,))
     assert installation.horovod_itself(with_alias) is None
     install(with_alias)
     assert installation.horovod_itself(with_alias) is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from report_jobs import BEGAN, Imagined
 
-from hvdlite.observe.report import history, lines
+from hvdlite.observe.report import cli, history
 from hvdlite.observe.report.details import (
     OTHERS,
     Details,
@@ -107,7 +107,7 @@ def test_records_may_come_more_often_than_reports_and_long_pauses_do_not_count()
 
 def test_a_file_of_two_lines_is_a_job_of_their_time() -> None:
     records = list(Imagined(ranks=2, seconds=20, every=10).records())[1:]
-    found = lines.read(map(json.dumps, records)).history.facts()
+    found = cli.read_metrics(map(json.dumps, records)).history.facts()
     assert found.active == pytest.approx(20)
 
 
@@ -147,7 +147,7 @@ def test_the_last_job_of_a_file_is_shown() -> None:
         json.dumps(record | {"began": BEGAN + 999, "time": record["time"] + 999})
         for record in Imagined(ranks=5, seconds=30).records()
     ]
-    read = lines.read([*first, first[0][:40], "", *second])
+    read = cli.read_metrics([*first, first[0][:40], "", *second])
     assert (read.jobs, read.broken) == (2, 1)
     assert len(read.history.facts().hosts) == 5
     assert read.notes("m.jsonl") == [
@@ -155,7 +155,7 @@ def test_the_last_job_of_a_file_is_shown() -> None:
         "Lines of m.jsonl that cannot be read: 1.",
     ]
     with pytest.raises(ValueError, match="no line in it is one of --metrics-file"):
-        lines.read(["{}", "no", "[1]"])
+        cli.read_metrics(["{}", "no", "[1]"])
 
 
 # --- tensors

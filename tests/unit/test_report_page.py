@@ -15,7 +15,7 @@ from hvdlite.launch.monitor.report import ReportFile
 from hvdlite.observe.report import charts, series, words
 from hvdlite.observe.report.charts import Line
 from hvdlite.observe.report.details import Tensor
-from hvdlite.observe.report.facts import End, Facts
+from hvdlite.observe.report.facts import Facts, JobEnd
 from hvdlite.observe.report.history import History
 from hvdlite.observe.report.page import page
 
@@ -67,7 +67,7 @@ def facts_of(job: Imagined, title: str = "train.py", **more: Any) -> Facts:
 
 def test_the_numbers_of_the_job_are_on_the_page() -> None:
     job = Imagined(ranks=4, waits={2: 0.31}, heavy="fc.weight", hosts=("node1", "node2"))
-    found = Parsed(page(facts_of(job, end=End(0)), BEGAN))
+    found = Parsed(page(facts_of(job, end=JobEnd(0)), BEGAN))
     text = found.text.replace("\u00a0", " ")
     for said in (
         "train.py", "ended well", "4 ranks, 2 hosts, 10 min 00 s, from 2026-09-21 14:13:20 UTC",
@@ -107,7 +107,7 @@ def test_what_comes_from_the_job_is_escaped() -> None:
             rank["counters"]["interfaces"] = {EVIL: {"sent": 5, "received": 5}}
         history.add(record)
     history.happened(BEGAN + 5, EVIL)
-    text = page(history.facts(EVIL, End(1, EVIL), notes=[EVIL]), BEGAN)
+    text = page(history.facts(EVIL, JobEnd(1, EVIL), notes=[EVIL]), BEGAN)
     found = Parsed(text)
     assert "<script" not in text and "\x07" not in text
     assert text.count("&lt;script&gt;") >= 12
@@ -128,9 +128,12 @@ def test_what_turns_the_order_of_letters_is_left_out() -> None:
         (facts_of(Imagined(details=False)), "Step time"),
         (facts_of(Imagined(ranks=1)), "1 rank,"),
         (History().facts("true", running=True), "still running"),
-        (History().facts("true", End(1, "hvdliterun: no such file.")), "no such file."),
+        (History().facts("true", JobEnd(1, "hvdliterun: no such file.")), "no such file."),
         (facts_of(Imagined(fewer_from=0.4)), "The ranks have changed: 4 → 3 (generation 2)"),
-        (facts_of(Imagined(), end=End(137, "hvdliterun: rank 1 on a was killed.")), "status 137"),
+        (
+            facts_of(Imagined(), end=JobEnd(137, "hvdliterun: rank 1 on a was killed.")),
+            "status 137",
+        ),
     ],
 )
 def test_a_page_of_a_job_that_is_different(facts: Facts, said: str) -> None:
@@ -152,7 +155,7 @@ def test_any_job_has_a_page_of_bounded_size() -> None:
 
 
 def test_every_class_has_a_style() -> None:
-    text = page(facts_of(Imagined(waits={1: 0.3}, fewer_from=0.5), end=End(1, "x")), BEGAN)
+    text = page(facts_of(Imagined(waits={1: 0.3}, fewer_from=0.5), end=JobEnd(1, "x")), BEGAN)
     styled = set(re.findall(r"\.([a-z]\w*)", text[: text.index("</style>")]))
     used = {name for _, attrs in Parsed(text).tags for name in attrs.get("class", "").split()}
     assert used - styled <= {"name"} and len(used) > 25, used - styled

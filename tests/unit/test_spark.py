@@ -12,7 +12,7 @@ from hvdlite.launch import delivery
 pytest.importorskip("pyspark", reason='pip install ".[spark]": pyspark is not installed')
 
 from hvdlite.spark import needs, outcome, placement, runner, slots  # noqa: E402
-from hvdlite.spark.outcome import Report  # noqa: E402
+from hvdlite.spark.outcome import RankReport  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def _failure(error: BaseException) -> bytes:
 def test_reports_survive_their_way_through_rows() -> None:
     large = bytes(range(256)) * (2 * outcome.CHUNK_BYTES // 256) + b"rest"
     those = [
-        Report(0, "a", result=large),
-        Report(1, "b", code=1, words="ValueError: x", failure=b"f", ended_by_us=True),
-        Report(2, "b", result=b""),
+        RankReport(0, "a", result=large),
+        RankReport(1, "b", code=1, words="ValueError: x", failure=b"f", ended_by_us=True),
+        RankReport(2, "b", result=b""),
     ]
     found = [row for report in reversed(those) for row in outcome.rows(report)]
     assert max(len(chunk) for _, _, chunk in found) <= outcome.CHUNK_BYTES
@@ -113,7 +113,7 @@ def test_reports_survive_their_way_through_rows() -> None:
 
 
 def test_results_come_in_the_order_of_ranks() -> None:
-    those = [Report(rank, "a", result=pickle.dumps(rank * 10)) for rank in range(3)]
+    those = [RankReport(rank, "a", result=pickle.dumps(rank * 10)) for rank in range(3)]
     assert outcome.results(those, 3) == [0, 10, 20]
 
 
@@ -125,33 +125,33 @@ LOST = "PeerLostError: rank 1 failed: it has raised ValueError: own"
     [
         (
             [
-                Report(0, "a", 1, words=LOST, failure=_failure(RuntimeError(LOST))),
-                Report(1, "b", 1, words="ValueError: own", failure=_failure(ValueError("own"))),
-                Report(2, "b", signal=15, ended_by_us=True),
+                RankReport(0, "a", 1, words=LOST, failure=_failure(RuntimeError(LOST))),
+                RankReport(1, "b", 1, words="ValueError: own", failure=_failure(ValueError("own"))),
+                RankReport(2, "b", signal=15, ended_by_us=True),
             ],
             "rank 1 on b raised ValueError: own\n\nOn rank 1:\nTraceback",
             ValueError,
         ),
         (
             [
-                Report(0, "a", 1, words=LOST, failure=_failure(RuntimeError(LOST))),
-                Report(1, "b", signal=9),
+                RankReport(0, "a", 1, words=LOST, failure=_failure(RuntimeError(LOST))),
+                RankReport(1, "b", signal=9),
             ],
             "rank 1 on b was killed by SIGKILL",
             None,
         ),
         (
-            [Report(0, "a", 3, words="bye"), Report(1, "b", signal=15, ended_by_us=True)],
+            [RankReport(0, "a", 3, words="bye"), RankReport(1, "b", signal=15, ended_by_us=True)],
             "rank 0 on a exited with code 3: bye. All other ranks have ended, too.",
             None,
         ),
-        ([Report(0, "a")], "rank 0 on a ended without a result", None),
-        ([Report(0, "a", result=b"no pickle")], "the result of rank 0 on a cannot be", None),
+        ([RankReport(0, "a")], "rank 0 on a ended without a result", None),
+        ([RankReport(0, "a", result=b"no pickle")], "the result of rank 0 on a cannot be", None),
     ],
     ids=["own error", "killed", "exit", "no result", "no pickle"],
 )
 def test_the_cause_is_raised(
-    those: list[Report], said: str, cause: type[BaseException] | None
+    those: list[RankReport], said: str, cause: type[BaseException] | None
 ) -> None:
     with pytest.raises(RuntimeError) as raised:
         outcome.results(those, len(those))

@@ -16,7 +16,7 @@ from hvdlite.launch.monitor import exposition
 from hvdlite.launch.monitor.board import Board
 from hvdlite.launch.observers import JobObserver
 from hvdlite.observe.report import words
-from hvdlite.observe.report.facts import End
+from hvdlite.observe.report.facts import JobEnd
 from hvdlite.observe.report.history import History
 from hvdlite.observe.report.page import page
 from hvdlite.rendezvous.server import StoreServer
@@ -39,7 +39,7 @@ class ReportFile:
         self._page: tuple[int, int] | None = None  # by which its own page is known
         self._told_of_others = False
 
-    def write(self, end: End | None = None) -> None:
+    def write(self, end: JobEnd | None = None) -> None:
         """`end`: None while the job runs."""
         now = time.time()
         try:
@@ -123,4 +123,4 @@ class ReportWriter(JobObserver):
         if status:
             said = sentence.removeprefix("hvdliterun: ") or f"The job failed with {status}."
             self._report.history.happened(time.time(), said)
-        self._report.write(End(status, sentence))
+        self._report.write(JobEnd(status, sentence))

@@ -9,8 +9,7 @@ charts         charts, sections and tables as HTML; round numbers for axes
 series         decides which ranks and which times a chart shows
 words          numbers as people read them
 style          the page's CSS
-cli            the command: reads files, makes the page
-lines          the file of --metrics-file as a history
+cli            the command: reads timelines and lines of --metrics-file, makes the page
 history        the facts of a running job, in bounded memory
 details        what past operations tell about tensors, in bounded memory
 timelines      the facts of recorded timelines

@@ -53,7 +53,7 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class End:
+class JobEnd:
     """How the job has ended. `sentence`: what hvdliterun said; empty: all went well."""
 
     status: int
@@ -65,7 +65,7 @@ class Facts:
     title: str = ""
     began: float | None = None
     ended: float | None = None
-    end: End | None = None  # None: not known, or the job still runs
+    end: JobEnd | None = None  # None: not known, or the job still runs
     running: bool = False
     hosts: Mapping[int, str] = field(default_factory=dict)  # by rank
     samples: Sequence[Sample] = ()

@@ -13,7 +13,7 @@ from typing import Any
 from hvdlite.base.processors import Taken
 from hvdlite.observe.report import details
 from hvdlite.observe.report.details import Details
-from hvdlite.observe.report.facts import End, Event, Facts, Point, Sample, Totals
+from hvdlite.observe.report.facts import Event, Facts, JobEnd, Point, Sample, Totals
 
 MOST_SAMPLES = 600
 MOST_POINTS = 60_000  # of all ranks in all samples
@@ -109,7 +109,7 @@ class History:
     def facts(
         self,
         title: str = "",
-        end: End | None = None,
+        end: JobEnd | None = None,
         running: bool = False,
         ended: float | None = None,
         notes: Sequence[str] = (),

@@ -9,7 +9,7 @@ from hvdlite.observe.report.details import Details, Tally, union
 from hvdlite.observe.report.facts import Facts, Point, Sample, Totals
 from hvdlite.observe.report.history import Samples
 from hvdlite.observe.timeline.merging import Placed, merge
-from hvdlite.observe.timeline.reading import Key, Operation, Trace
+from hvdlite.observe.timeline.reading import Key, TimelineOperation, Trace
 
 _MICRO = 1e-6
 
@@ -58,21 +58,21 @@ def details(trace: Trace) -> Details:
     return found
 
 
-def _asked(operation: Operation) -> float:
+def _asked(operation: TimelineOperation) -> float:
     """A rank that has joined takes part without a request of its own."""
     asked = operation.began if operation.asked is None else operation.asked
     return asked or 0.0
 
 
-def _completed(operations: Iterable[Operation]) -> list[Operation]:
+def _completed(operations: Iterable[TimelineOperation]) -> list[TimelineOperation]:
     return [each for each in operations if each.began is not None and each.ended is not None]
 
 
-def _done(placed: Placed) -> list[Operation]:
+def _done(placed: Placed) -> list[TimelineOperation]:
     return _completed(placed.trace.operations)
 
 
-def _steps(operations: Sequence[Operation]) -> list[float]:
+def _steps(operations: Sequence[TimelineOperation]) -> list[float]:
     """When the operation ends that returns most often: the one with the most bytes of these."""
     times: dict[str, list[float]] = {}
     sizes: dict[str, int] = {}
@@ -88,7 +88,7 @@ def _steps(operations: Sequence[Operation]) -> list[float]:
 def _samples(
     ranks: Sequence[Placed],
     steps: Mapping[int, Sequence[float]],
-    done: Mapping[int, Sequence[Operation]],
+    done: Mapping[int, Sequence[TimelineOperation]],
     epoch: float,
 ) -> Sequence[Sample]:
     found = Samples()
@@ -113,7 +113,7 @@ def _samples(
 class _Waits:
     """When a rank waited for others; asked about one step after another."""
 
-    def __init__(self, operations: Iterable[Operation]) -> None:
+    def __init__(self, operations: Iterable[TimelineOperation]) -> None:
         self._spans = list(
             union((o.asked, o.began) for o in operations if o.asked is not None and o.began)
         )
@@ -130,7 +130,7 @@ class _Waits:
         return waited
 
 
-def _totals(operations: Sequence[Operation]) -> Totals:
+def _totals(operations: Sequence[TimelineOperation]) -> Totals:
     batches: dict[tuple[Any, ...], int] = {}
     for each in operations:
         batch = each.key[0] if each.key else 0, each.began, each.ended

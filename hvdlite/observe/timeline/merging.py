@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hvdlite.observe.timeline.reading import Clock, Event, Key, Operation, Trace
+from hvdlite.observe.timeline.reading import Clock, Event, Key, TimelineOperation, Trace
 
 # Waiting for less than this is not worth an arrow.
 WORTH_AN_ARROW = 10.0  # microseconds
+
+RankOperation = tuple["Placed", TimelineOperation]
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,8 @@ def _arrows(ranks: Sequence[Placed]) -> Iterator[Event]:
             yield _end_of_arrow("f", number, name, rank, other.lane, rank.at(other.began))
 
 
-def _by_key(ranks: Sequence[Placed]) -> Iterator[tuple[str, list[tuple[Placed, Operation]]]]:
-    found: Mapping[Key, list[tuple[Placed, Operation]]]
-    found = {}
+def _by_key(ranks: Sequence[Placed]) -> Iterator[tuple[str, list[RankOperation]]]:
+    found: dict[Key, list[RankOperation]] = {}
     for rank in ranks:
         for operation in rank.trace.operations:
             if operation.key is not None:
@@ -186,13 +187,15 @@ def _by_the_wall(here: Clock, there: Clock) -> float:
     return there.epoch - here.epoch
 
 
-def _shared(here: Iterable[Operation], there: Iterable[Operation]) -> list[tuple[Span, Span]]:
+def _shared(
+    here: Iterable[TimelineOperation], there: Iterable[TimelineOperation]
+) -> list[tuple[Span, Span]]:
     mine, theirs = _together(here), _together(there)
     pairs = [(mine[key], operation) for key, operation in theirs.items() if key in mine]
     return sorted(pairs, key=lambda pair: pair[1].began)
 
 
-def _together(operations: Iterable[Operation]) -> dict[Key, Span]:
+def _together(operations: Iterable[TimelineOperation]) -> dict[Key, Span]:
     return {
         o.key: Span(o.began, o.ended)
         for o in operations

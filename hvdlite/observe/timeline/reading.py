@@ -27,7 +27,7 @@ _WIDTH = re.compile(r"(\d+)$")
 
 
 @dataclass
-class Operation:
+class TimelineOperation:
     name: str
     lane: int
     opened: float
@@ -60,7 +60,7 @@ class Trace:
     rank: int
     clock: Clock
     events: list[Event]  # of this rank itself
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[TimelineOperation] = field(default_factory=list)
 
 
 def read(text: str) -> Trace:
@@ -139,17 +139,17 @@ def _origin(events: Sequence[Event]) -> tuple[int, Clock]:
     )
 
 
-def operations(events: Sequence[Mapping[str, Any]]) -> list[Operation]:
+def operations(events: Sequence[Mapping[str, Any]]) -> list[TimelineOperation]:
     """What the rank that wrote these events performed, in the order of its ends, and behind that
     what is still open."""
-    open_: dict[int, tuple[Operation, int]] = {}  # by lane, with the depth of its phases
+    open_: dict[int, tuple[TimelineOperation, int]] = {}  # by lane, with the depth of its phases
     ended = []
     for event in events:
         phase, lane = event.get("ph"), event.get("tid", 0)
         if phase == "B":
             operation, depth = open_.get(lane, (None, 0))
             if operation is None:
-                operation = Operation(event["name"], lane, event["ts"])
+                operation = TimelineOperation(event["name"], lane, event["ts"])
             elif depth == 1 and not event["name"].startswith(_NEGOTIATES):
                 operation.began, operation.kind = event["ts"], event["name"]
             elif depth == 2 and operation.kind:
@@ -170,7 +170,7 @@ def operations(events: Sequence[Mapping[str, Any]]) -> list[Operation]:
     return ended + [operation for operation, _ in open_.values()]
 
 
-def _learn(operation: Operation, args: Mapping[str, Any]) -> None:
+def _learn(operation: TimelineOperation, args: Mapping[str, Any]) -> None:
     if "shape" in args:
         operation.dtype = args.get("dtype", "")
         operation.numbers = math.prod(int(n) for n in re.findall(r"\d+", args["shape"]))

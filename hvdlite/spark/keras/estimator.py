@@ -32,7 +32,7 @@ class KerasEstimator(HorovodEstimator):
 
     def _train(self, backend: Backend, asked: Training) -> KerasModel:
         model, custom = self.of("model"), self.of("custom_objects")
-        job = training.Job(
+        job = training.KerasJob(
             model=training.dumped(model),
             optimizer=training.described(self.of("optimizer")),
             loss=self.of("loss"),

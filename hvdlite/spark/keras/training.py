@@ -19,7 +19,7 @@ from hvdlite.spark.common.rows import Training, shaped
 
 
 @dataclass(frozen=True)
-class Job:
+class KerasJob:
     """What a user has given of Keras's, as far as it can be pickled."""
 
     model: bytes
@@ -72,7 +72,7 @@ def loaded(data: bytes, custom_objects: Mapping[str, Any] | None) -> Any:
         return keras.models.load_model(path, dict(custom_objects or {}), compile=False)
 
 
-def train(asked: Training, job: Job) -> tuple[list[Any], dict[str, Any]] | None:
+def train(asked: Training, job: KerasJob) -> tuple[list[Any], dict[str, Any]] | None:
     """Runs in each rank; rank 0 returns the weights and the history."""
     import keras
 
@@ -125,7 +125,7 @@ def train(asked: Training, job: Job) -> tuple[list[Any], dict[str, Any]] | None:
     return (weights, history) if is_first else None
 
 
-def _split(batch: Mapping[str, Any], asked: Training, job: Job) -> tuple[Any, ...]:
+def _split(batch: Mapping[str, Any], asked: Training, job: KerasJob) -> tuple[Any, ...]:
     """Returns features, labels and, if there are some, weights."""
     features = [_numbers(batch[name]) for name in asked.features]
     labels = [
@@ -146,7 +146,7 @@ def _numbers(values: Any) -> Any:
     return values.astype(np.float32) if np.issubdtype(values.dtype, np.floating) else values
 
 
-def _batches(arrays: Mapping[str, Any], asked: Training, job: Job, most: int) -> Any:
+def _batches(arrays: Mapping[str, Any], asked: Training, job: KerasJob, most: int) -> Any:
     """Returns a PyDataset whose epochs have the same number of batches on all ranks."""
     import keras
 
@@ -184,7 +184,7 @@ def _save(model: Any, asked: Training) -> None:
             asked.store.write(_checkpoint(asked), file.read())
 
 
-def _resume(model: Any, asked: Training, job: Job) -> None:
+def _resume(model: Any, asked: Training, job: KerasJob) -> None:
     """A run with this name may have been here before."""
     if asked.store.saving_runs() and asked.store.exists(_checkpoint(asked)):
         with tempfile.TemporaryDirectory() as folder:

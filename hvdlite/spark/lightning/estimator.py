@@ -64,7 +64,7 @@ class TorchEstimator(HorovodEstimator):
         lightning.make(training.package_of(self.of("model")))
 
     def _train(self, backend: Backend, asked: Training) -> TorchModel:
-        job = training.Job(
+        job = training.LightningJob(
             model=self.of("model"),
             package=training.package_of(self.of("model")),
             compression=self.of("gradient_compression"),

@@ -26,7 +26,7 @@ _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
 @dataclass(frozen=True)
-class Job:
+class LightningJob:
     """What a user has given of Lightning's."""
 
     model: Any
@@ -54,7 +54,7 @@ def package_of(model: Any) -> str:
     )
 
 
-def train(asked: Training, job: Job) -> Trained | None:
+def train(asked: Training, job: LightningJob) -> Trained | None:
     """Runs in each rank; rank 0 returns the result."""
     import hvdlite.torch as hvd
 
@@ -86,7 +86,7 @@ class Batches:
     def __init__(
         self,
         asked: Training,
-        job: Job,
+        job: LightningJob,
         arrays: rows.Arrays,
         batch_size: int,
         most: int,
@@ -116,7 +116,7 @@ class Batches:
             yield found
 
 
-def _trainer(asked: Training, job: Job) -> tuple[Any, list[dict[str, Any]]]:
+def _trainer(asked: Training, job: LightningJob) -> tuple[Any, list[dict[str, Any]]]:
     """Returns a Trainer, and the history that it will write."""
     pl: Any = importlib.import_module(job.package)
     history: list[dict[str, Any]] = []
@@ -140,7 +140,7 @@ def _trainer(asked: Training, job: Job) -> tuple[Any, list[dict[str, Any]]]:
     return pl.Trainer(**{**options, **given}), history
 
 
-def _strategy(job: Job) -> Any:
+def _strategy(job: LightningJob) -> Any:
     import hvdlite.torch as hvd
 
     hook = {} if job.compression is None else {
@@ -156,7 +156,7 @@ def _devices(use_gpu: bool) -> dict[str, Any]:
     return {"accelerator": "gpu", "devices": [int(given[0])] if given else "auto"}
 
 
-def _observer(pl: Any, asked: Training, job: Job, history: list[dict[str, Any]]) -> Any:
+def _observer(pl: Any, asked: Training, job: LightningJob, history: list[dict[str, Any]]) -> Any:
     """Returns a callback that notes what each epoch has measured, and writes checkpoints."""
 
     class Observer(pl.Callback):  # type: ignore[misc]

@@ -32,7 +32,7 @@ class TorchEstimator(HorovodEstimator):
         return ("optimizer",) if losses else ("optimizer", "loss")
 
     def _train(self, backend: Backend, asked: Training) -> TorchModel:
-        job = training.Job(
+        job = training.TorchJob(
             model=self.of("model"),
             optimizer=self.of("optimizer"),
             losses=self.listed("loss"),

@@ -19,7 +19,7 @@ from hvdlite.spark.task import get_available_devices
 
 
 @dataclass(frozen=True)
-class Job:
+class TorchJob:
     """What a user has given of torch's. One pickle has the model and its optimizer, so both keep
     the same parameters."""
 
@@ -43,7 +43,7 @@ class Trained(NamedTuple):
     history: list[dict[str, Any]]
 
 
-def check(job: Job) -> None:
+def check(job: TorchJob) -> None:
     """Raises an error for what would otherwise be one in every rank."""
     if not isinstance(job.optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer={job.optimizer!r}: expected a torch.optim.Optimizer")
@@ -53,7 +53,7 @@ def check(job: Job) -> None:
         raise ValueError("the optimizer has parameters that are not those of the model")
 
 
-def train(asked: Training, job: Job) -> Trained | None:
+def train(asked: Training, job: TorchJob) -> Trained | None:
     """Runs in each rank; rank 0 returns the result."""
     import hvdlite.torch as hvd
 
@@ -96,7 +96,7 @@ def _device(use_gpu: bool, local_rank: int) -> torch.device:
 class _Trainer:
     """The model and what changes it."""
 
-    def __init__(self, asked: Training, job: Job, device: torch.device) -> None:
+    def __init__(self, asked: Training, job: TorchJob, device: torch.device) -> None:
         import hvdlite.torch as hvd
 
         self.model = job.model.to(device)
@@ -264,7 +264,7 @@ def _several(values: Any) -> list[Any]:
     return list(values) if isinstance(values, (list, tuple)) else [values]
 
 
-def _losses(job: Job, by_row: bool) -> list[Callable[..., Any]]:
+def _losses(job: TorchJob, by_row: bool) -> list[Callable[..., Any]]:
     """The functions that compute the losses; `by_row`: one number for each row."""
     if job.loss_constructors:
         how = {"reduction": "none"} if by_row else {}

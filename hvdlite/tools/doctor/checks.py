@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from hvdlite.compat import names
 from hvdlite.tools.doctor import advice, libraries, surface, variables
 from hvdlite.tools.doctor.findings import Finding, Kind
-from hvdlite.tools.doctor.reading import Call, Program, Use
+from hvdlite.tools.doctor.reading import HorovodCall, Program, Use
 
 
 def of_program(program: Program, uses_tf_keras: bool) -> Iterator[Finding]:
@@ -92,7 +92,7 @@ def _missing(program: Program, use: Use, missing: surface.MissingName) -> Findin
     return Finding(Kind.CHANGE, file, use.line, path, sentence)
 
 
-def _call(program: Program, call: Call) -> Iterator[Finding]:
+def _call(program: Program, call: HorovodCall) -> Iterator[Finding]:
     file, path = program.file, _in_words_of(program, call.path)
     found = surface.look_up(call.path)
     function = call.path.rpartition(".")[2]

@@ -27,7 +27,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Call:
+class HorovodCall:
     """A call of something of horovod's."""
 
     path: str
@@ -60,7 +60,7 @@ class Program:
     file: str
     tree: ast.Module
     uses: list[Use] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[HorovodCall] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
     packages: set[str] = field(default_factory=set)  # horovod and hvdlite, if it imports them
@@ -180,7 +180,7 @@ class _Reader(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         path = self._path(node.func)
         if path is not None:
-            self._program.calls.append(Call(path, node.lineno, node))
+            self._program.calls.append(HorovodCall(path, node.lineno, node))
         imported = self._imported(node)
         if imported is not None:
             self._followed.add(id(node.args[0]))

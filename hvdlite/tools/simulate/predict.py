@@ -112,7 +112,7 @@ def stretch(ranks: int, deviation: float) -> float:
 
 
 @dataclass(frozen=True)
-class Step:
+class SimulatedStep:
     seconds: float
     communication: float  # the time in which a batch was under way
     how: str  # what carried the largest batch
@@ -120,7 +120,7 @@ class Step:
 
 def run_step(
     computes: float, batches: Sequence[Batch], cluster: Cluster, carry: Carrier, half: bool = False
-) -> Step:
+) -> SimulatedStep:
     """The slowest rank computes for that long. Batches follow one another, in order. `half`: they
     hold 16-bit floats."""
     free, busy = 0.0, 0.0
@@ -133,4 +133,4 @@ def run_step(
         busy += carried.seconds
         if batch.size > largest:
             largest, how = batch.size, carried.how
-    return Step(max(computes, free), busy, how)
+    return SimulatedStep(max(computes, free), busy, how)

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from hvdlite.base import untrusted
-from hvdlite.observe.timeline.reading import Operation, check, operations
+from hvdlite.observe.timeline.reading import TimelineOperation, check, operations
 from hvdlite.tools.simulate.schedule import Gradient, Schedule
 
 _WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
@@ -48,7 +48,7 @@ def read(text: str) -> Recording:
     return _recording(steps)
 
 
-def _operations(events: Sequence[Mapping[str, Any]]) -> list[Operation]:
+def _operations(events: Sequence[Mapping[str, Any]]) -> list[TimelineOperation]:
     """The completed allreduces of floating-point tensors that this rank has asked for."""
     return [
         operation
@@ -60,15 +60,15 @@ def _operations(events: Sequence[Mapping[str, Any]]) -> list[Operation]:
     ]
 
 
-def _size(operation: Operation) -> float:
+def _size(operation: TimelineOperation) -> float:
     """0 for tensors that are no floating-point numbers."""
     return _WIDTHS.get(operation.dtype, 0) * operation.numbers
 
 
-def _steps(operations: Sequence[Operation]) -> list[list[Operation]]:
+def _steps(operations: Sequence[TimelineOperation]) -> list[list[TimelineOperation]]:
     """The operations of each step. A step has each name once. Names that return less often than
     the one with the most bytes belong to no step."""
-    by_name: dict[str, list[Operation]] = {}
+    by_name: dict[str, list[TimelineOperation]] = {}
     for operation in operations:
         by_name.setdefault(operation.name, []).append(operation)
     if not by_name:
@@ -79,7 +79,7 @@ def _steps(operations: Sequence[Operation]) -> list[list[Operation]]:
     return [[times[step] for times in regular] for step in range(count)]
 
 
-def _recording(steps: Sequence[Sequence[Operation]]) -> Recording:
+def _recording(steps: Sequence[Sequence[TimelineOperation]]) -> Recording:
     ready: list[list[float]] = []
     for before, step in zip(steps, steps[1:], strict=False):
         began = max(operation.ended or 0.0 for operation in before)
