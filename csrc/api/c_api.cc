@@ -311,22 +311,22 @@ int32_t hvdlite_uses_mpi(void) {
 int32_t hvdlite_wait_question(double timeout_seconds) {
   const auto engine = Runtime::Get().engine();
   if (engine == nullptr) return HVDLITE_JOB_ENDED;
-  using Asked = hvdlite::engine::Question::Asked;
-  const Asked asked =
+  using Kind = hvdlite::engine::Question::Kind;
+  const Kind asked =
       engine->observer().question().Wait(static_cast<hvdlite::Nanos>(timeout_seconds * 1e9));
   switch (asked) {
-    case Asked::kNothing: return HVDLITE_ASKED_NOTHING;
-    case Asked::kWhere: return HVDLITE_ASKED_WHERE;
-    case Asked::kVerdict: return HVDLITE_TOLD_VERDICT;
-    case Asked::kReport: return HVDLITE_ASKED_REPORT;
-    case Asked::kClosed: break;
+    case Kind::kNothing: return HVDLITE_ASKED_NOTHING;
+    case Kind::kWhere: return HVDLITE_ASKED_WHERE;
+    case Kind::kVerdict: return HVDLITE_TOLD_VERDICT;
+    case Kind::kReport: return HVDLITE_ASKED_REPORT;
+    case Kind::kClosed: break;
   }
   Report(engine->life().end());
   return engine->life().failure().ok() ? HVDLITE_JOB_ENDED : HVDLITE_JOB_FAILED;
 }
 
 void hvdlite_wish_report(void) {
-  Runtime::Get().Wish();
+  Runtime::Get().RequestReport();
 }
 
 void hvdlite_answer(const char* place, int32_t in_wait) {

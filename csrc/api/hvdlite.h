@@ -212,6 +212,28 @@ typedef struct {
   int32_t device_index;
 } hvdlite_tensor;
 
+/* Of an allreduce that sums float32 in host memory, without a codec: each rank sends the `taken`
+ * greatest elements, the same number on all ranks, and remembers the others. The memory has as
+ * many elements as the tensor (`count`). The new one is complete when the operation is done, and
+ * overlaps nothing.
+ *
+ *   without momentum   due = residual + input
+ *   with momentum m    velocity = velocity * m + input, due = residual + velocity
+ *   with Nesterov's    velocity = (velocity + input) * m, due = residual + (velocity + input)
+ *
+ * The elements of `due` that are greatest in magnitude are sent. They leave zeros in the new
+ * residual, and with `masking` in the new velocity. */
+typedef struct {
+  int64_t taken;
+  int64_t count;
+  const float* residual;
+  float* new_residual;
+  const float* velocity; /* NULL: no momentum */
+  float* new_velocity;
+  float momentum;
+  int32_t nesterov, masking;
+} hvdlite_sparse;
+
 typedef struct {
   int32_t kind;
   int32_t op; /* reduction */
@@ -242,12 +264,13 @@ typedef struct {
   /* For an allreduce that sums float32: its codec on all ranks; 0: none. */
   int32_t codec;
   double codec_parameter;
-  /* Error feedback (data == NULL: none), like the input and on its device: is added to it, and has
-   * what the way has lost; old or new after a failure. Overlaps neither input nor output. */
+  /* Error feedback, or data == NULL for none. Same shape and device as the input. It is added to
+   * the input and then holds the encoding error. After a failure it holds the old or the new
+   * values. It overlaps neither input nor output. */
   hvdlite_tensor residual;
   /* Codecs that round at random do so by these, by the name and the rank. */
   uint64_t codec_seed, codec_step;
-  const struct hvdlite_sparse* sparse; /* see sparse.h; NULL: all elements are sent */
+  const hvdlite_sparse* sparse; /* NULL: all elements are sent */
 } hvdlite_operation;
 
 HVDLITE_API hvdlite_code hvdlite_submit(const hvdlite_operation* operation, int64_t* handle);

@@ -30,8 +30,8 @@ uint64_t HashName(const std::string& name) {
 }
 
 // Performs an operation at once if all ranks know it from before. It then needs no check: the same
-// was checked when they met it first.
-bool Meets(Engine* engine, const hvdlite_operation& operation) {
+// was checked when they performed it first.
+bool TakesFastPath(Engine* engine, const hvdlite_operation& operation) {
   constexpr size_t kLongestName = 200;
   if (operation.kind != HVDLITE_ALLREDUCE || operation.name == nullptr ||
       operation.output.data == nullptr || operation.input.device_kind != 0 ||
@@ -49,7 +49,7 @@ bool Meets(Engine* engine, const hvdlite_operation& operation) {
   char* end = std::copy(kind.begin(), kind.end(), name);
   *end++ = '.';
   end = std::copy(own.begin(), own.end(), end);
-  engine::Familiar asked;
+  engine::KnownOperation asked;
   asked.op = static_cast<ReduceOp>(operation.op);
   asked.dtype = static_cast<DType>(operation.input.dtype);
   asked.prescale = operation.prescale;
@@ -61,7 +61,7 @@ bool Meets(Engine* engine, const hvdlite_operation& operation) {
   for (int i = 0; i < asked.dimensions; ++i) asked.bytes *= static_cast<size_t>(asked.shape[i]);
   asked.input = operation.input.data;
   asked.output = operation.output.data;
-  return engine->Meet(operation.process_set, asked);
+  return engine->TryFastPath(operation.process_set, asked);
 }
 
 }  // namespace
@@ -110,8 +110,8 @@ Status Runtime::Init(const hvdlite_init_options& options) {
   if (initialized()) return Status::Ok();
   EngineOptions engine_options;
   HVDLITE_RETURN_IF_ERROR(ReadOptions(options, &engine_options));
-  wishes_ = 0;  // those of a job before
-  engine_options.wishes = &wishes_;
+  report_requests_ = 0;  // those of a job before
+  engine_options.report_requests = &report_requests_;
   if (engine_options.config.gradient_pool && options.size > 1) {
     // A rank without a segment takes part in the job all the same: hvdlite_pool_patch says why.
     (void)pool::Pool::Process().Open(static_cast<size_t>(engine_options.config.gradient_pool_bytes),
@@ -271,7 +271,7 @@ Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* ha
   Status status;
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
-  if (Meets(engine.get(), operation)) return Status::Ok();
+  if (TakesFastPath(engine.get(), operation)) return Status::Ok();
   HandlePtr made;
   HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, nullptr, /*will_wait=*/true, &made));
   if (engine->Wait(*made, slice)) {

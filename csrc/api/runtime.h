@@ -46,7 +46,7 @@ class Runtime {
   engine::HandlePtr Release(int64_t handle);
   bool forked() const { return forked_; }
   // For a signal handler: a user asks what this process does.
-  void Wish() { wishes_.fetch_add(1); }
+  void RequestReport() { report_requests_.fetch_add(1); }
   void ReleaseAll();
 
  private:
@@ -74,7 +74,7 @@ class Runtime {
   // touched.
   std::atomic<bool> forked_{false};
   std::atomic<uint32_t> forks_begun_{0}, forks_ended_{0};  // of this process
-  std::atomic<uint32_t> wishes_{0};
+  std::atomic<uint32_t> report_requests_{0};
   std::atomic<int> joining_{-1};  // the socket that stands for this rank while it joins
 };
 

@@ -4,7 +4,6 @@
 
 #include "api/arguments.h"
 #include "api/report.h"
-#include "api/sparse.h"
 #include "engine/negotiate/validate.h"
 
 namespace hvdlite::api {

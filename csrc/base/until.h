@@ -1,7 +1,7 @@
-// Until: a deadline, and a lookout that may end the wait earlier. Functions that block while ranks
+// Until: a deadline, and a check that may end the wait earlier. Functions that block while ranks
 // meet take one.
 //
-// A Deadline converts to an Until without a lookout. Thread-safety: that of the lookout.
+// A Deadline converts to an Until without a check. Thread-safety: that of the check.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,20 @@ namespace hvdlite {
 
 // Checks, without waiting, for a reason to end the wait, such as the death of an awaited rank.
 // Returns OK if there is none. Once it has returned an error it goes on returning it.
-using Lookout = std::function<Status()>;
+using WaitCheck = std::function<Status()>;
 
 struct Until {
-  Until(Deadline d, Lookout l = nullptr)
-      : deadline(d), lookout(std::move(l)) {}  // NOLINT: meant to convert
+  Until(Deadline d, WaitCheck c = nullptr)
+      : deadline(d), check(std::move(c)) {}  // NOLINT: meant to convert
 
-  Status Look() const { return lookout ? lookout() : Status::Ok(); }
+  Status Look() const { return check ? check() : Status::Ok(); }
   // For poll(2): how long to sleep before the next Look.
   int SliceMillis(int cap) const {
-    return deadline.LeftMillis(lookout ? std::min(cap, kLookEveryMillis) : cap);
+    return deadline.LeftMillis(check ? std::min(cap, kLookEveryMillis) : cap);
   }
 
   Deadline deadline;
-  Lookout lookout;
+  WaitCheck check;
 
  private:
   // Short compared with the second within which the other ranks have to know; long enough to cost

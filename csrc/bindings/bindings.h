@@ -1,5 +1,5 @@
 // The parts of the Python module _core. This folder alone knows Python; it uses the library through
-// api/hvdlite.h and api/sparse.h only.
+// api/hvdlite.h only.
 #pragma once
 
 #include <pybind11/pybind11.h>

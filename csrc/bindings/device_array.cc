@@ -36,25 +36,25 @@ dlpack::DataType TypeOf(int32_t dtype) {
 }
 
 // The content of a capsule, with the memory that its tensor points to.
-template <typename Held>
+template <typename Managed>
 struct Lending {
-  Held held{};
+  Managed held{};
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
   std::shared_ptr<Memory> memory;
 };
 
-template <typename Held>
-void LetGo(Held* held) {
-  delete static_cast<Lending<Held>*>(held->context);
+template <typename Managed>
+void LetGo(Managed* held) {
+  delete static_cast<Lending<Managed>*>(held->context);
 }
 
 // Destroys a capsule that was not consumed.
-template <typename Held>
+template <typename Managed>
 void DestroyCapsule(PyObject* capsule) {
   const char* const name = PyCapsule_GetName(capsule);
   if (std::string(name).rfind("dltensor", 0) == 0)
-    LetGo(static_cast<Held*>(PyCapsule_GetPointer(capsule, name)));
+    LetGo(static_cast<Managed*>(PyCapsule_GetPointer(capsule, name)));
 }
 
 class DeviceArray {
@@ -92,25 +92,25 @@ class DeviceArray {
   }
 
  private:
-  template <typename Held>
+  template <typename Managed>
   py::object Capsule(const char* name) const {
-    auto lending = std::make_unique<Lending<Held>>();
+    auto lending = std::make_unique<Lending<Managed>>();
     lending->shape = shape_;
     lending->strides.resize(shape_.size());
     int64_t stride = 1;
     for (size_t i = shape_.size(); i-- > 0; stride *= shape_[i]) lending->strides[i] = stride;
     lending->memory = memory_;
-    Held& held = lending->held;
-    if constexpr (std::is_same_v<Held, dlpack::Versioned>) held.version = {1, 0};
+    Managed& held = lending->held;
+    if constexpr (std::is_same_v<Managed, dlpack::Versioned>) held.version = {1, 0};
     held.context = lending.get();
-    held.deleter = &LetGo<Held>;
+    held.deleter = &LetGo<Managed>;
     held.tensor.data = tensor_.data;
     held.tensor.device = {dlpack::kCuda, tensor_.device_index};
     held.tensor.ndim = static_cast<int32_t>(shape_.size());
     held.tensor.dtype = TypeOf(tensor_.dtype);
     held.tensor.shape = lending->shape.data();
     held.tensor.strides = lending->strides.data();
-    PyObject* const capsule = PyCapsule_New(&held, name, &DestroyCapsule<Held>);
+    PyObject* const capsule = PyCapsule_New(&held, name, &DestroyCapsule<Managed>);
     if (capsule == nullptr) throw py::error_already_set();
     lending.release();  // the capsule owns it now
     return py::reinterpret_steal<py::object>(capsule);

@@ -25,7 +25,7 @@ std::string Text(const std::function<int64_t(char*, int64_t)>& ask) {
 }
 
 // Lets SIGQUIT ask what the program does, instead of ending it. Returns false, and changes nothing,
-// if the program or its launcher has a wish of its own about the signal.
+// if the program or its launcher handles the signal itself.
 //
 // This is no handler of Python's: the main thread would have to run it, and may be held up.
 bool ObeySigquit() {

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "api/sparse.h"
 #include "bindings/bindings.h"
 #include "bindings/borrowed.h"
 #include "bindings/tensors.h"

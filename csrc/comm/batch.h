@@ -48,7 +48,8 @@ struct Piece {
   // one; its gradient, values and positions are unused. Null: it sends zeros.
   int64_t taken = 0;
   const kernels::Selection* memory = nullptr;
-  bool whole = false;  // in an encoded or sparse batch: neither encoded nor sparse (whole.h)
+  // In an encoded or sparse batch: neither encoded nor sparse (compressed/split.h).
+  bool whole = false;
 };
 
 struct Batch {
@@ -57,11 +58,11 @@ struct Batch {
   int root = 0;         // Broadcast: the member that sends
   bool adasum = false;  // Allreduce by Adasum, per piece; `reduce` has only the scale factors then
   kernels::ReduceSpec reduce;  // Allreduce, Reducescatter
-  // Allreduce: how tensors travel (encoded_allreduce.h). The dtype is float32 then, and the
-  // reduction a sum.
+  // Allreduce: how tensors travel (compressed/encoded_allreduce.h). The dtype is float32 then, and
+  // the reduction a sum.
   CodecSpec codec;
-  // Allreduce: members send some elements of some tensors (sparse_allreduce.h). The dtype is
-  // float32 then, the reduction a sum, and there is no codec.
+  // Allreduce: members send some elements of some tensors (compressed/sparse_allreduce.h). The
+  // dtype is float32 then, the reduction a sum, and there is no codec.
   bool sparse = false;
   std::vector<Piece> pieces;
   // where the pieces are; the same kind on all members, except on a joined member without a GPU

@@ -125,17 +125,17 @@ Status World::Join(const WorldOptions& options, rendezvous::Store* store, Deadli
 
   const std::string secret(options.secret.begin(), options.secret.end());
   const Until until(deadline, [store] { return store == nullptr ? Status::Ok() : store->Look(); });
-  const std::string meeting = prefix + "host/" + std::to_string(mates[0]);
+  const std::string host_key = prefix + "host/" + std::to_string(mates[0]);
   if (place.local_rank == 0) {
     int listener = -1;
     std::string name;
     HVDLITE_RETURN_IF_ERROR(Neighbours::Open(&listener, &name));
-    if (mates.size() > 1) HVDLITE_RETURN_IF_ERROR(store->Set(meeting, name));
+    if (mates.size() > 1) HVDLITE_RETURN_IF_ERROR(store->Set(host_key, name));
     HVDLITE_RETURN_IF_ERROR(
         Neighbours::Host(listener, secret, mates, multi_host, until, &world->neighbours_));
   } else {
     std::string name;
-    HVDLITE_RETURN_IF_ERROR(store->Get(meeting, deadline, &name));
+    HVDLITE_RETURN_IF_ERROR(store->Get(host_key, deadline, &name));
     HVDLITE_RETURN_IF_ERROR(Neighbours::Join(name, secret, place.local_rank, mates, multi_host,
                                              until, &world->neighbours_));
   }
@@ -176,7 +176,7 @@ Status World::ShareGradients(const Until& until) {
   return Status::Ok();
 }
 
-shm::SharedTensors World::Sharing(const Group& group) const {
+shm::SharedTensors World::SharedTensorsOf(const Group& group) const {
   if (gradients_ == nullptr) return {};
   shm::SharedTensors shared{gradients_.get(), {}};
   const Topology& topology = group.topology;
@@ -275,7 +275,7 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
   } else if (topology.single_host()) {
     auto shm = std::make_unique<shm::Communicator>(
         group->region.get(), static_cast<size_t>(options_.config->shm_small_bytes));
-    shm->ReduceInPlace(Sharing(*group));
+    shm->ReduceInPlace(SharedTensorsOf(*group));
     group->communicator = std::move(shm);
     group->why = "shm: all members are on one host";
   } else {
@@ -284,9 +284,9 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
   // The watch sees only what is negotiated.
   if (topology.single_host() && !over_mpi && options_.config->shm_meetings &&
       !options_.config->nan_watch)
-    group->meeting = std::make_unique<shm::Meeting>(group->region->meeting_memory(),
-                                                    group->region->me(), group->region->members());
-  group->communicator->CountIn(&carried_);
+    group->fast_exchange = std::make_unique<shm::FastExchange>(
+        group->region->fast_exchange_memory(), group->region->me(), group->region->members());
+  group->communicator->CountIn(&carrier_counts_);
   for (auto& pipe : pipes) {
     if (pipe != nullptr) group->transports.push_back(std::move(pipe));
   }
@@ -304,7 +304,7 @@ std::unique_ptr<gpu::Communicator> World::OnGpu(const Group& group) {
   gpu::Options options;
   options.me = group.me;
   options.ranks = group.topology.ranks;
-  options.wish = {options_.config->gpu_operations, group.why};
+  options.preference = {options_.config->gpu_operations, group.why};
   options.host = group.topology.host_of[static_cast<size_t>(group.me)];
   const bool by_hosts =
       options_.config->hierarchical_allreduce == "on" || options_.config->torus_allreduce;
@@ -313,7 +313,7 @@ std::unique_ptr<gpu::Communicator> World::OnGpu(const Group& group) {
   options.log = options_.log;
   auto made =
       std::make_unique<gpu::Communicator>(group.communicator.get(), &card_, std::move(options));
-  made->CountIn(&carried_);
+  made->CountIn(&carrier_counts_);
   return made;
 }
 
@@ -321,7 +321,7 @@ void World::Disconnect(Group* group) {
   // Destroy it now, under the turn, and not when the last handle releases it: calls of MPI must not
   // overlap.
   group->communicator.reset();
-  group->meeting.reset();
+  group->fast_exchange.reset();
   group->inner.reset();
   group->outer.reset();
   if (group->region_memory != nullptr)

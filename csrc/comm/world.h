@@ -23,7 +23,7 @@
 #include "comm/gpu/communicator.h"
 #include "comm/mpi/channel.h"
 #include "comm/mpi/choice.h"
-#include "comm/shm/loan.h"
+#include "comm/shm/peer_addresses.h"
 #include "comm/shm/region.h"
 #include "comm/topology.h"
 #include "pool/peers.h"
@@ -52,7 +52,7 @@ struct Group {
   std::unique_ptr<Communicator> inner;  // hierarchical: flat, between all members
   std::unique_ptr<Communicator> outer;  // hierarchical: between hosts, along one local rank
   std::unique_ptr<shm::Region> region;
-  std::unique_ptr<shm::Meeting> meeting;  // null with several hosts or over MPI
+  std::unique_ptr<shm::FastExchange> fast_exchange;  // null with several hosts or over MPI
   void* region_memory = nullptr;
   std::vector<std::unique_ptr<transport::Transport>> transports;
 
@@ -106,10 +106,10 @@ class World {
   // such batch begins.
   std::unique_ptr<gpu::Communicator> OnGpu(const Group& group);
   gpu::Card& card() { return card_; }
-  const Carried& carried() const { return carried_; }
+  const CarrierCounts& carrier_counts() const { return carrier_counts_; }
   // Empty unless several are in use.
   const std::deque<Interface>& interfaces() const { return interfaces_; }
-  void CountMeeting(OpKind kind) { carried_.Count(Carrier::kShmMeeting, kind); }
+  void CountFastPath(OpKind kind) { carrier_counts_.Count(Carrier::kShmFastPath, kind); }
   // Gives the set's shared memory back.
   void Disconnect(Group* group);
 
@@ -135,7 +135,7 @@ class World {
   // Swaps gradient segments with the ranks of this host.
   Status ShareGradients(const Until& until);
   // For tensors that all members on this host share; no peers: none.
-  shm::SharedTensors Sharing(const Group& group) const;
+  shm::SharedTensors SharedTensorsOf(const Group& group) const;
   Status ConnectHost(Group* group, std::vector<std::unique_ptr<transport::Transport>>* pipes);
   // In world_net.cc, which only jobs with several hosts use.
   Status TellAddresses(rendezvous::Member* me);
@@ -172,7 +172,7 @@ class World {
   std::vector<bool> shares_gradients_;      // by local rank
   mpi::Choice mpi_;
   gpu::Card card_;
-  Carried carried_;
+  CarrierCounts carrier_counts_;
   size_t next_region_ = 0;
   int processors_ = 1;     // of this host's ranks together
   int my_processors_ = 1;  // of this rank

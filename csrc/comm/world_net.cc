@@ -250,7 +250,7 @@ Status World::BuildBetweenHosts(Group* group, uint32_t set, const std::vector<Tr
   group->inner = std::move(flat);
   auto made = std::make_unique<hierarchical::Communicator>(
       group->topology, group->me, group->region.get(), group->outer.get(), group->inner.get());
-  made->ReduceInPlace(Sharing(*group), static_cast<size_t>(config.shm_small_bytes));
+  made->ReduceInPlace(SharedTensorsOf(*group), static_cast<size_t>(config.shm_small_bytes));
   group->communicator = std::move(made);
   group->why = std::string("hierarchical: ") + (topology.homogeneous() ? "" : "up to ") +
                std::to_string(most) + " members on each of " +

@@ -83,13 +83,13 @@ void Engine::RemoveSet(const ProcessSetPtr& set) {
   const Status removed =
       Status::InvalidArgument("process set " + std::to_string(set->id) + " has been removed");
   Nanos next = 0;
-  const Lookout look = [this, &next]() REQUIRES(turn_) {
+  const WaitCheck look = [this, &next]() REQUIRES(turn_) {
     const Nanos now = MonotonicNow();
     if (now < next) return Status::Ok();
     next = now + kBetweenBeats;
     return vigil_.BeatAndLook(world_.get(), sets_);
   };
-  const Lookout beat = [&look] {
+  const WaitCheck beat = [&look] {
     (void)look();
     return Status::Ok();
   };

@@ -10,6 +10,8 @@
 #include <new>
 #include <utility>
 
+#include "comm/compressed/encoded_allreduce.h"
+#include "comm/compressed/sparse_allreduce.h"
 #include "engine/engine.h"
 #include "engine/execute/prepare.h"
 
@@ -179,9 +181,9 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   const int me = set->group->me;
   const int members = static_cast<int>(set->ranks.size());
   if (batch.codec.encodes()) {
-    set->running->work = over->StartEncoded(batch, me, members);
+    set->running->work = comm::compressed::StartEncoded(over, batch, me, members);
   } else if (batch.sparse) {
-    set->running->work = over->StartSparse(batch, me, members);
+    set->running->work = comm::compressed::StartSparse(over, batch, me, members);
   } else {
     set->running->work = over->Start(batch);
   }

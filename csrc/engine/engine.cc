@@ -54,7 +54,7 @@ Engine::Engine(const EngineOptions& options)
               static_cast<uint64_t>(options.rank)),
       turn_(this, &jitter_),
       observer_(options.config, options.rank, &log_),
-      meetings_(&turn_, &sets_, &life_, &observer_, &jitter_),
+      fast_path_(&turn_, &sets_, &life_, &observer_, &jitter_),
       vigil_(Turn::kTickEvery),
       stalls_(StallLimits(options.config), &log_,
               [this](int rank) { return Vigil::WhyItRests(*world_, rank); }),
@@ -98,7 +98,7 @@ std::string Engine::Metrics() {
       elsewhere.waited_for.emplace_back(everyone.ranks[m], waited[m].covered());
   }
   if (tuning_ != nullptr) elsewhere.autotune = tuning_->Report();
-  const std::string metrics = observer_.Metrics(elsewhere, world_->carried());
+  const std::string metrics = observer_.Metrics(elsewhere, world_->carrier_counts());
   turn_.Return();
   return metrics;
 }
@@ -118,7 +118,7 @@ Status Engine::Connect(rendezvous::Store* store, Deadline deadline) {
   world.mpi = options_.mpi;
   world.gradients = options_.gradients;
   HVDLITE_RETURN_IF_ERROR(comm::World::Join(world, store, deadline, &world_));
-  meetings_.Open(world_.get());
+  fast_path_.Open(world_.get());
   const Config& config = options_.config;
   Turn::Options turn;
   turn.oversubscribed = world_->oversubscribed() && config.spin_microseconds < 0;

@@ -20,8 +20,8 @@
 #include "base/mutex.h"
 #include "base/until.h"
 #include "comm/world.h"
+#include "engine/fast_path.h"
 #include "engine/life.h"
-#include "engine/meetings.h"
 #include "engine/observe/observer.h"
 #include "engine/observe/result_watch.h"
 #include "engine/observe/stall_watch.h"
@@ -45,7 +45,7 @@ struct EngineOptions {
   comm::mpi::Access mpi;               // this rank's MPI, if the user asked for it
   pool::Segment* gradients = nullptr;  // of this process, borrowed; null: none
   // How often a user has asked what this process does; borrowed. Null: no user can ask.
-  const std::atomic<uint32_t>* wishes = nullptr;
+  const std::atomic<uint32_t>* report_requests = nullptr;
   // Process sets that exist from the start, with ids 1, 2, ... Equal on all ranks.
   std::vector<std::vector<int>> process_sets;
 };
@@ -72,9 +72,9 @@ class Engine final : private Turn::Worker {
   // Submits one operation to a process set. `will_wait`: the caller calls Wait at once, so no other
   // thread needs to wake.
   Status Submit(int set, Submission submission, bool will_wait, HandlePtr* handle);
-  // Performs a blocking operation at once, in a meeting of the members (comm/shm/meeting.h), if all
-  // know it from before. Returns false if it must be submitted: nothing has happened.
-  bool Meet(int set, const Familiar& asked) { return meetings_.Perform(set, asked); }
+  // Performs a blocking operation at once, without negotiation (fast_path.h), if all members know
+  // it from before. Returns false if it must be submitted: nothing has happened.
+  bool TryFastPath(int set, const KnownOperation& asked) { return fast_path_.Perform(set, asked); }
   // Submits operations that become ready, and fail, together: their requests name the same group.
   Status SubmitGroup(int set, std::vector<Submission> submissions, std::vector<HandlePtr>* handles);
   // Works, or waits, until the handle is done or about `slice` has passed; returns true when done.
@@ -143,7 +143,7 @@ class Engine final : private Turn::Worker {
   Sets sets_;
   Life life_;
   Observer observer_;
-  Meetings meetings_;
+  FastPath fast_path_;
   Vigil vigil_ GUARDED_BY(turn_);
   StallWatch stalls_ GUARDED_BY(turn_);
   ResultWatch results_ GUARDED_BY(turn_);

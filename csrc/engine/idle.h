@@ -7,8 +7,8 @@
 //
 // Enough processors on the host do not mean a processor for each rank: two ranks may share one.
 // Then every wait outlasts its spin and ends with the first yield. A rank moves to another
-// processor if it can (apart.h). Otherwise, on a busy machine, Patience notices and yields at once
-// until a spin helps again.
+// processor if it can (spread_cores.h). Otherwise, on a busy machine, Patience notices and yields
+// at once until a spin helps again.
 #pragma once
 
 #include <sched.h>
@@ -17,7 +17,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
-#include "engine/apart.h"
+#include "engine/spread_cores.h"
 
 namespace hvdlite::engine {
 
@@ -25,9 +25,9 @@ namespace hvdlite::engine {
 // a hint.
 class Patience {
  public:
-  // `spin`: how long a wait spins when there is a processor per rank. Borrows `apart`.
-  Patience(bool oversubscribed, Nanos spin, Apart* apart)
-      : oversubscribed_(oversubscribed), spin_(spin), apart_(*apart) {}
+  // `spin`: how long a wait spins when there is a processor per rank. Borrows `spread_cores`.
+  Patience(bool oversubscribed, Nanos spin, SpreadCores* spread_cores)
+      : oversubscribed_(oversubscribed), spin_(spin), spread_cores_(*spread_cores) {}
 
   // How long the next wait should spin.
   Nanos Spin() {
@@ -38,11 +38,11 @@ class Patience {
   void SpinHelped() {
     if (crowded_.load(std::memory_order_relaxed) != 0) crowded_.store(0, std::memory_order_relaxed);
   }
-  void Began() { apart_.Publish(); }
+  void Began() { spread_cores_.Publish(); }
   // Call instead of a yield. Returns true if this thread has a processor of its own now, so that a
   // spin may help.
   bool Moved(Nanos now) {
-    if (oversubscribed_ || !apart_.Move(now)) return false;
+    if (oversubscribed_ || !spread_cores_.Move(now)) return false;
     crowded_.store(0, std::memory_order_relaxed);
     return true;
   }
@@ -56,7 +56,7 @@ class Patience {
   static constexpr uint32_t kTryAgainEvery = 64;  // a useless spin costs 50 us: under 1 us per wait
   const bool oversubscribed_;
   const Nanos spin_;
-  Apart& apart_;
+  SpreadCores& spread_cores_;
   std::atomic<uint32_t> crowded_{0};
   std::atomic<uint32_t> waits_{0};
 };

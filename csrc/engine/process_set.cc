@@ -56,13 +56,14 @@ uint64_t ProcessSet::Steps() const {
 
 void ProcessSet::Announced(Entry* entry) {
   entry->undecided = true;
-  if (++undecided == 1 && group->meeting != nullptr) group->meeting->SetElsewhere(true);
+  if (++undecided == 1 && group->fast_exchange != nullptr) group->fast_exchange->SetElsewhere(true);
 }
 
 void ProcessSet::Decided(Entry* entry) {
   if (entry == nullptr || !entry->undecided) return;
   entry->undecided = false;
-  if (--undecided == 0 && group->meeting != nullptr) group->meeting->SetElsewhere(false);
+  if (--undecided == 0 && group->fast_exchange != nullptr)
+    group->fast_exchange->SetElsewhere(false);
 }
 
 bool ProcessSet::Keeps(const Readiness& readiness, Nanos now, bool waited_for) {

@@ -69,7 +69,7 @@ struct ProcessSet {
   // How often all members have performed what they have performed most often.
   uint64_t Steps() const;
   // This rank negotiates the entry from now on, or no longer; other members see it (see
-  // comm::shm::Meeting). `entry` may be null.
+  // comm::shm::FastExchange). `entry` may be null.
   void Announced(Entry* entry);
   void Decided(Entry* entry);
   // On the root: whether ready operations are kept for more of them. `waited_for`: a thread of this

@@ -11,7 +11,8 @@ void Engine::Tick(Nanos now) {
   transport::shm::HostSegment& segment = world_->segment();
   segment.line(world_->place().local_rank).heartbeat.fetch_add(1, std::memory_order_seq_cst);
   if (ended()) return;
-  if (options_.wishes != nullptr) observer_.question().AskForReport(options_.wishes->load());
+  if (options_.report_requests != nullptr)
+    observer_.question().AskForReport(options_.report_requests->load());
   // Check this before the sockets: a neighbour that has left because of a failure has recorded it
   // here.
   if (segment.aborted()) return FailNow(segment.abort_status());

@@ -46,8 +46,9 @@ void Turn::Open(transport::shm::Doorbells* bells, const Options& options) {
   bells_ = bells;
   options_ = options;
   GatherFor(options.window);
-  apart_ = std::make_unique<Apart>(&bells->segment(), bells->local_rank(), options.spread_ranks);
-  patience_ = std::make_unique<Patience>(options.oversubscribed, options.spin, apart_.get());
+  spread_cores_ =
+      std::make_unique<SpreadCores>(&bells->segment(), bells->local_rank(), options.spread_ranks);
+  patience_ = std::make_unique<Patience>(options.oversubscribed, options.spin, spread_cores_.get());
   last_tick_ = last_submission_ = MonotonicNow();
 }
 

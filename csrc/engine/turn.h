@@ -20,9 +20,9 @@
 #include "base/jitter.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "engine/apart.h"
 #include "engine/complete/handle.h"
 #include "engine/idle.h"
+#include "engine/spread_cores.h"
 #include "transport/shm/doorbells.h"
 
 namespace hvdlite::engine {
@@ -102,7 +102,7 @@ class CAPABILITY("turn") Turn {
   struct Options {
     bool oversubscribed = false;     // more ranks on this host than processors
     Nanos spin = 50 * kMicrosecond;  // how long a wait spins before it yields
-    bool spread_ranks = true;        // see Apart
+    bool spread_ranks = true;        // see SpreadCores
     bool leave_to_waiters = false;   // patient operations; set if every processor has a rank to run
     Nanos window = 0;                // how long the background thread gathers submissions
     Nanos tick_every = kTickEvery;   // also the longest sleep
@@ -179,7 +179,7 @@ class CAPABILITY("turn") Turn {
   void Ticked(Nanos now) { last_tick_.store(now, std::memory_order_relaxed); }
 
   uint64_t background_wakes() const { return gate_.wakes(); }
-  uint64_t moves() const { return apart_->moves(); }
+  uint64_t moves() const { return spread_cores_->moves(); }
 
  private:
   bool TryTake() TRY_ACQUIRE(true);
@@ -203,7 +203,7 @@ class CAPABILITY("turn") Turn {
   Options options_;
   std::atomic<Nanos> window_{0};  // begins as the option
   transport::shm::Doorbells* bells_ = nullptr;
-  std::unique_ptr<Apart> apart_;
+  std::unique_ptr<SpreadCores> spread_cores_;
   std::unique_ptr<Patience> patience_;
 
   Mutex mutex_;                                      // held by the holder

@@ -121,7 +121,7 @@ void* Pool::Take(size_t bytes, size_t alignment) {
     return nullptr;
   Segment* const segment = current();
   if (segment == nullptr || !segment->Serves(bytes)) return nullptr;
-  int pass = Habit::kNoPass;
+  int pass = AllocationHistory::kNoPass;
   return IsInside(&pass) ? segment->Take(bytes, pass) : nullptr;
 }
 
@@ -147,7 +147,7 @@ Segment* Pool::At(const void* memory) const {
 void Pool::Give(void* block) {
   if (disowned()) return;
   Segment* const segment = At(block);
-  int pass = Habit::kNoPass;
+  int pass = AllocationHistory::kNoPass;
   IsInside(&pass);
   if ((segment != nullptr && segment->Give(block, pass)) || reported_.exchange(true)) return;
   constexpr std::string_view kSentence =

@@ -138,7 +138,7 @@ void* Segment::HandOut(Class* its, uint32_t page, int pass) {
   }
   owner_[page].store((owner_[page].load(kRelaxed) & kPrivate) | its->number | kLive, kRelaxed);
   its->hits.fetch_add(1, kRelaxed);
-  its->habit.Served(pass, page);
+  its->history.Served(pass, page);
   live_.fetch_add(1, kRelaxed);
   return base_ + size_t{page} * PageBytes();
 }
@@ -149,7 +149,7 @@ void* Segment::Take(size_t bytes, int pass) {
   bool more = false;
   {
     MutexLock lock(its->mutex);
-    if (retired() || !its->habit.Wants(pass)) return nullptr;
+    if (retired() || !its->history.Wants(pass)) return nullptr;
     if (!its->free.empty()) {
       const uint32_t page = its->free.back();
       its->free.pop_back();
@@ -189,7 +189,7 @@ bool Segment::Give(void* block, int pass) {
     return true;
   }
   its->free.push_back(page);
-  its->habit.Freed(pass, page);
+  its->history.Freed(pass, page);
   return true;
 }
 
@@ -272,7 +272,7 @@ int64_t Segment::Lend(const void* tensor, size_t bytes) {
   if (!Contains(tensor)) {
     if (Class* const missed = Find(bytes)) {
       MutexLock lock(missed->mutex);
-      missed->habit.Missed();
+      missed->history.Missed();
     }
     return -1;
   }

@@ -34,8 +34,8 @@
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "pool/allocation_history.h"
 #include "pool/budget.h"
-#include "pool/habit.h"
 
 namespace hvdlite::pool {
 
@@ -65,12 +65,12 @@ class Segment {
 
   bool Serves(size_t bytes) const { return Find(bytes) != nullptr; }
   // Of exactly this size; null: there is none, or the request is one that its backward pass frees
-  // (habit.h). `pass`: the one that runs in this thread.
-  void* Take(size_t bytes, int pass = Habit::kNoPass);
+  // (allocation_history.h). `pass`: the one that runs in this thread.
+  void* Take(size_t bytes, int pass = AllocationHistory::kNoPass);
   // For a tensor of the program, of any size from kSmallestBlock on; null: there is no memory.
   void* Allocate(size_t bytes) EXCLUDES(classes_mutex_);
   // False: no allocated block begins there.
-  bool Give(void* block, int pass = Habit::kNoPass);
+  bool Give(void* block, int pass = AllocationHistory::kNoPass);
   // The size of the block that begins there, a tensor's rounded up; 0: none does.
   size_t SizeOf(const void* block) const;
 
@@ -122,7 +122,7 @@ class Segment {
     int64_t expected GUARDED_BY(mutex) = 0;
     size_t made GUARDED_BY(mutex) = 0;
     std::vector<uint32_t> free GUARDED_BY(mutex);  // numbers of pages
-    Habit habit GUARDED_BY(mutex);
+    AllocationHistory history GUARDED_BY(mutex);
     // Of tensors: blocks without memory, and the bytes that were asked for.
     std::vector<uint32_t> empty GUARDED_BY(mutex);
     std::unordered_map<uint32_t, size_t> asked GUARDED_BY(mutex);

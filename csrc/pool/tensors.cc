@@ -37,7 +37,7 @@ void* Segment::Allocate(size_t bytes) {
       its->free.pop_back();
       budget_.Reuse(its->bytes);
       its->asked[page] = bytes;
-      return HandOut(its, page, Habit::kNoPass);
+      return HandOut(its, page, AllocationHistory::kNoPass);
     }
     has_addresses = !its->empty.empty();
     if (has_addresses) {
@@ -52,7 +52,7 @@ void* Segment::Allocate(size_t bytes) {
   MutexLock lock(its->mutex);
   if (made && !retired()) {
     its->asked[page] = bytes;
-    return HandOut(its, page, Habit::kNoPass);
+    return HandOut(its, page, AllocationHistory::kNoPass);
   }
   if (has_addresses) its->empty.push_back(page);
   return nullptr;

@@ -38,10 +38,10 @@ class Store {
   // Removes the key and every key below "key/". Removing what does not exist is fine.
   virtual Status Delete(const std::string& key) = 0;
 
-  // The calls below are for the meeting. A store that cannot tell which rank has died (MemoryStore)
-  // keeps these defaults.
+  // The calls below are for the rendezvous. A store that cannot tell which rank has died
+  // (MemoryStore) keeps these defaults.
 
-  // Checks, without waiting, whether the meeting has failed.
+  // Checks, without waiting, whether the rendezvous has failed.
   virtual Status Look() { return Status::Ok(); }
   // Reports that this rank has made all its connections, then waits until all ranks have. From then
   // on the ranks' connections detect deaths.

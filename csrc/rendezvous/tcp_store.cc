@@ -110,10 +110,10 @@ Status TcpStore::Delete(const std::string& key) {
   return Ask({Operation::kDelete, key}, nullptr);
 }
 
-Status TcpStore::Join(const std::string& meeting, int rank, int size, std::string* prefix) {
+Status TcpStore::Join(const std::string& name, int rank, int size, std::string* prefix) {
   std::string count;
   AppendInteger(&count, static_cast<uint32_t>(size));
-  Question question{Operation::kJoin, meeting, count};
+  Question question{Operation::kJoin, name, count};
   question.argument = static_cast<uint32_t>(rank);
   std::string reply;
   HVDLITE_RETURN_IF_ERROR(Ask(question, &reply));
@@ -123,15 +123,15 @@ Status TcpStore::Join(const std::string& meeting, int rank, int size, std::strin
   if (!reader.TakeInteger(&attempt) || !reader.TakeInteger(&served_by)) {
     return Status::Io("the reply of " + who_ + " to 'join' is too short");
   }
-  *prefix = meeting + "/" + std::to_string(attempt) + "/";
-  meeting_ = meeting;
+  *prefix = name + "/" + std::to_string(attempt) + "/";
+  name_ = name;
   rank_ = rank;
   served_by_ = served_by == rank ? -1 : served_by;
   return Status::Ok();
 }
 
 Status TcpStore::Look() {
-  if (meeting_.empty()) return Status::Ok();
+  if (name_.empty()) return Status::Ok();
   {
     MutexLock lock(mutex_);
     if (busy_) return Status::Ok();  // the asking thread gets the news
@@ -158,8 +158,8 @@ Status TcpStore::Look() {
 }
 
 Status TcpStore::Arrive(Deadline deadline) {
-  if (meeting_.empty()) return Status::Ok();
-  const Status arrived = Ask({Operation::kArrive, meeting_, "", deadline}, nullptr);
+  if (name_.empty()) return Status::Ok();
+  const Status arrived = Ask({Operation::kArrive, name_, "", deadline}, nullptr);
   if (arrived.code() != StatusCode::kTimeout) return arrived;
   return Status::Timeout(
       "some ranks did not finish hvd.init() in time; HVDLITE_START_TIMEOUT sets the limit: " +
@@ -167,7 +167,7 @@ Status TcpStore::Arrive(Deadline deadline) {
 }
 
 Status TcpStore::Fail(const Status& why) {
-  if (meeting_.empty()) return why;
+  if (name_.empty()) return why;
   const bool names_itself =
       why.code() == StatusCode::kPeerLost || why.code() == StatusCode::kTimeout;
   const Status verdict = names_itself
@@ -184,10 +184,10 @@ Status TcpStore::Fail(const Status& why) {
   for (size_t i = 1; i <= others; ++i)
     AppendInteger(&bytes, static_cast<int32_t>(verdict.ranks()[i]));
   bytes += verdict.message().substr(0, kMaxVerdict - bytes.size());
-  Question question{Operation::kFail, meeting_, bytes};
+  Question question{Operation::kFail, name_, bytes};
   question.patience = kFarewell;
   const Status told = Ask(question, nullptr);
-  meeting_.clear();
+  name_.clear();
   // A failure to report `why` matters less than `why`.
   return told.ok() || verdict_.ok() ? why : verdict_;
 }
@@ -205,7 +205,7 @@ Status TcpStore::Verdict(const std::string& bytes) const {
     ranks.push_back(rank);
   }
   if (!whole || reader.rest().empty())
-    return Status::Io(who_ + " ended the meeting without a reason");
+    return Status::Io(who_ + " ended the rendezvous without a reason");
   const bool timeout = code == static_cast<uint8_t>(StatusCode::kTimeout);
   return Status(timeout ? StatusCode::kTimeout : StatusCode::kPeerLost, std::string(reader.rest()),
                 static_cast<Cause>(cause), std::move(ranks));

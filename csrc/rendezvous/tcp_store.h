@@ -41,9 +41,9 @@ class TcpStore final : public Store {
   Status Add(const std::string& key, int64_t amount, int64_t* sum) override;
   Status Delete(const std::string& key) override;
 
-  // Registers this connection for `rank`. `meeting` names what all ranks of the job join. *prefix
+  // Registers this connection for `rank`. `name` names what all ranks of the job join. *prefix
   // is for the keys of this attempt; each attempt after a failed one gets a new prefix.
-  Status Join(const std::string& meeting, int rank, int size, std::string* prefix);
+  Status Join(const std::string& name, int rank, int size, std::string* prefix);
   Status Look() override;
   Status Arrive(Deadline deadline) override;
   Status Fail(const Status& why) override;
@@ -82,7 +82,7 @@ class TcpStore final : public Store {
   Status Ask(const Question& question, std::string* reply);
   Status Exchange(const std::string& request, Deadline deadline, std::string* reply);
   Status ReadReply(Deadline deadline, std::string* reply);
-  // The status in a reply that ends the meeting.
+  // The status in a reply that ends the rendezvous.
   Status Verdict(const std::string& bytes) const;
   // Why the connection cannot be used any more.
   Status Broken(const Status& why, const std::string& doing) const;
@@ -95,8 +95,8 @@ class TcpStore final : public Store {
   Fd fd_;
   uint32_t sequence_ = 0;
   Status broken_;
-  Status verdict_;       // broken_, if it is what the server says about the meeting
-  std::string meeting_;  // empty: has not joined
+  Status verdict_;    // broken_, if it is what the server says about the rendezvous
+  std::string name_;  // empty: has not joined
   int rank_ = -1;
   int served_by_ = -1;  // the rank whose process is the server
 };

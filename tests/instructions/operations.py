@@ -49,7 +49,7 @@ def torch_step() -> None:
 
 
 _FEW = np.ones(1, np.float32)
-_MORE = np.ones(5000, np.float32)  # too many for a meeting
+_MORE = np.ones(5000, np.float32)  # too many for the fast path
 _FEW_OF_TORCH = torch.ones(1)
 _GRADIENTS = [torch.ones(shape) for shape in _LAYERS]
 

@@ -1,4 +1,4 @@
-"""Faults of encoded allreduces: csrc/kernels' codecs and csrc/comm/encoded_*."""
+"""Faults of encoded allreduces: csrc/kernels' codecs and csrc/comm/compressed/encoded_*."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ csrc/kernels/codec.cc
 C++ EncodedAllreduceOver.ABlockThatIsNotFiniteIsNanEverywhereAndDoesNotEnterAnyResidual
 
 CD3: what the code of the sum loses is lost
-csrc/comm/encoded_part.cc
+csrc/comm/compressed/encoded_part.cc
 - kernels::KeepLost(batch_.codec, {SumOf(s), nullptr, 1}, result, result, s.count(), residual);
 + std::fill_n(residual, s.count(), 0.0F);
 C++ EncodedAllreduce.WhatAnOwnerContributesToItsShareIsExact
@@ -47,7 +47,7 @@ csrc/kernels/cuda/codec_blocks.cuh
 C++ GpuCodecLanes.GiveTheBytesAndValuesOfTheProcessor
 
 CD8: a step with another member's infinite number enters the residual
-csrc/comm/encoded_part.cc
+csrc/comm/compressed/encoded_part.cc
 - kernels::TakeBack(batch_.codec, What(s), decoded, result, s.count(), residual);
 C++ EncodedAllreduceOver.ABlockThatIsNotFiniteIsNanEverywhereAndDoesNotEnterAnyResidual
 
@@ -64,7 +64,7 @@ csrc/kernels/cpu/codecs/blocks.h
 C++ EveryCodec.WhatIsLostInOnePassHasTheBitsOfSeveralOnEveryInstructionSet
 
 CD11: a slow exchange is polled after each stretch
-csrc/comm/parts_work.cc
+csrc/comm/compressed/parts_work.cc
 - constexpr int kStretchesPerPoll = 4;
 + constexpr int kStretchesPerPoll = 1;
 C++ EncodedParts.ASlowExchangeIsPolledLessOften

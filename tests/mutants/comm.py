@@ -12,7 +12,7 @@ csrc/base/half.h
 C++ HalfTest.NarrowingToBFloat16RoundsToNearestEvenAtEveryBoundary
 
 C32: the results of a part of an encoded batch lie where those of the next one lie
-csrc/comm/encoded_allreduce.cc
+csrc/comm/compressed/encoded_allreduce.cc
 -       next.results += part->result_bytes();
 C++ EncodedAllreduce.ALargeBatchGoesInPartsAndHasTheSameBits
 
@@ -29,13 +29,13 @@ csrc/comm/net/pairwise.cc
 C++ Exchanges.a_late_member_does_not_keep_back_what_the_others_exchange_next
 
 C35: a part is summed before all of its contributions are there
-csrc/comm/encoded_allreduce.cc
+csrc/comm/compressed/encoded_allreduce.cc
 - if (summed_ < encoded_ && contributed_[summed_] <= ended()) {
 + if (summed_ < encoded_ && contributed_[summed_] <= ended() + 1) {
 C++ EncodedAllreduce.*
 
 C36: whole tensors are added up before all contributions are there
-csrc/comm/parts_work.cc
+csrc/comm/compressed/parts_work.cc
 - return exchanges_->ended() > 0 ? &among_them_->Results() : nullptr;
 + return &among_them_->Results();
 C++ SparseAllreduce.*

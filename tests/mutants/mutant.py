@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LISTS = (
-    "comm codecs selecting engine meetings verdicts transport launch leaving rendezvous torch "
+    "comm codecs selecting engine fast_path verdicts transport launch leaving rendezvous torch "
     "torch_backend tensorflow keras jax package pool elastic tune report ray trainers"
 ).split()
 CPP = "C++ "

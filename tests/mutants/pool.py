@@ -15,8 +15,8 @@ C++ PoolSegment.once_retired_others_cannot_reach_its_blocks
 C++ ShmInPlaceTrust.a_pass_that_is_given_up_leaves_private_memory_behind
 
 GP2: a pass that does not end leaves the gradients within reach of the others
-csrc/comm/shm/loan.cc
--   if (!Over()) shared_.peers->own()->Retire();
+csrc/comm/shm/peer_addresses.cc
+-   if (!AllReleased()) shared_.peers->own()->Retire();
 C++ ShmInPlaceTrust.a_pass_that_is_given_up_leaves_private_memory_behind
 C++ HierarchicalInPlaceTrust.what_is_given_up_leaves_private_memory_behind
 
@@ -26,7 +26,7 @@ csrc/pool/peers.cc
 C++ PoolPeers.an_offset_outside_the_segment_leads_nowhere
 
 GP4: a tensor counts as shared although one member has it elsewhere
-csrc/comm/shm/loan.cc
+csrc/comm/shm/peer_addresses.cc
 - if (offsets_[m * batch_.pieces.size() + piece] < 0) return false;
 + if (offsets_[m * batch_.pieces.size() + piece] < 0 && m == 0) return false;
 C++ ShmInPlaceTrust.a_member_that_could_not_map_the_others_has_all_tensors_copied
@@ -79,7 +79,7 @@ C++ PoolTensors.a_whole_tensor_is_in_the_file_again_when_it_is_lent_after_a_fork
 
 GP13: a rank of a hierarchical job gets its tensor back while others still write there
 csrc/comm/hierarchical/in_place.cc
-- return in_place().loan->Over() ? Progress::kDone : Progress::kNone;
+- return in_place().addresses->AllReleased() ? Progress::kDone : Progress::kNone;
 + return Progress::kDone;
 C++ On/HierarchicalInPlace.gives_the_bits_of_the_way_by_copies/aabb
 C++ On/HierarchicalInPlace.leaves_the_segments_as_they_are/aabb

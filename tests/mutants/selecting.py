@@ -1,5 +1,5 @@
-"""Faults of sparse gradients: csrc/kernels/select*, csrc/comm/sparse_allreduce.cc, and what
-hvdlite/adapter/compression does with them."""
+"""Faults of sparse gradients: csrc/kernels/select*, csrc/comm/compressed/sparse_allreduce.cc,
+and what hvdlite/adapter/compression does with them."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ hvdlite/adapter/compression/rounds.py
 test_torch.py::shm-2::torch_methods.sent_and_kept_is_the_sum_of_all_gradients
 
 SL10: what a member's own code loses is kept where the tensor begins
-csrc/comm/encoded_part.cc
+csrc/comm/compressed/encoded_part.cc
 - return residual == nullptr ? nullptr : residual + s.begin;
 + return residual;
 C++ EncodedAllreduceOver.AllMembersHaveTheSameBitsAndNothingIsLost
 
 SL11: in the core, a sparse step with NaN enters the memory
-csrc/comm/sparse_allreduce.cc
+csrc/comm/compressed/sparse_allreduce.cc
 - if (!finite && piece_.memory != nullptr) Forget(*piece_.memory);
 + if (false) Forget(*piece_.memory);
 C++ SparseAllreduceOver.a_step_that_is_not_finite_is_seen_by_all_and_enters_no_memory

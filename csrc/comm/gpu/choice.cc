@@ -88,8 +88,8 @@ std::string Obstacle(const std::vector<Record>& records, const std::vector<int>&
 
 }  // namespace
 
-Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks, const Wish& wish,
-              Choice* choice) {
+Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks,
+              const Preference& preference, Choice* choice) {
   *choice = Choice();
   for (size_t m = 0; m < records.size(); ++m) {
     if (records[m].opened) continue;
@@ -98,12 +98,12 @@ Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks,
     return Status::Ok();
   }
   choice->route = Route::kStage;
-  if (wish.operations == "stage") {
+  if (preference.operations == "stage") {
     choice->why = "stage, through host memory: HVDLITE_GPU_OPERATIONS=stage";
     return Status::Ok();
   }
-  if (wish.operations == "mpi") {
-    choice->why = "stage, through host memory, and from there " + wish.host +
+  if (preference.operations == "mpi") {
+    choice->why = "stage, through host memory, and from there " + preference.host +
                   ": HVDLITE_GPU_OPERATIONS=mpi (device memory is not handed to MPI itself)";
     return Status::Ok();
   }
@@ -116,7 +116,7 @@ Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks,
     if (choice->warn) choice->why += ", but " + doubt;
     return Status::Ok();
   }
-  if (wish.operations == "nccl") {
+  if (preference.operations == "nccl") {
     return Status::InvalidArgument("HVDLITE_GPU_OPERATIONS=nccl, but " + obstacle +
                                    ". Without NCCL: HVDLITE_GPU_OPERATIONS=stage");
   }

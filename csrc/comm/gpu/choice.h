@@ -21,14 +21,14 @@ struct Choice {
   bool warn = false;  // the user did not ask for it, and it costs speed or may fail
 };
 
-struct Wish {
+struct Preference {
   std::string operations;  // HVDLITE_GPU_OPERATIONS
   std::string host;        // why the host communicator is what it is: "mpi (Open MPI v5.0.11): ..."
 };
 
 // `ranks`: the members' global ranks, in the order of `records`. kInvalidArgument: NCCL was
 // demanded, but the named rank cannot use it.
-Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks, const Wish& wish,
-              Choice* choice);
+Status Decide(const std::vector<Record>& records, const std::vector<int>& ranks,
+              const Preference& preference, Choice* choice);
 
 }  // namespace hvdlite::comm::gpu

@@ -81,7 +81,7 @@ class Communicator::GpuWork final : public Work {
       if (!ready) return Progress::kNone;
       const nccl::Context context{all_.options_.me, members(), all_.kernels_, all_.options_.grid};
       all_.nccl_ = std::make_unique<nccl::Communicator>(std::move(all_.channels_), context);
-      all_.nccl_->CountIn(all_.carried());
+      all_.nccl_->CountIn(all_.carrier_counts());
     }
     return AskFirst();
   }
@@ -130,7 +130,7 @@ class Communicator::GpuWork final : public Work {
 
   // The batches that NCCL or staging carries.
   std::vector<const Batch*> Travelling() const {
-    return encodes_ ? encoding_->journeys() : std::vector<const Batch*>{&batch_};
+    return encodes_ ? encoding_->exchanges() : std::vector<const Batch*>{&batch_};
   }
   // Takes what this member needs for taking part.
   Status Reserve() {
@@ -189,11 +189,11 @@ std::unique_ptr<Work> Communicator::StartEncoded(const Batch& batch, int, int) {
 // The members decide alike: the kernels are in the records of all.
 std::unique_ptr<Encoding> Communicator::EncodingOf(const Batch& batch) {
   const int members = static_cast<int>(options_.ranks.size());
-  if (!kernels_ || host_->encodes_between_hosts())
+  if (!kernels_ || host_->has_levels())
     return EncodeOnHost(gpu_, host_, batch, options_.me, members);
   return EncodeOnDevice(
-      gpu_, [this](const Batch& journey) { return StartAgreed(journey); }, carried(), batch,
-      options_.me, members);
+      gpu_, [this](const Batch& exchange) { return StartAgreed(exchange); }, carrier_counts(),
+      batch, options_.me, members);
 }
 
 Status Communicator::FindGpu() {
@@ -212,7 +212,8 @@ Status Communicator::Describe(Record* record) {
   const Config& config = card_->config;
   record->nccl_host_id = config.nccl_host_id;
   record->nccl_shares_gpus = config.nccl_multi_rank_gpu;
-  if (options_.wish.operations == "stage" || options_.wish.operations == "mpi") return Status::Ok();
+  if (options_.preference.operations == "stage" || options_.preference.operations == "mpi")
+    return Status::Ok();
   std::shared_ptr<const nccl::Library> library;
   Status usable = card_->Nccl(&library);
   if (usable.ok()) usable = MakeIds(*library);
@@ -243,7 +244,7 @@ Status Communicator::MakeIds(const nccl::Library& library) {
 
 // An error here ends the job. An error with which all members refuse alike is in refused_.
 Status Communicator::Judge(const std::vector<Record>& records) {
-  refused_ = Decide(records, options_.ranks, options_.wish, &choice_);
+  refused_ = Decide(records, options_.ranks, options_.preference, &choice_);
   if (!refused_.ok()) return Status::Ok();
   if (choice_.route == Route::kNccl && !options_.grid.why.empty())
     choice_.why += "; " + options_.grid.why;
@@ -256,7 +257,7 @@ Status Communicator::Judge(const std::vector<Record>& records) {
   // Made anew with each choice, so that the members start without any agreed memory.
   staging_ = std::make_unique<StagingCommunicator>(
       host_, gpu_, options_.me, static_cast<int>(options_.ranks.size()), options_.room);
-  staging_->CountIn(carried());
+  staging_->CountIn(carrier_counts());
   kernels_ = true;
   for (const Record& record : records) kernels_ &= record.kernels;
   return choice_.route == Route::kNccl ? Meet(records) : Status::Ok();

@@ -34,7 +34,7 @@ namespace hvdlite::comm::gpu {
 struct Options {
   int me = 0;
   std::vector<int> ranks;  // the members' global ranks
-  Wish wish;
+  Preference preference;
   int host = 0;  // the number of this member's host within the set
   nccl::Grid grid;
   size_t room = 4 << 20;        // bytes that are staged at once

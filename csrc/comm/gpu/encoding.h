@@ -1,5 +1,5 @@
-// Encoding: an allreduce with a codec (comm/encoded_allreduce.h) of tensors on GPUs, in one of two
-// ways, which all members choose alike.
+// Encoding: an allreduce with a codec (comm/compressed/encoded_allreduce.h) of tensors on GPUs, in
+// one of two places, which all members choose alike.
 //
 // On the device: its kernels encode, sum and decode; encoded bytes travel as the alltoall and the
 // allgather of bytes on GPUs. Results and residuals have the bits that the processor gives, but for
@@ -25,15 +25,15 @@ class Encoding : public Work {
   // Takes the memory that the work needs, before it begins. A failure concerns this batch alone.
   virtual Status Reserve() = 0;
   // The batches of bytes on GPUs that the work will start.
-  virtual std::vector<const Batch*> journeys() const { return {}; }
+  virtual std::vector<const Batch*> exchanges() const { return {}; }
 };
 
 // The stream must already wait for everything in `batch.ready` when the works begin.
 //
-// `start` starts a journey. `carried` may be null.
-using StartJourney = std::function<std::unique_ptr<Work>(const Batch&)>;
+// `start` starts an exchange of bytes. `carrier_counts` may be null.
+using StartExchange = std::function<std::unique_ptr<Work>(const Batch&)>;
 std::unique_ptr<Encoding> EncodeOnDevice(std::shared_ptr<device::Gpu> gpu,
-                                         const StartJourney& start, Carried* carried,
+                                         const StartExchange& start, CarrierCounts* carrier_counts,
                                          const Batch& batch, int me, int members);
 // `gpu` is null for a member without one.
 std::unique_ptr<Encoding> EncodeOnHost(std::shared_ptr<device::Gpu> gpu, comm::Communicator* host,

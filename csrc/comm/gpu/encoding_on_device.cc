@@ -1,21 +1,20 @@
 #include <array>
 #include <utility>
 
-#include "comm/encoded_allreduce.h"
-#include "comm/encoded_part.h"
-#include "comm/failed_work.h"
+#include "comm/compressed/encoded_allreduce.h"
+#include "comm/compressed/encoded_part.h"
 #include "comm/gpu/encoding.h"
-#include "comm/sequence.h"
+#include "comm/works.h"
 #include "kernels/gpu.h"
 #include "kernels/gpu_codec.h"
 
 namespace hvdlite::comm::gpu {
 namespace {
 
-// A journey that another object owns.
-class Journey final : public Work {
+// A work that another object owns.
+class Borrowed final : public Work {
  public:
-  explicit Journey(Work* work) : work_(*work) {}
+  explicit Borrowed(Work* work) : work_(*work) {}
   Progress Advance() override {
     const Progress progress = work_.Advance();
     return progress == Progress::kFailed ? Fail(work_.status()) : progress;
@@ -35,40 +34,40 @@ class Steps final : public Sequence {
       return status.ok() ? nullptr : std::make_unique<FailedWork>(status);
     });
   }
-  // The journey is kept until this object is destroyed.
-  void ThenTravel(StartJourney start, const Batch* batch) {
+  // The exchange is kept until this object is destroyed.
+  void ThenExchange(StartExchange start, const Batch* batch) {
     Sequence::Then([this, start = std::move(start), batch] {
-      journeys_.push_back(start(*batch));
-      return std::make_unique<Journey>(journeys_.back().get());
+      exchanges_.push_back(start(*batch));
+      return std::make_unique<Borrowed>(exchanges_.back().get());
     });
   }
 
  private:
-  std::vector<std::unique_ptr<Work>> journeys_;
+  std::vector<std::unique_ptr<Work>> exchanges_;
 };
 
 // A member's share of a piece.
 struct Part {
   size_t piece;
   int owner;
-  Share share;
+  compressed::Share share;
 };
 
 class OnDevice final : public Encoding {
  public:
-  OnDevice(std::shared_ptr<device::Gpu> gpu, const StartJourney& start, const Batch& batch, int me,
+  OnDevice(std::shared_ptr<device::Gpu> gpu, const StartExchange& start, const Batch& batch, int me,
            int members)
       : gpu_(std::move(gpu)), batch_(batch), me_(me), plan_(batch, me, members) {
     PlanContributions();
     PlanResults();
     steps_.Then([this] { return Encode(); });
-    if (members > 1) steps_.ThenTravel(start, &contributions_);
+    if (members > 1) steps_.ThenExchange(start, &contributions_);
     steps_.Then([this] { return Sum(); });
-    if (members > 1 && plan_.has_results()) steps_.ThenTravel(start, &spread_);
+    if (members > 1 && plan_.has_results()) steps_.ThenExchange(start, &spread_);
     steps_.Then([this] { return Settle(); });
   }
 
-  const EncodedPlan& plan() const { return plan_; }
+  const compressed::EncodedPlan& plan() const { return plan_; }
 
   Status Reserve() override {
     const int members = plan_.members();
@@ -93,7 +92,7 @@ class OnDevice final : public Encoding {
     spread_.pieces[0].output = results_;
     return Status::Ok();
   }
-  std::vector<const Batch*> journeys() const override {
+  std::vector<const Batch*> exchanges() const override {
     if (plan_.members() == 1) return {};
     if (!plan_.has_results()) return {&contributions_};
     return {&contributions_, &spread_};
@@ -169,9 +168,10 @@ class OnDevice final : public Encoding {
     EachElementOnce([&](const Part& part) {
       if (StaysHere(part)) return;
       char* const encoded = Sent(part.piece, part.owner);
-      parts.push_back({What(part), part.share.count(),
-                       DrawsOf(batch_, part.piece, me_, /*of_sum=*/false, part.share.begin),
-                       encoded});
+      parts.push_back(
+          {What(part), part.share.count(),
+           compressed::DrawsOf(batch_, part.piece, me_, /*of_sum=*/false, part.share.begin),
+           encoded});
       if (!plan_.gathers(part.piece)) return;
       const int64_t bytes = kernels::EncodedBytes(batch_.codec, part.share.count());
       for (int m = 0; m < plan_.members(); ++m) {
@@ -202,10 +202,11 @@ class OnDevice final : public Encoding {
     std::vector<kernels::ToEncode> sums;
     EachMine([&](const Part& part) {
       if (plan_.gathers(part.piece)) return;
-      sums.push_back({{SumOf(part.piece), nullptr, 1},
-                      part.share.count(),
-                      DrawsOf(batch_, part.piece, me_, /*of_sum=*/true, part.share.begin),
-                      Result(part)});
+      sums.push_back(
+          {{SumOf(part.piece), nullptr, 1},
+           part.share.count(),
+           compressed::DrawsOf(batch_, part.piece, me_, /*of_sum=*/true, part.share.begin),
+           Result(part)});
     });
     return kernels::EncodeAll(gpu_.get(), batch_.codec, sums);
   }
@@ -245,7 +246,7 @@ class OnDevice final : public Encoding {
   const std::shared_ptr<device::Gpu> gpu_;
   const Batch& batch_;
   const int me_;
-  const EncodedPlan plan_;
+  const compressed::EncodedPlan plan_;
   Batch contributions_, spread_;
   std::unique_ptr<device::Gpu::Buffer> memory_;
   char* sent_ = nullptr;
@@ -259,11 +260,12 @@ class OnDevice final : public Encoding {
 }  // namespace
 
 std::unique_ptr<Encoding> EncodeOnDevice(std::shared_ptr<device::Gpu> gpu,
-                                         const StartJourney& start, Carried* carried,
+                                         const StartExchange& start, CarrierCounts* carrier_counts,
                                          const Batch& batch, int me, int members) {
   auto work = std::make_unique<OnDevice>(std::move(gpu), start, batch, me, members);
-  if (carried != nullptr) carried->Count(Carrier::kEncodedOnGpu, batch.kind);
-  if (carried != nullptr) CountEncoded({&work->plan()}, batch.kind, carried);
+  if (carrier_counts != nullptr) carrier_counts->Count(Carrier::kEncodedOnGpu, batch.kind);
+  if (carrier_counts != nullptr)
+    compressed::CountEncoded({&work->plan()}, batch.kind, carrier_counts);
   return work;
 }
 

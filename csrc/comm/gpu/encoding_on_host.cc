@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/compressed/encoded_allreduce.h"
 #include "comm/gpu/encoding.h"
 
 namespace hvdlite::comm::gpu {
@@ -56,7 +57,7 @@ class OnHost final : public Encoding {
       const Status asked = here_ == nullptr ? Status::Ok() : here_->Query(&here);
       if (!asked.ok()) return Fail(asked);
       if (!here) return Progress::kNone;
-      work_ = host_.StartEncoded(staged_, me_, members_);
+      work_ = compressed::StartEncoded(&host_, staged_, me_, members_);
     }
     const Progress progress = work_->Advance();
     if (progress == Progress::kFailed) return Fail(work_->status());

@@ -3,12 +3,12 @@
 #include <numeric>
 #include <optional>
 
-#include "comm/exchanges.h"
+#include "comm/compressed/encoded_allreduce.h"
+#include "comm/compressed/split.h"
 #include "comm/flat.h"
 #include "comm/hierarchical/in_place.h"
-#include "comm/sequence.h"
 #include "comm/shm/move.h"
-#include "comm/whole.h"
+#include "comm/works.h"
 #include "kernels/codec.h"
 
 namespace hvdlite::comm::hierarchical {
@@ -46,14 +46,14 @@ Batch Like(const Batch& batch, OpKind kind) {
 // Asks the members of the host where their tensors lie.
 class Asking final : public Work {
  public:
-  explicit Asking(shm::Loan* loan) : loan_(*loan) {}
+  explicit Asking(shm::PeerAddresses* addresses) : addresses_(*addresses) {}
   Progress Advance() override {
-    const Progress progress = loan_.Ask();
-    return progress == Progress::kFailed ? Fail(loan_.status()) : progress;
+    const Progress progress = addresses_.Ask();
+    return progress == Progress::kFailed ? Fail(addresses_.status()) : progress;
   }
 
  private:
-  shm::Loan& loan_;
+  shm::PeerAddresses& addresses_;
 };
 
 }  // namespace
@@ -61,15 +61,15 @@ class Asking final : public Work {
 class Communicator::Allreduce final : public Sequence {
  public:
   Allreduce(Communicator* owner, const Batch& batch) : owner_(*owner), half_(IsHalf(batch.dtype)) {
-    if (batch.codec.encodes() || !owner_.sharing_.Asks(batch)) {
+    if (batch.codec.encodes() || !owner_.probing_.Asks(batch)) {
       Plan(batch);
       return;
     }
-    loan_.emplace(owner_.region_, owner_.sharing_.tensors(), batch);
-    Then([this] { return std::make_unique<Asking>(&*loan_); });
+    addresses_.emplace(owner_.region_, owner_.probing_.tensors(), batch);
+    Then([this] { return std::make_unique<Asking>(&*addresses_); });
     Then([this, &batch] {
-      owner_.sharing_.Learn(batch, loan_->any());
-      if (loan_->any()) owner_.Count(Carrier::kShmInPlace, batch.kind);
+      owner_.probing_.Learn(batch, addresses_->any());
+      if (addresses_->any()) owner_.Count(Carrier::kShmInPlace, batch.kind);
       Plan(batch);
       return nullptr;
     });
@@ -101,7 +101,7 @@ class Communicator::Allreduce final : public Sequence {
     int64_t at = 0;
     for (size_t i = 0; i < batch.pieces.size(); ++i) {
       const Piece& piece = batch.pieces[i];
-      const bool is_shared = loan_ && loan_->Shares(i);
+      const bool is_shared = addresses_ && addresses_->Shares(i);
       const auto begin =
           std::accumulate(counts[i].begin(), counts[i].begin() + owner_.region_->me(), int64_t{0});
       // What is one piece between the hosts may stay where it is.
@@ -121,8 +121,8 @@ class Communicator::Allreduce final : public Sequence {
       at += counts[i][local];
     }
 
-    if (loan_ && loan_->any()) {
-      in_place_.loan = &*loan_;
+    if (addresses_ && addresses_->any()) {
+      in_place_.addresses = &*addresses_;
       in_place_.reduce = scatter_.reduce;
       in_place_.to_float = half_;
       Then([this] { return StartReduce(in_place_); });
@@ -137,7 +137,7 @@ class Communicator::Allreduce final : public Sequence {
     if (!gather_.pieces.empty()) {
       Then([this] { return StartAllgather(owner_.region_, gather_); });
     }
-    if (in_place_.loan != nullptr) {
+    if (in_place_.addresses != nullptr) {
       Then([this] { return StartSpread(in_place_); });
     }
   }
@@ -145,7 +145,9 @@ class Communicator::Allreduce final : public Sequence {
   void BetweenHosts(const Batch& batch, int64_t finishes) {
     if (batch.codec.encodes()) {
       between_.codec = batch.codec;
-      Then([this] { return owner_.rail_->StartEncoded(between_, owner_.host(), owner_.hosts()); });
+      Then([this] {
+        return compressed::StartEncoded(owner_.rail_, between_, owner_.host(), owner_.hosts());
+      });
       return;
     }
     if (!half_) {
@@ -189,7 +191,7 @@ class Communicator::Allreduce final : public Sequence {
 
   Communicator& owner_;
   const bool half_;
-  std::optional<shm::Loan> loan_;  // of tensors that all members of the host share
+  std::optional<shm::PeerAddresses> addresses_;  // of tensors that all members of the host share
   InPlace in_place_;
   int64_t mine_ = 0;                           // elements of this member's share
   char* my_share_ = nullptr;                   // all of it
@@ -247,7 +249,7 @@ namespace {
 class WholeFirst final : public Sequence {
  public:
   WholeFirst(Communicator* over, const Batch& batch, int me, int members)
-      : whole_(OnlyWhole(batch)), others_(WithoutWhole(batch)) {
+      : whole_(compressed::OnlyWhole(batch)), others_(compressed::WithoutWhole(batch)) {
     Then([this, over] { return over->Start(whole_); });
     if (others_.pieces.empty()) return;
     Then([=, this] { return over->StartEncoded(others_, me, members); });
@@ -264,7 +266,7 @@ std::unique_ptr<Exchanges> Communicator::StartExchanges() {
 }
 
 std::unique_ptr<Work> Communicator::StartEncoded(const Batch& batch, int me, int members) {
-  if (HasWhole(batch)) return std::make_unique<WholeFirst>(this, batch, me, members);
+  if (compressed::HasWhole(batch)) return std::make_unique<WholeFirst>(this, batch, me, members);
   Count(Carrier::kHierarchical, batch.kind);
   return std::make_unique<Allreduce>(this, batch);
 }

@@ -15,17 +15,17 @@
 // the order of hosts, whatever else is in the batch. float16 and bfloat16 stay float32 from the
 // first sum to the last and are rounded once.
 //
-// Where all members of a host have a tensor in shared memory (shm/loan.h), both levels inside that
-// host read and write it where it lies (in_place.h), with the same bits. Other hosts need not do
-// so. Borrows everything.
+// Where all members of a host have a tensor in shared memory (shm/peer_addresses.h), both levels
+// inside that host read and write it where it lies (in_place.h), with the same bits. Other hosts
+// need not do so. Borrows everything.
 #pragma once
 
 #include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/shm/probe_policy.h"
 #include "comm/shm/region.h"
-#include "comm/shm/sharing.h"
 #include "comm/topology.h"
 
 namespace hvdlite::comm::hierarchical {
@@ -46,7 +46,7 @@ class Communicator final : public comm::Communicator {
   // From now on tensors that all members of this host share are reduced in place, in batches of
   // more than `small_bytes`. All of them say so.
   void ReduceInPlace(shm::SharedTensors shared, size_t small_bytes) {
-    sharing_ = shm::Sharing(std::move(shared), region_, small_bytes);
+    probing_ = shm::ProbePolicy(std::move(shared), region_, small_bytes);
   }
 
   const char* name() const override { return "hierarchical"; }
@@ -54,17 +54,17 @@ class Communicator final : public comm::Communicator {
   std::unique_ptr<Work> Start(const Batch& batch) override;
   std::unique_ptr<Exchanges> StartExchanges() override;
   std::unique_ptr<Work> StartEncoded(const Batch& batch, int me, int members) override;
-  bool encodes_between_hosts() const override { return true; }
+  bool has_levels() const override { return true; }
   void AddPollFds(std::vector<pollfd>* fds) const override;
   bool slow() const override { return (rail_ != nullptr && rail_->slow()) || flat_->slow(); }
   bool must_be_asked() const override {
     return (rail_ != nullptr && rail_->must_be_asked()) || flat_->must_be_asked();
   }
   void Tune(const Tunables& tunables) override;
-  void CountIn(Carried* carried) override {
-    comm::Communicator::CountIn(carried);
-    if (rail_ != nullptr) rail_->CountIn(carried);
-    flat_->CountIn(carried);
+  void CountIn(CarrierCounts* carrier_counts) override {
+    comm::Communicator::CountIn(carrier_counts);
+    if (rail_ != nullptr) rail_->CountIn(carrier_counts);
+    flat_->CountIn(carrier_counts);
   }
 
  private:
@@ -81,7 +81,7 @@ class Communicator final : public comm::Communicator {
   shm::Region* const region_;
   comm::Communicator* const rail_;
   comm::Communicator* const flat_;
-  shm::Sharing sharing_;
+  shm::ProbePolicy probing_;
   // This member's share of the fused tensors; these grow to the largest batch and stay.
   std::vector<char> share_;
   // for 16-bit floats: the share, then the part of it that this member finishes

@@ -15,8 +15,8 @@ class Pass : public Work {
   Progress Advance() final {
     if (part_ == in_place_.parts.size()) return End();
     const Part& part = in_place_.parts[part_];
-    const int64_t count =
-        std::min(part.count - done_, static_cast<int64_t>(shm::Loan::kBytesAtOnce / size_of_));
+    const int64_t count = std::min(
+        part.count - done_, static_cast<int64_t>(shm::PeerAddresses::kBytesAtOnce / size_of_));
     if (count > 0) Do(part, done_, count);
     done_ += count;
     if (done_ == part.count) {
@@ -34,7 +34,7 @@ class Pass : public Work {
   const InPlace& in_place() const { return in_place_; }
   size_t size_of() const { return size_of_; }
   char* TensorOf(int member, const Part& part, int64_t at) const {
-    return in_place_.loan->Tensor(static_cast<size_t>(member), part.piece) +
+    return in_place_.addresses->Tensor(static_cast<size_t>(member), part.piece) +
            static_cast<size_t>(part.begin + at) * size_of_;
   }
 
@@ -48,11 +48,11 @@ class Pass : public Work {
 class Reduce final : public Pass {
  public:
   explicit Reduce(const InPlace& in_place)
-      : Pass(in_place), sources_(static_cast<size_t>(in_place.loan->members())) {}
+      : Pass(in_place), sources_(static_cast<size_t>(in_place.addresses->members())) {}
 
  private:
   void Do(const Part& part, int64_t at, int64_t count) override {
-    const int members = in_place().loan->members();
+    const int members = in_place().addresses->members();
     for (int m = 0; m < members; ++m) sources_[static_cast<size_t>(m)] = TensorOf(m, part, at);
     if (in_place().to_float) {
       kernels::ReduceToFloat(in_place().reduce, static_cast<float*>(part.sum) + at, sources_.data(),
@@ -76,15 +76,15 @@ class Spread final : public Pass {
   void Do(const Part& part, int64_t at, int64_t count) override {
     const char* const result =
         static_cast<const char*>(part.result) + static_cast<size_t>(at) * size_of();
-    for (int m = 0; m < in_place().loan->members(); ++m) {
+    for (int m = 0; m < in_place().addresses->members(); ++m) {
       char* const tensor = TensorOf(m, part, at);
       if (tensor != result) memcpy(tensor, result, static_cast<size_t>(count) * size_of());
     }
   }
   Progress End() override {
-    if (!returned_) in_place().loan->Return();
+    if (!returned_) in_place().addresses->Release();
     returned_ = true;
-    return in_place().loan->Over() ? Progress::kDone : Progress::kNone;
+    return in_place().addresses->AllReleased() ? Progress::kDone : Progress::kNone;
   }
 
   bool returned_ = false;

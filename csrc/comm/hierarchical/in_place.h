@@ -1,5 +1,5 @@
-// The steps of an allreduce inside a host on tensors that all its members share (shm/loan.h): no
-// copy in or out.
+// The steps of an allreduce inside a host on tensors that all its members share
+// (shm/peer_addresses.h): no copy in or out.
 //
 //   StartReduce   reads my part of everyone's tensors, and writes its sum where told
 //   StartSpread   writes my part of the result into everyone's tensors
@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/shm/loan.h"
+#include "comm/shm/peer_addresses.h"
 
 namespace hvdlite::comm::hierarchical {
 
 // My part of a shared tensor.
 struct Part {
-  size_t piece = 0;   // of the loan's batch
+  size_t piece = 0;   // of the batch
   int64_t begin = 0;  // elements
   int64_t count = 0;
   void* sum = nullptr;           // inside the host; may be the tensor itself
@@ -27,7 +27,7 @@ struct Part {
 };
 
 struct InPlace {
-  shm::Loan* loan = nullptr;
+  shm::PeerAddresses* addresses = nullptr;
   kernels::ReduceSpec reduce;
   bool to_float = false;  // sums of 16-bit floats are float32
   std::vector<Part> parts;
@@ -35,7 +35,7 @@ struct InPlace {
 
 // Borrow `in_place`.
 std::unique_ptr<Work> StartReduce(const InPlace& in_place);
-// Returns the loan, and is done when it is over.
+// Releases the tensors, and is done when all members have.
 std::unique_ptr<Work> StartSpread(const InPlace& in_place);
 
 }  // namespace hvdlite::comm::hierarchical

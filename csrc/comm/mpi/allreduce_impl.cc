@@ -23,10 +23,10 @@ double LibrarySeconds(const Question& question) {
 
 }  // namespace
 
-AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::string& wish) {
-  if (wish == "library" && IsNative(question.dtype, op)) return AllreduceImpl::kLibrary;
+AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::string& preference) {
+  if (preference == "library" && IsNative(question.dtype, op)) return AllreduceImpl::kLibrary;
   const bool gathers = IsLegal(question, Algorithm::kGather);
-  if (wish == "gather" && gathers) return AllreduceImpl::kGather;
+  if (preference == "gather" && gathers) return AllreduceImpl::kGather;
   AllreduceImpl way = AllreduceImpl::kOneShot;
   double best = PredictSeconds(question, Algorithm::kOneShot, kModel);
   const auto consider = [&](AllreduceImpl other, double seconds) {
@@ -39,20 +39,20 @@ AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::strin
     consider(AllreduceImpl::kGather, PredictSeconds(question, Algorithm::kGather, kModel));
   // The order in which integers are added makes no difference.
   const bool as_good = IsNative(question.dtype, op) && !IsFloating(question.dtype);
-  if (as_good && wish == "auto") consider(AllreduceImpl::kLibrary, LibrarySeconds(question));
+  if (as_good && preference == "auto") consider(AllreduceImpl::kLibrary, LibrarySeconds(question));
   return way;
 }
 
-std::string ExplainImpl(const Question& question, ReduceOp op, const std::string& wish) {
+std::string ExplainImpl(const Question& question, ReduceOp op, const std::string& preference) {
   constexpr std::string_view names[] = {"one-shot", "direct", "gather", "MPI_Iallreduce"};
-  std::string why(names[static_cast<int>(ChooseImpl(question, op, wish))]);
+  std::string why(names[static_cast<int>(ChooseImpl(question, op, preference))]);
   why += ", " + std::to_string(question.bytes) + " bytes among " +
          std::to_string(question.members) + " members";
-  if (wish == "library" && !IsNative(question.dtype, op)) {
+  if (preference == "library" && !IsNative(question.dtype, op)) {
     why += " (" + std::string(Name(op)) + " of " + std::string(Name(question.dtype)) +
            " is not done by MPI, which would round or compare differently)";
-  } else if (wish != "auto") {
-    why += " (HVDLITE_MPI_ALLREDUCE=" + wish + ")";
+  } else if (preference != "auto") {
+    why += " (HVDLITE_MPI_ALLREDUCE=" + preference + ")";
   }
   return why;
 }

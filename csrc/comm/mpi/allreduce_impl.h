@@ -16,9 +16,10 @@ enum class AllreduceImpl : uint8_t {
   kLibrary,  // MPI_Iallreduce, which sums in an order of its own
 };
 
-// `wish`: HVDLITE_MPI_ALLREDUCE. Unless it is "library", the choice changes no bit of the result.
-AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::string& wish);
+// `preference`: HVDLITE_MPI_ALLREDUCE. Unless it is "library", the choice changes no bit of the
+// result.
+AllreduceImpl ChooseImpl(const Question& question, ReduceOp op, const std::string& preference);
 // The choice as a sentence.
-std::string ExplainImpl(const Question& question, ReduceOp op, const std::string& wish);
+std::string ExplainImpl(const Question& question, ReduceOp op, const std::string& preference);
 
 }  // namespace hvdlite::comm::mpi

@@ -2,10 +2,10 @@
 
 namespace hvdlite::comm::mpi {
 
-Status Decide(const rendezvous::Roster& roster, const std::string& wish, Choice* choice) {
-  const bool demanded = wish == "mpi";
+Status Decide(const rendezvous::Roster& roster, const std::string& preference, Choice* choice) {
+  const bool demanded = preference == "mpi";
   *choice = Choice();
-  if (!demanded && (wish != "auto" || roster.hosts.size() < 2)) return Status::Ok();
+  if (!demanded && (preference != "auto" || roster.hosts.size() < 2)) return Status::Ok();
   const rendezvous::Member& first = roster.members[0];
   for (const rendezvous::Member& member : roster.members) {
     if (!member.mpi.empty()) continue;

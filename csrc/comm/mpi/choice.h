@@ -14,8 +14,8 @@ struct Choice {
   std::string why;  // "Open MPI v5.0.11", or why MPI is not used
 };
 
-// `wish`: HVDLITE_CPU_OPERATIONS. kInvalidArgument: MPI was demanded, but the named rank cannot use
-// it, or two ranks have different ones.
-Status Decide(const rendezvous::Roster& roster, const std::string& wish, Choice* choice);
+// `preference`: HVDLITE_CPU_OPERATIONS. kInvalidArgument: MPI was demanded, but the named rank
+// cannot use it, or two ranks have different ones.
+Status Decide(const rendezvous::Roster& roster, const std::string& preference, Choice* choice);
 
 }  // namespace hvdlite::comm::mpi

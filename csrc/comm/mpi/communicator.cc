@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/failed_work.h"
+#include "comm/works.h"
 
 namespace hvdlite::comm::mpi {
 

@@ -35,9 +35,9 @@ class Communicator final : public comm::Communicator {
   std::unique_ptr<Work> Start(const Batch& batch) override;
   void AddPollFds(std::vector<pollfd>*) const override {}
   bool must_be_asked() const override { return true; }
-  void CountIn(Carried* carried) override {
-    comm::Communicator::CountIn(carried);
-    over_pipes_->CountIn(carried);
+  void CountIn(CarrierCounts* carrier_counts) override {
+    comm::Communicator::CountIn(carrier_counts);
+    over_pipes_->CountIn(carrier_counts);
   }
 
  private:

@@ -12,7 +12,6 @@
 
 #include "comm/batch.h"
 #include "comm/communicator.h"
-#include "comm/exchanges.h"
 #include "comm/net/wire.h"
 
 namespace hvdlite::comm::net {

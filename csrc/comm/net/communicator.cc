@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "comm/failed_work.h"
 #include "comm/net/algorithms.h"
+#include "comm/works.h"
 
 namespace hvdlite::comm::net {
 

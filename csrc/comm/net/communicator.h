@@ -40,7 +40,6 @@ class Communicator : public comm::Communicator {
   std::string Explain(const Batch& batch) const override;
   std::unique_ptr<Work> Start(const Batch& batch) override;
   std::unique_ptr<Exchanges> StartExchanges() override;
-  bool overlaps_exchanges() const override { return true; }
   void Tune(const Tunables& tunables) override {
     model_.beta = options_.model.beta * tunables.byte_cost;
   }

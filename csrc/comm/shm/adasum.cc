@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "comm/layout.h"
-#include "comm/sequence.h"
 #include "comm/shm/pipeline.h"
+#include "comm/works.h"
 #include "kernels/adasum.h"
 
 namespace hvdlite::comm::shm {

@@ -16,7 +16,7 @@ void Communicator::Tune(const Tunables& tunables) {
 }
 
 std::string Communicator::Explain(const Batch& batch) const {
-  if (sharing_.May(batch))
+  if (probing_.May(batch))
     return "shm in place: tensors in shared memory are reduced where they lie, others by copies";
   if (batch.kind == OpKind::kAllreduce && batch.adasum)
     return "shm adasum: pairwise tree over shared slots";
@@ -36,12 +36,12 @@ Carrier Communicator::Choose(const Batch& batch) const {
 }
 
 std::unique_ptr<Work> Communicator::Start(const Batch& batch) {
-  if (!sharing_.Asks(batch)) return StartAs(Choose(batch), batch);
+  if (!probing_.Asks(batch)) return StartAs(Choose(batch), batch);
   return StartInPlace(
-      region_, sharing_.tensors(), batch,
+      region_, probing_.tensors(), batch,
       [this](const Batch& rest) { return StartAs(Choose(rest), rest); },
       [this, &batch](bool any) {
-        sharing_.Learn(batch, any);
+        probing_.Learn(batch, any);
         if (any) Count(Carrier::kShmInPlace, OpKind::kAllreduce);
       });
 }

@@ -5,8 +5,8 @@
 
 #include "comm/communicator.h"
 #include "comm/shm/in_place.h"
+#include "comm/shm/probe_policy.h"
 #include "comm/shm/region.h"
-#include "comm/shm/sharing.h"
 
 namespace hvdlite::comm::shm {
 
@@ -22,7 +22,7 @@ class Communicator final : public comm::Communicator {
   // From now on tensors that all members share are reduced in place, in batches of more than
   // `small_bytes`. All members say so.
   void ReduceInPlace(SharedTensors shared) {
-    sharing_ = Sharing(std::move(shared), region_, small_bytes_);
+    probing_ = ProbePolicy(std::move(shared), region_, small_bytes_);
   }
 
   const char* name() const override { return "shm"; }
@@ -39,7 +39,7 @@ class Communicator final : public comm::Communicator {
   Region* const region_;
   const size_t small_bytes_;
   size_t exchange_bytes_;
-  Sharing sharing_;
+  ProbePolicy probing_;
 };
 
 }  // namespace hvdlite::comm::shm

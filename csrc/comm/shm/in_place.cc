@@ -18,7 +18,7 @@ class InPlace final : public Work {
   InPlace(Region* region, const SharedTensors& shared, const Batch& batch, StartRest start_rest,
           std::function<void(bool)> heard)
       : region_(region),
-        loan_(region, shared, batch),
+        addresses_(region, shared, batch),
         batch_(batch),
         start_rest_(std::move(start_rest)),
         heard_(std::move(heard)),
@@ -29,15 +29,15 @@ class InPlace final : public Work {
   Progress Advance() override {
     switch (stage_) {
       case Stage::kAsk: {
-        const Progress progress = loan_.Ask();
-        if (progress == Progress::kFailed) return Fail(loan_.status());
+        const Progress progress = addresses_.Ask();
+        if (progress == Progress::kFailed) return Fail(addresses_.status());
         if (progress != Progress::kDone) return progress;
-        heard_(loan_.any());
+        heard_(addresses_.any());
         return Enter(Stage::kPass);
       }
       case Stage::kPass:
         if (piece_ < batch_.pieces.size()) return ReduceSome();
-        loan_.Return();
+        addresses_.Release();
         FindRest();
         if (!rest_batch_.pieces.empty()) rest_ = start_rest_(rest_batch_);
         return Enter(Stage::kRest);
@@ -49,7 +49,7 @@ class InPlace final : public Work {
         rest_.reset();
         return Enter(Stage::kEnd);
       }
-      case Stage::kEnd: return loan_.Over() ? Progress::kDone : Progress::kNone;
+      case Stage::kEnd: return addresses_.AllReleased() ? Progress::kDone : Progress::kNone;
     }
     return Progress::kNone;
   }
@@ -70,14 +70,14 @@ class InPlace final : public Work {
     rest_batch_.reduce = batch_.reduce;
     rest_batch_.device = batch_.device;
     for (size_t i = 0; i < batch_.pieces.size(); ++i) {
-      if (!loan_.Shares(i)) rest_batch_.pieces.push_back(batch_.pieces[i]);
+      if (!addresses_.Shares(i)) rest_batch_.pieces.push_back(batch_.pieces[i]);
     }
   }
 
   // The next part of my share of the tensor that has its turn: whole cache lines, as equal shares
   // as they come.
   Progress ReduceSome() {
-    if (!loan_.Shares(piece_)) return NextPiece();
+    if (!addresses_.Shares(piece_)) return NextPiece();
     const size_t bytes = static_cast<size_t>(batch_.pieces[piece_].count) * size_of_;
     const size_t lines = (bytes + kLine - 1) / kLine;
     const auto edge = [&](int member) {
@@ -86,8 +86,8 @@ class InPlace final : public Work {
     const size_t begin = edge(region_->me()) + done_;
     const size_t end = edge(region_->me() + 1);
     if (begin >= end) return NextPiece();
-    const size_t stop = std::min(end, begin + Loan::kBytesAtOnce);
-    const size_t hot = Members() > 2 ? kHotBytes : Loan::kBytesAtOnce;
+    const size_t stop = std::min(end, begin + PeerAddresses::kBytesAtOnce);
+    const size_t hot = Members() > 2 ? kHotBytes : PeerAddresses::kBytesAtOnce;
     for (size_t at = begin; at < stop; at += hot) ReduceAt(at, std::min(hot, stop - at));
     done_ += stop - begin;
     return Progress::kSome;
@@ -100,14 +100,15 @@ class InPlace final : public Work {
   }
 
   void ReduceAt(size_t at, size_t bytes) {
-    for (size_t m = 0; m < Members(); ++m) sources_[m] = tensors_[m] = loan_.Tensor(m, piece_) + at;
+    for (size_t m = 0; m < Members(); ++m)
+      sources_[m] = tensors_[m] = addresses_.Tensor(m, piece_) + at;
     kernels::Reduce(batch_.reduce, tensors_[0], tensors_[1], sources_.data(), region_->members(),
                     static_cast<int64_t>(bytes / size_of_));
     for (size_t m = 2; m < Members(); ++m) memcpy(tensors_[m], tensors_[0], bytes);
   }
 
   Region* const region_;
-  Loan loan_;
+  PeerAddresses addresses_;
   const Batch& batch_;
   const StartRest start_rest_;
   const std::function<void(bool)> heard_;

@@ -2,7 +2,7 @@
 // pass, in which each member reads its share of everyone's tensors and writes the result into all
 // of them.
 //
-//   ask    which tensors do all members share? (loan.h)
+//   ask    which tensors do all members share? (peer_addresses.h)
 //   pass   such a tensor: my share of it, in pieces of some 256 KiB
 //   rest   the other tensors, as a batch of their own, by a way that copies
 //   end    when all members have done their pass
@@ -15,7 +15,7 @@
 #include <memory>
 
 #include "comm/communicator.h"
-#include "comm/shm/loan.h"
+#include "comm/shm/peer_addresses.h"
 #include "comm/shm/region.h"
 
 namespace hvdlite::comm::shm {

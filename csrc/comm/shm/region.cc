@@ -10,7 +10,7 @@ size_t Region::Footprint(int members, size_t chunk_bytes) {
   const size_t n = static_cast<size_t>(members);
   const size_t bytes =
       n * (3 * sizeof(FlagLine) + kSlots * chunk_bytes + Pipe::Footprint(kPipeBytes)) +
-      Meeting::Footprint(members);
+      FastExchange::Footprint(members);
   return (bytes + 4095) / 4096 * 4096;
 }
 
@@ -30,8 +30,8 @@ Region::Region(void* memory, int me, std::vector<int> local_ranks, size_t chunk_
   at += n * 3 * sizeof(FlagLine);
   pipes_ = at;
   at += n * Pipe::Footprint(kPipeBytes);
-  meeting_ = at;
-  at += Meeting::Footprint(members());
+  fast_exchange_ = at;
+  at += FastExchange::Footprint(members());
   slots_ = at;
 }
 

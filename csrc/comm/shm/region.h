@@ -5,7 +5,7 @@
 //                                                          out  steps that I no longer read
 //   per member   kSlots slots of chunk_bytes:             staging; step s uses slot s % kSlots
 //   per member   pipes to and from member 0               for negotiation
-//   once         the memory of a Meeting
+//   once         the memory of a FastExchange
 //
 // A flag counts the steps done since the set was created and never goes back, so there is no
 // barrier between two operations: a fast member may be up to kSlots steps ahead of a slow one.
@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/shm/meeting.h"
+#include "comm/shm/fast_exchange.h"
 #include "transport/shm/doorbells.h"
 #include "transport/shm/pipe.h"
 
@@ -66,7 +66,7 @@ class Region {
     return pipes_ + static_cast<size_t>(member) * transport::shm::Pipe::Footprint(kPipeBytes);
   }
 
-  void* meeting_memory() const { return meeting_; }
+  void* fast_exchange_memory() const { return fast_exchange_; }
 
   // The next unused step; the same on all members between two operations.
   uint64_t next_step = 0;
@@ -86,7 +86,7 @@ class Region {
   transport::shm::Doorbells* const bells_;
   FlagLine* flags_;
   char* pipes_;
-  char* meeting_;
+  char* fast_exchange_;
   char* slots_;
   // The value last read of each flag. A member that was ahead need not be read again.
   mutable std::vector<uint64_t> seen_;

@@ -66,12 +66,12 @@ Deadline InFlight::AbortDeadline() {
   return Deadline::After(comm::nccl::kAbortPatience);
 }
 
-void InFlight::Drain(const Lookout& look) {
+void InFlight::Drain(const WaitCheck& look) {
   if (open()) (void)communicator_->Settle(Until(Deadline::After(kSettle), look));
 }
 
 void InFlight::ShutDown(const Status& reason, std::unique_ptr<Running>* running,
-                        const Lookout& look, const Lookout& beat, const Logger& log) {
+                        const WaitCheck& look, const WaitCheck& beat, const Logger& log) {
   if (!open()) return;
   BeginAbort(reason, /*alone=*/false, running);
   if (!empty() || !communicator_->ShutDown(Until(Deadline::After(kLeaving), look)))
@@ -81,7 +81,7 @@ void InFlight::ShutDown(const Status& reason, std::unique_ptr<Running>* running,
   Close();
 }
 
-void InFlight::Free(const Logger& log, const Lookout& meanwhile) {
+void InFlight::Free(const Logger& log, const WaitCheck& meanwhile) {
   if (!open() || batches_.empty()) return;
   if (!communicator_->Settle(Until(Deadline::After(kSettle), meanwhile))) {
     log.Warning(

@@ -50,13 +50,13 @@ class InFlight {
   static Deadline AbortDeadline();
 
   // Waits for the stream when the set is removed. `look` reports the death of a member.
-  void Drain(const Lookout& look);
+  void Drain(const WaitCheck& look);
   // Ends the communicator of a removed set, together with the other members, or alone if `look`
   // reports that one has died. `beat` shows that this rank is alive.
-  void ShutDown(const Status& reason, std::unique_ptr<Running>* running, const Lookout& look,
-                const Lookout& beat, const Logger& log);
+  void ShutDown(const Status& reason, std::unique_ptr<Running>* running, const WaitCheck& look,
+                const WaitCheck& beat, const Logger& log);
   // Frees the memory of the batches. Memory that the device still uses is leaked.
-  void Free(const Logger& log, const Lookout& meanwhile = nullptr);
+  void Free(const Logger& log, const WaitCheck& meanwhile = nullptr);
   // Ends the communicator.
   void Close() { communicator_.reset(); }
 

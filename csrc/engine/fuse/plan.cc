@@ -19,7 +19,8 @@ struct OpenBatch {
   int64_t bytes;
 };
 
-// Tensors in host memory that travel whole keep encoded or sparse ones company (comm/whole.h).
+// Tensors in host memory that travel whole keep encoded or sparse ones company
+// (comm/compressed/split.h).
 bool TravelsWith(const OpenBatch& batch, const Request& request) {
   if (request.device != DeviceKind::kHost) return batch.codec == request.codec;
   const bool is_plain = !batch.codec.encodes() && !batch.sparse;

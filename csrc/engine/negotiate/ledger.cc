@@ -192,17 +192,17 @@ std::vector<Tally*> Ledger::TakeReady() {
 }
 
 void Ledger::FindTornGroups() {
-  struct Asked {
+  struct GroupSize {
     std::vector<Tally*> tallies;
     std::vector<uint32_t> sizes;   // per member: tensors in the group; 0: has not asked
     std::vector<uint32_t> counts;  // per member: tensors that it has asked for
   };
   const size_t members = static_cast<size_t>(members_);
-  std::unordered_map<uint64_t, Asked> groups;
+  std::unordered_map<uint64_t, GroupSize> groups;
   for (Tally* tally : pending_) {
     const Request& said = tally->said();
     if (said.group == 0) continue;
-    Asked& asked = groups[said.group];
+    GroupSize& asked = groups[said.group];
     asked.sizes.resize(members);
     asked.counts.resize(members);
     asked.tallies.push_back(tally);

@@ -32,14 +32,14 @@ std::string Seconds(Nanos span) {
 }
 
 // Carriers without a batch are left out.
-std::string Carriers(const comm::Carried& carried) {
+std::string Carriers(const comm::CarrierCounts& carrier_counts) {
   std::string out;
   for (int c = 0; c < comm::kCarrierCount; ++c) {
     const auto carrier = static_cast<comm::Carrier>(c);
     std::string kinds;
     for (int k = 0; k < kOpKindCount; ++k) {
       const auto kind = static_cast<OpKind>(k);
-      const uint64_t count = carried.By(carrier, kind);
+      const uint64_t count = carrier_counts.By(carrier, kind);
       if (count == 0) continue;
       kinds += (kinds.empty() ? "\"" : ", \"") + std::string(Name(kind)) +
                "\": " + std::to_string(count);
@@ -142,8 +142,8 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
   if (timeline_.on()) ShowEnd(set, running, now);
 }
 
-void Observer::Met(const ProcessSet& set, const Request& request, size_t bytes, Nanos asked,
-                   Nanos now) {
+void Observer::TookFastPath(const ProcessSet& set, const Request& request, size_t bytes,
+                            Nanos asked, Nanos now) {
   slots_.fetch_add(1, kRelaxed);
   batches_.fetch_add(1, kRelaxed);
   negotiating_.Add(asked, now);
@@ -215,20 +215,21 @@ void Observer::StopTimeline() {
   timeline_.Stop();
 }
 
-std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& carried) const {
-  std::string out = "{\"operations\": " + std::to_string(operations_.load(kRelaxed)) +
-                    ", \"failures\": " + std::to_string(failures_.load(kRelaxed)) +
-                    ", \"batches\": " + std::to_string(batches_.load(kRelaxed)) +
-                    ", \"batches_fused\": " + std::to_string(fused_.load(kRelaxed)) +
-                    ", \"batches_on_gpu\": " + std::to_string(batches_on_gpu_.load(kRelaxed)) +
-                    ", \"bytes\": " + std::to_string(bytes_.load(kRelaxed)) +
-                    ", \"bytes_before_encoding\": " + std::to_string(carried.before_encoding()) +
-                    ", \"bytes_encoded\": " + std::to_string(carried.after_encoding()) +
-                    ", \"requests_in_full\": " + std::to_string(requests_.load(kRelaxed)) +
-                    ", \"requests_by_slot\": " + std::to_string(slots_.load(kRelaxed)) +
-                    ", \"seconds_negotiating\": " + Seconds(negotiating_.covered()) +
-                    ", \"seconds_moving\": " + Seconds(moving_.covered()) +
-                    ", \"seconds_waited_for_rank\": {";
+std::string Observer::Metrics(const Elsewhere& elsewhere,
+                              const comm::CarrierCounts& carrier_counts) const {
+  std::string out =
+      "{\"operations\": " + std::to_string(operations_.load(kRelaxed)) +
+      ", \"failures\": " + std::to_string(failures_.load(kRelaxed)) +
+      ", \"batches\": " + std::to_string(batches_.load(kRelaxed)) +
+      ", \"batches_fused\": " + std::to_string(fused_.load(kRelaxed)) +
+      ", \"batches_on_gpu\": " + std::to_string(batches_on_gpu_.load(kRelaxed)) +
+      ", \"bytes\": " + std::to_string(bytes_.load(kRelaxed)) +
+      ", \"bytes_before_encoding\": " + std::to_string(carrier_counts.before_encoding()) +
+      ", \"bytes_encoded\": " + std::to_string(carrier_counts.after_encoding()) +
+      ", \"requests_in_full\": " + std::to_string(requests_.load(kRelaxed)) +
+      ", \"requests_by_slot\": " + std::to_string(slots_.load(kRelaxed)) +
+      ", \"seconds_negotiating\": " + Seconds(negotiating_.covered()) +
+      ", \"seconds_moving\": " + Seconds(moving_.covered()) + ", \"seconds_waited_for_rank\": {";
   for (const auto& [rank, waited] : elsewhere.waited_for) {
     out += (out.back() == '{' ? "\"" : ", \"") + std::to_string(rank) + "\": " + Seconds(waited);
   }
@@ -236,7 +237,7 @@ std::string Observer::Metrics(const Elsewhere& elsewhere, const comm::Carried& c
          ", \"moves_to_another_processor\": " + std::to_string(elsewhere.moves) +
          (elsewhere.autotune.empty() ? "" : ", \"autotune\": " + elsewhere.autotune) +
          Gradients(elsewhere.gradients) + Interfaces(elsewhere.interfaces) + ", \"carried_by\": {" +
-         Carriers(carried) + "}}";
+         Carriers(carrier_counts) + "}}";
 }
 
 std::string Observer::Recent() {

@@ -33,7 +33,8 @@ class Observer {
   void Began(const ProcessSet& set, const Running& running, Nanos now);
   void Ended(const ProcessSet& set, const Running& running, Nanos now);
   // For an operation that was performed without the steps above.
-  void Met(const ProcessSet& set, const Request& request, size_t bytes, Nanos asked, Nanos now);
+  void TookFastPath(const ProcessSet& set, const Request& request, size_t bytes, Nanos asked,
+                    Nanos now);
   void Failed(const ProcessSet& set, const Entry& entry, Nanos now);
   // For an operation that this rank has not asked for.
   void FailedElsewhere(const ProcessSet& set, const std::string& name, Nanos now);
@@ -62,7 +63,7 @@ class Observer {
     const std::deque<comm::Interface>* interfaces = nullptr;
   };
   // Also for the holder of the turn.
-  std::string Metrics(const Elsewhere& elsewhere, const comm::Carried& carried) const;
+  std::string Metrics(const Elsewhere& elsewhere, const comm::CarrierCounts& carrier_counts) const;
   std::string Recent();
 
  private:

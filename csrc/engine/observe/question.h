@@ -15,7 +15,7 @@ namespace hvdlite::engine {
 
 class Question {
  public:
-  enum class Asked : uint8_t {
+  enum class Kind : uint8_t {
     kNothing,
     kWhere,    // the engine waits for Answer
     kVerdict,  // verdict() has a new one
@@ -40,21 +40,21 @@ class Question {
     told_ = true;
     changed_.NotifyAll();
   }
-  // A user asks. `wishes` counts how often; only a new number is a new question.
-  void AskForReport(uint32_t wishes) EXCLUDES(mutex_) {
+  // A user asks. `report_requests` counts how often; only a new number is a new question.
+  void AskForReport(uint32_t report_requests) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    if (std::exchange(wishes_, wishes) == wishes) return;
+    if (std::exchange(report_requests_, report_requests) == report_requests) return;
     report_ = true;
     changed_.NotifyAll();
   }
   // For the answering thread. A question comes before its verdict, and the end comes last.
-  Asked Wait(Nanos span) EXCLUDES(mutex_) {
+  Kind Wait(Nanos span) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     if (!asked_ && !told_ && !report_ && !closed_) changed_.WaitFor(mutex_, span);
-    if (std::exchange(asked_, false)) return Asked::kWhere;
-    if (std::exchange(told_, false)) return Asked::kVerdict;
-    if (std::exchange(report_, false)) return Asked::kReport;
-    return closed_ ? Asked::kClosed : Asked::kNothing;
+    if (std::exchange(asked_, false)) return Kind::kWhere;
+    if (std::exchange(told_, false)) return Kind::kVerdict;
+    if (std::exchange(report_, false)) return Kind::kReport;
+    return closed_ ? Kind::kClosed : Kind::kNothing;
   }
   void Answer(std::string place, bool in_wait) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
@@ -87,7 +87,7 @@ class Question {
   bool asked_ GUARDED_BY(mutex_) = false;
   bool told_ GUARDED_BY(mutex_) = false;
   bool report_ GUARDED_BY(mutex_) = false;
-  uint32_t wishes_ GUARDED_BY(mutex_) = 0;
+  uint32_t report_requests_ GUARDED_BY(mutex_) = 0;
   bool closed_ GUARDED_BY(mutex_) = false;
   Nanos asked_at_ GUARDED_BY(mutex_) = 0;          // 0: answered, or reported as unanswered
   Nanos unanswered_since_ GUARDED_BY(mutex_) = 0;  // the first question without an answer

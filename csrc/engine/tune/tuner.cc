@@ -113,7 +113,7 @@ void Tuner::BeginSearch(size_t preferred) {
   tried_.fill(false);
   costs_.fill(0);
   preferred_ = preferred;
-  settled_ = false;
+  converged_ = false;
   rest_ = 0;
   pause_ = kShortestPause;
 }
@@ -126,7 +126,7 @@ void Tuner::BeginDuel() {
   preferred_ = kNone;
   while (move_ < kMoves && !possible(move_)) ++move_;
   if (move_ == kMoves) {  // a round is over
-    settled_ = true;
+    converged_ = true;
     tried_.fill(false);
     rest_ = pause_;
     pause_ = std::min(2 * pause_, kLongestPause);
@@ -149,7 +149,7 @@ void Tuner::EndDuel(const Duel& duel, Duel::Verdict verdict, Outcome* outcome) {
     credit_ -= costs_[move_];
     tried_[move_] = true;
     // While it searches, the next duel begins at once.
-    rest_ = settled_ ? pause_ : 0;
+    rest_ = converged_ ? pause_ : 0;
     if (rest_ == 0 && credit_ > 0) BeginDuel();
     return;
   }

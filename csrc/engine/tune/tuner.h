@@ -52,7 +52,7 @@ class Tuner {
   // The champion's usual score; 0 before it has one.
   double champion_score() const;
   // Whether all challengers have lost since the last change.
-  bool settled() const { return settled_; }
+  bool converged() const { return converged_; }
   // Takes the score of a sample that was made with setting().
   Outcome Add(double score);
 
@@ -78,7 +78,7 @@ class Tuner {
   size_t preferred_ = kNone;  // to be tried first
   std::array<bool, kMoves> tried_{};
   std::array<double, kMoves> costs_{};  // of the last duel, in samples
-  bool settled_ = false;
+  bool converged_ = false;
   int rest_ = 0;   // samples before the next duel
   int pause_;      // the length of the next rest
   double credit_;  // what losing duels may still cost, in samples

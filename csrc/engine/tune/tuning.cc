@@ -164,9 +164,9 @@ void Tuning::Say(const Tuner::Outcome& outcome, double score) {
       break;
     default: break;
   }
-  if (root_->tuner.settled() && !root_->said_settled)
+  if (root_->tuner.converged() && !root_->said_converged)
     info("has tried all neighbours of " + champion + ", and tries them again now and then");
-  root_->said_settled = root_->tuner.settled();
+  root_->said_converged = root_->tuner.converged();
 }
 
 void Tuning::Row(const char* event, const Setting& setting, double score) {
@@ -200,7 +200,7 @@ std::string Tuning::Report() const {
          ", \"last_change_at_batch\": " + std::to_string(last_change_);
   if (root_ != nullptr) {
     out += ", \"samples\": " + std::to_string(root_->samples) +
-           ", \"settled\": " + (root_->tuner.settled() ? "true" : "false");
+           ", \"converged\": " + (root_->tuner.converged() ? "true" : "false");
   }
   return out + "}";
 }

@@ -55,7 +55,7 @@ class Tuning {
     int samples = 0;
     bool begun = false;
     bool told = false;  // a setting is on its way to all ranks
-    bool said_settled = false;
+    bool said_converged = false;
   };
 
   void BecomeRoot(uint32_t generation);

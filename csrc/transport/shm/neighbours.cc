@@ -18,7 +18,8 @@
 namespace hvdlite::transport::shm {
 namespace {
 
-// The first message on a spoke's socket: proof of the secret, bound to this host's meeting point.
+// The first message on a spoke's socket: proof of the secret, bound to this host's rendezvous
+// socket.
 struct Hello {
   uint32_t local_rank;
   Digest proof;
@@ -75,7 +76,7 @@ Status Neighbours::Open(int* listener, std::string* name) {
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       listen(fd.get(), 1024) != 0) {
     return Status::FromErrno(
-        "cannot open the meeting point of this host's ranks (abstract Unix socket)", errno);
+        "cannot open the rendezvous socket of this host's ranks (abstract Unix socket)", errno);
   }
   *listener = fd.Release();
   return Status::Ok();
@@ -83,7 +84,7 @@ Status Neighbours::Open(int* listener, std::string* name) {
 
 Status Neighbours::Host(int listener, const std::string& secret, std::vector<int> global_ranks,
                         bool want_eventfds, const Until& until, std::unique_ptr<Neighbours>* out) {
-  Fd meeting(listener);
+  Fd listening(listener);
   const int local_size = static_cast<int>(global_ranks.size());
   std::unique_ptr<Neighbours> self(new Neighbours(std::move(global_ranks)));
   HVDLITE_RETURN_IF_ERROR(HostSegment::Create(local_size, &self->segment_));
@@ -98,14 +99,14 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
 
   sockaddr_un address{};
   socklen_t length = sizeof(address);
-  getsockname(meeting.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  getsockname(listening.get(), reinterpret_cast<sockaddr*>(&address), &length);
   const std::string name(address.sun_path + 1, length - offsetof(sockaddr_un, sun_path) - 1);
 
   // A silent connection delays no other and is not closed for its silence: it may be a rank of a
   // busy host that is held up just then.
   std::vector<Fd> guests;
   for (int missing = local_size - 1; missing > 0;) {
-    std::vector<pollfd> readable = {{meeting.get(), POLLIN, 0}};
+    std::vector<pollfd> readable = {{listening.get(), POLLIN, 0}};
     for (const Fd& guest : guests) readable.push_back({guest.get(), POLLIN, 0});
     Status ready = WaitReady(&readable, until, "waiting for the ranks of this host");
     if (!ready.ok() && ready.code() != StatusCode::kTimeout) return ready;
@@ -135,7 +136,7 @@ Status Neighbours::Host(int listener, const std::string& secret, std::vector<int
     }
     std::erase_if(guests, [](const Fd& guest) { return !guest.valid(); });
     if (readable[0].revents == 0) continue;
-    Fd guest(accept4(meeting.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    Fd guest(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!guest.valid()) {
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
       return Status::FromErrno("cannot accept the ranks of this host", errno);

@@ -5,7 +5,7 @@
 //     │  └────── │ ── rank 3
 //     └── rank 2 ┘
 //
-// Blocks until its deadline at most, or until its lookout reports an error. It runs at init() and
+// Blocks until its deadline at most, or until its check reports an error. It runs at init() and
 // when a process set is added, never during an operation. Thread-safety: one thread at a time per
 // listener.
 #pragma once

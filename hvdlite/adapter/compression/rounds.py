@@ -224,7 +224,7 @@ def ask_encoded(algebra: Algebra, call: Call, asked: Encoded) -> Pending:
 
 
 def ask_largest(algebra: Algebra, call: Call, asked: Largest, room: State | None = None) -> Pending:
-    """See sparse_allreduce.h in csrc/comm. `room`: memory that the new state may be written to."""
+    """See sparse_allreduce.h in csrc. `room`: memory that the new state may be written to."""
     flat, state = asked.flat, asked.state
     count = algebra.count(flat)
     output = flat if call.in_place else algebra.room(count)

@@ -1,4 +1,4 @@
-#include "comm/encoded_allreduce.h"
+#include "comm/compressed/encoded_allreduce.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <random>
 
-#include "comm/encoded_plan.h"
+#include "comm/compressed/encoded_plan.h"
 #include "encoded_world.h"
 #include "kernels/codec.h"
 
@@ -290,11 +290,11 @@ TEST_P(EncodedAllreduceOver, BytesOnTheWayAreCounted) {
        {Row{kInt8, 3.8}, Row{{Codec::kSign, 0}, 27}, Row{{Codec::kTernary, 2.5}, 14}}) {
     Job job(size(), {300000});
     job.Draw(1);
-    const uint64_t before = world_->carried().before_encoding();
-    const uint64_t after = world_->carried().after_encoding();
+    const uint64_t before = world_->carrier_counts().before_encoding();
+    const uint64_t after = world_->carrier_counts().after_encoding();
     job.Allreduce(world_.get(), row.codec, {0}, 0);
-    const auto raw = static_cast<double>(world_->carried().before_encoding() - before);
-    const auto sent = static_cast<double>(world_->carried().after_encoding() - after);
+    const auto raw = static_cast<double>(world_->carrier_counts().before_encoding() - before);
+    const auto sent = static_cast<double>(world_->carrier_counts().after_encoding() - after);
     if (size() == 1) {
       EXPECT_EQ(raw + sent, 0);
       continue;
@@ -302,8 +302,8 @@ TEST_P(EncodedAllreduceOver, BytesOnTheWayAreCounted) {
     EXPECT_GE(raw, 300000 * 4.0);
     EXPECT_GE(raw / sent, row.at_least) << ToString(row.codec);
   }
-  const auto owners = world_->carried().By(Carrier::kEncodedOwners, OpKind::kAllreduce);
-  const auto gather = world_->carried().By(Carrier::kEncodedGather, OpKind::kAllreduce);
+  const auto owners = world_->carrier_counts().By(Carrier::kEncodedOwners, OpKind::kAllreduce);
+  const auto gather = world_->carrier_counts().By(Carrier::kEncodedGather, OpKind::kAllreduce);
   EXPECT_GT(owners + gather, 0u);
 }
 
@@ -313,7 +313,7 @@ TEST(EncodedAllreduce, ALargeBatchGoesInPartsAndHasTheSameBits) {
   const auto exchanges = [&](OpKind kind) {
     uint64_t count = 0;
     for (int c = 0; c < kCarrierCount; ++c)
-      count += world.carried().By(static_cast<Carrier>(c), kind);
+      count += world.carrier_counts().By(static_cast<Carrier>(c), kind);
     return count;
   };
   // Two tensors, two tensors, and a rest that is gathered.
@@ -390,7 +390,7 @@ TEST(EncodedAllreduce, StochasticSumsAreUnbiasedAmongOwners) {
       squares[i] += value * value / kDraws;
     }
   }
-  ASSERT_GT(world.carried().By(Carrier::kEncodedOwners, OpKind::kAllreduce), 0u);
+  ASSERT_GT(world.carrier_counts().By(Carrier::kEncodedOwners, OpKind::kAllreduce), 0u);
   double off = 0;  // in sigmas, squared; its mean is 1
   for (size_t i = 0; i < mean.size(); ++i) {
     double sum = 0;

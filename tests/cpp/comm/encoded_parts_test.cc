@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "comm/encoded_allreduce.h"
+#include "comm/compressed/encoded_allreduce.h"
 
 namespace hvdlite::comm {
 namespace {
@@ -71,7 +71,7 @@ class EncodedParts : public ::testing::Test {
       piece.coding.residual = tensor.residual.data();
       batch_.pieces.push_back(piece);
     }
-    work_ = EncodedAllreduce(&echo_, &scratch_, nullptr, batch_, 0, 2);
+    work_ = compressed::StartEncoded(&echo_, batch_, 0, 2);
   }
   // As far as it goes without more bytes.
   Progress Advance() {
@@ -83,7 +83,6 @@ class EncodedParts : public ::testing::Test {
   std::vector<Tensor> tensors_ = std::vector<Tensor>(2);
   Batch batch_;
   Echo echo_;
-  EncodedScratch scratch_;
   std::unique_ptr<Work> work_;
 };
 

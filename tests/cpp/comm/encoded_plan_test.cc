@@ -1,10 +1,10 @@
-#include "comm/encoded_plan.h"
+#include "comm/compressed/encoded_plan.h"
 
 #include <gtest/gtest.h>
 
 #include "kernels/codec.h"
 
-namespace hvdlite::comm {
+namespace hvdlite::comm::compressed {
 namespace {
 
 TEST(EncodedPlan, SmallTensorsAmongAFewMembersAreGathered) {
@@ -103,4 +103,4 @@ TEST(EncodedPlan, CountsWhatGoesToOthers) {
 }
 
 }  // namespace
-}  // namespace hvdlite::comm
+}  // namespace hvdlite::comm::compressed

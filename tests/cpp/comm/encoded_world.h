@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/carried.h"
+#include "comm/carrier_counts.h"
+#include "comm/compressed/encoded_allreduce.h"
+#include "comm/compressed/sparse_allreduce.h"
 #include "comm/self/communicator.h"
 #include "hierarchical_world.h"
 
@@ -15,8 +17,8 @@ namespace hvdlite::comm::net_testing {
 
 inline std::unique_ptr<Work> StartEither(Communicator* communicator, const Batch& batch, int me,
                                          int members) {
-  return batch.sparse ? communicator->StartSparse(batch, me, members)
-                      : communicator->StartEncoded(batch, me, members);
+  return batch.sparse ? compressed::StartSparse(communicator, batch, me, members)
+                      : compressed::StartEncoded(communicator, batch, me, members);
 }
 
 class EncodedWorld {
@@ -32,15 +34,15 @@ class EncodedWorld {
   virtual int size() const = 0;
   virtual void Allreduce(const BatchOf& batch) = 0;
   // Of all members together.
-  virtual const Carried& carried() const { return carried_; }
+  virtual const CarrierCounts& carrier_counts() const { return carrier_counts_; }
 
  protected:
-  Carried carried_;
+  CarrierCounts carrier_counts_;
 };
 
 class OverNothing final : public EncodedWorld {
  public:
-  OverNothing() { self_.CountIn(&carried_); }
+  OverNothing() { self_.CountIn(&carrier_counts_); }
   int size() const override { return 1; }
   void Allreduce(const BatchOf& batch) override {
     const auto work = StartEither(&self_, batch(0), 0, 1);
@@ -56,7 +58,7 @@ class OverNothing final : public EncodedWorld {
 class OverShm final : public EncodedWorld {
  public:
   explicit OverShm(int members) : world_(members, 4096) {
-    for (int m = 0; m < members; ++m) world_.communicator(m).CountIn(&carried_);
+    for (int m = 0; m < members; ++m) world_.communicator(m).CountIn(&carrier_counts_);
   }
   int size() const override { return world_.size(); }
   void Allreduce(const BatchOf& batch) override {
@@ -73,7 +75,7 @@ class OverShm final : public EncodedWorld {
 class OverNet final : public EncodedWorld {
  public:
   explicit OverNet(int members) : world_(members) {
-    for (int m = 0; m < members; ++m) world_.member(m)->CountIn(&carried_);
+    for (int m = 0; m < members; ++m) world_.member(m)->CountIn(&carrier_counts_);
   }
   int size() const override { return world_.size(); }
   void Allreduce(const BatchOf& batch) override {
@@ -99,7 +101,7 @@ class OverHosts final : public EncodedWorld {
     });
     for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.ToString();
   }
-  const Carried& carried() const override { return world_.carried(); }
+  const CarrierCounts& carrier_counts() const override { return world_.carrier_counts(); }
 
  private:
   HierarchicalWorld world_;

@@ -1,6 +1,6 @@
 // Exchanges over links: several are under way, and each link carries their bytes one after the
 // other.
-#include "comm/exchanges.h"
+#include "comm/communicator.h"
 
 #include <gtest/gtest.h>
 

@@ -59,7 +59,7 @@ class GpuCommunicatorTest : public ::testing::Test {
     config_.nccl_library = FakeNccl::kLibrary;
     EXPECT_TRUE(card_.Open(0, &gpu_).ok());
     options_.ranks = {0};
-    options_.wish = {"auto", "alone"};
+    options_.preference = {"auto", "alone"};
     batch_.kind = OpKind::kAllgather;  // all are asked first
     batch_.device = {DeviceKind::kCuda, 0};
     batch_.pieces.resize(1);

@@ -82,7 +82,9 @@ Values Allreduced(HierarchicalWorld* world, const Task& task, Values values,
 class HierarchicalInPlace : public ::testing::TestWithParam<std::vector<int>> {
  protected:
   void SetUp() override { world_.ShareMemory(kRoom); }
-  uint64_t Passes() const { return world_.carried().By(Carrier::kShmInPlace, OpKind::kAllreduce); }
+  uint64_t Passes() const {
+    return world_.carrier_counts().By(Carrier::kShmInPlace, OpKind::kAllreduce);
+  }
   void Check(const Task& task, uint32_t seed, const IsShared& is_shared) {
     const Values values = RandomValues(task, world_.size(), seed);
     const Values expected = Allreduced(&by_copies_, task, values, nullptr);
@@ -149,7 +151,7 @@ TEST_P(HierarchicalInPlace, leaves_the_segments_as_they_are) {
   Check(task, 1, [](int, size_t) { return true; });
   for (int m = 0; m < world_.size(); ++m) {
     EXPECT_FALSE(world_.segment(m).retired());
-    world_.segment(m).BeforeFork(0);  // no loan is left
+    world_.segment(m).BeforeFork(0);  // no tensor is lent
     world_.segment(m).AfterFork();
   }
 }

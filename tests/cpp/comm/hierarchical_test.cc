@@ -35,8 +35,8 @@ INSTANTIATE_TEST_SUITE_P(On, Hierarchical,
 TEST_P(Hierarchical, EveryKindDtypeAndShapeMatchesTheReference) {
   HierarchicalWorld world(GetParam().host_of);
   RunCases(&world, EveryKindDtypeAndShape(world.size()));
-  EXPECT_GT(world.carried().By(Carrier::kHierarchical, OpKind::kAllreduce), 0u);
-  EXPECT_GT(world.carried().By(Carrier::kHierarchical, OpKind::kBroadcast), 0u);
+  EXPECT_GT(world.carrier_counts().By(Carrier::kHierarchical, OpKind::kAllreduce), 0u);
+  EXPECT_GT(world.carrier_counts().By(Carrier::kHierarchical, OpKind::kBroadcast), 0u);
 }
 
 // Sums of random numbers whose last bits depend on the order.

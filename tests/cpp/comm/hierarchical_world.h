@@ -16,9 +16,9 @@
 namespace hvdlite::comm::net_testing {
 
 // Members on other hosts ring no bell here, so nobody sleeps.
-class Asked final : public Communicator {
+class Polled final : public Communicator {
  public:
-  explicit Asked(Communicator* other) : other_(*other) {}
+  explicit Polled(Communicator* other) : other_(*other) {}
   const char* name() const override { return other_.name(); }
   std::string Explain(const Batch& batch) const override { return other_.Explain(batch); }
   std::unique_ptr<Work> Start(const Batch& batch) override { return other_.Start(batch); }
@@ -60,9 +60,9 @@ class HierarchicalWorld {
       members_.push_back(std::make_unique<hierarchical::Communicator>(
           topology_, static_cast<int>(m), &hosts_[static_cast<size_t>(host_of[m])]->region(local),
           rail, flat_.member(static_cast<int>(m))));
-      members_.back()->CountIn(&carried_);
-      asked_.push_back(std::make_unique<Asked>(members_.back().get()));
-      asked_.back()->CountIn(&carried_);
+      members_.back()->CountIn(&carrier_counts_);
+      polled_.push_back(std::make_unique<Polled>(members_.back().get()));
+      polled_.back()->CountIn(&carrier_counts_);
     }
   }
 
@@ -91,12 +91,12 @@ class HierarchicalWorld {
 
   int size() const { return static_cast<int>(members_.size()); }
   const Topology& topology() const { return topology_; }
-  const Carried& carried() const { return carried_; }
+  const CarrierCounts& carrier_counts() const { return carrier_counts_; }
 
   std::vector<Status> Run(const std::function<Status(int, Communicator*)>& body) {
     std::vector<Status> statuses(members_.size());
     InThreads(members_.size(),
-              [&](size_t i) { statuses[i] = body(static_cast<int>(i), asked_[i].get()); });
+              [&](size_t i) { statuses[i] = body(static_cast<int>(i), polled_[i].get()); });
     return statuses;
   }
 
@@ -105,14 +105,14 @@ class HierarchicalWorld {
 
   const hvdlite::testing::Watchdog watchdog_{300};
   Topology topology_;
-  Carried carried_;
+  CarrierCounts carrier_counts_;
   NetWorld flat_;
   std::vector<std::unique_ptr<shm_testing::ShmWorld>> hosts_;
   std::vector<std::unique_ptr<NetWorld>> rails_;
   std::vector<std::unique_ptr<pool::Segment>> segments_;
   std::vector<std::unique_ptr<pool::Peers>> peers_;
   std::vector<std::unique_ptr<hierarchical::Communicator>> members_;
-  std::vector<std::unique_ptr<Asked>> asked_;
+  std::vector<std::unique_ptr<Polled>> polled_;
 };
 
 }  // namespace hvdlite::comm::net_testing

@@ -31,9 +31,9 @@ TEST(MpiVerdict, IsUsedBetweenHostsWhereAllHaveIt) {
   ASSERT_TRUE(Decide(Job({"a", "a", "b"}, {"X 1", "X 1", "X 1"}), "auto", &choice).ok());
   EXPECT_TRUE(choice.use);
   EXPECT_EQ(choice.why, "X 1");
-  for (const std::string wish : {"net", "shm", "gloo"}) {
-    ASSERT_TRUE(Decide(Job({"a", "b"}, {"X 1", "X 1"}), wish, &choice).ok());
-    EXPECT_FALSE(choice.use) << wish;
+  for (const std::string preference : {"net", "shm", "gloo"}) {
+    ASSERT_TRUE(Decide(Job({"a", "b"}, {"X 1", "X 1"}), preference, &choice).ok());
+    EXPECT_FALSE(choice.use) << preference;
   }
 }
 
@@ -65,8 +65,8 @@ TEST(MpiVerdict, WhereNobodyAskedThereIsNothingToSay) {
 
 TEST(MpiVerdict, TwoDifferentOnesAreAnError) {
   mpi::Choice choice;
-  for (const std::string wish : {"auto", "mpi"}) {
-    const Status mixed = Decide(Job({"a", "b", "b"}, {"X 1", "X 1", "Y 2"}), wish, &choice);
+  for (const std::string preference : {"auto", "mpi"}) {
+    const Status mixed = Decide(Job({"a", "b", "b"}, {"X 1", "X 1", "Y 2"}), preference, &choice);
     EXPECT_TRUE(
         FailsWith(mixed, StatusCode::kInvalidArgument, "rank 0 has X 1 and rank 2 has Y 2"));
     EXPECT_FALSE(choice.use);
@@ -78,7 +78,7 @@ struct WayRow {
   int64_t bytes;
   DType dtype;
   ReduceOp op;
-  std::string wish;
+  std::string preference;
   AllreduceImpl way;
 };
 
@@ -115,9 +115,9 @@ TEST(MpiWay, Table) {
     question.dtype = row.dtype;
     question.bytes = row.bytes;
     question.members = row.members;
-    EXPECT_EQ(ChooseImpl(question, row.op, row.wish), row.way)
+    EXPECT_EQ(ChooseImpl(question, row.op, row.preference), row.way)
         << row.members << " members, " << row.bytes
-        << " bytes: " << ExplainImpl(question, row.op, row.wish);
+        << " bytes: " << ExplainImpl(question, row.op, row.preference);
   }
 }
 

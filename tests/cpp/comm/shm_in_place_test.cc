@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "comm/carried.h"
+#include "comm/carrier_counts.h"
 #include "comm/shm/in_place.h"
 #include "comm/shm_world.h"
 #include "testing/says.h"
@@ -37,7 +37,7 @@ struct Task {
 class InPlaceWorld {
  public:
   explicit InPlaceWorld(int members, size_t chunk_bytes = 16384, size_t small_bytes = 0)
-      : world_(members, chunk_bytes, small_bytes), carried_(static_cast<size_t>(members)) {
+      : world_(members, chunk_bytes, small_bytes), carrier_counts_(static_cast<size_t>(members)) {
     std::vector<int> local_ranks;
     for (int m = 0; m < members; ++m) {
       local_ranks.push_back(m);
@@ -50,7 +50,7 @@ class InPlaceWorld {
       for (int other = 0; other < members; ++other)
         peers_.back()->Add(other, *segments_[size_t(other)]);
       world_.communicator(m).ReduceInPlace({peers_.back().get(), local_ranks});
-      world_.communicator(m).CountIn(&carried_[size_t(m)]);
+      world_.communicator(m).CountIn(&carrier_counts_[size_t(m)]);
     }
   }
 
@@ -58,11 +58,11 @@ class InPlaceWorld {
   pool::Segment& segment(int m) { return *segments_[size_t(m)]; }
   pool::Peers& peers(int m) { return *peers_[size_t(m)]; }
   uint64_t Passes(int m) {
-    return carried_[size_t(m)].By(Carrier::kShmInPlace, OpKind::kAllreduce);
+    return carrier_counts_[size_t(m)].By(Carrier::kShmInPlace, OpKind::kAllreduce);
   }
   uint64_t Others(int m) {
-    return carried_[size_t(m)].By(Carrier::kShmShares, OpKind::kAllreduce) +
-           carried_[size_t(m)].By(Carrier::kShmExchange, OpKind::kAllreduce);
+    return carrier_counts_[size_t(m)].By(Carrier::kShmShares, OpKind::kAllreduce) +
+           carrier_counts_[size_t(m)].By(Carrier::kShmExchange, OpKind::kAllreduce);
   }
   // Freed with the world.
   char* Allocate(int m, size_t bytes) {
@@ -75,7 +75,7 @@ class InPlaceWorld {
   ShmWorld world_;
   std::vector<std::unique_ptr<pool::Segment>> segments_;
   std::vector<std::unique_ptr<pool::Peers>> peers_;
-  std::vector<Carried> carried_;
+  std::vector<CarrierCounts> carrier_counts_;
 };
 
 Bytes RandomBytes(const Task& task, int64_t count, std::mt19937* random) {

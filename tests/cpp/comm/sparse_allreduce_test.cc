@@ -1,4 +1,4 @@
-#include "comm/sparse_allreduce.h"
+#include "comm/compressed/sparse_allreduce.h"
 
 #include <gtest/gtest.h>
 
@@ -159,7 +159,7 @@ TEST_P(SparseAllreduceOver, all_members_get_the_sum_of_what_they_have_selected) 
       }
     }
   }
-  EXPECT_EQ(world_->carried().By(Carrier::kSparse, OpKind::kAllreduce),
+  EXPECT_EQ(world_->carrier_counts().By(Carrier::kSparse, OpKind::kAllreduce),
             2U * static_cast<unsigned>(size()));
 }
 
@@ -224,13 +224,13 @@ TEST(SparseAllreduce, a_large_batch_goes_in_parts_and_its_bytes_are_counted) {
   job.Allreduce(&world);
   uint64_t allgathers = 0;
   for (int c = 0; c < kCarrierCount; ++c)
-    allgathers += world.carried().By(static_cast<Carrier>(c), OpKind::kAllgather);
+    allgathers += world.carrier_counts().By(static_cast<Carrier>(c), OpKind::kAllgather);
   EXPECT_EQ(allgathers, 3U * 3);
   for (size_t t = 0; t < counts.size(); ++t)
     ASSERT_EQ(job.members[2][t].output, expected[t].sum) << t;
   // Two others, and three members count.
-  EXPECT_EQ(world.carried().before_encoding(), 4700305U * 4 * 2 * 3);
-  EXPECT_EQ(world.carried().after_encoding(), (15000U + 7000 + 3 + 25000 + 1) * 8 * 2 * 3);
+  EXPECT_EQ(world.carrier_counts().before_encoding(), 4700305U * 4 * 2 * 3);
+  EXPECT_EQ(world.carrier_counts().after_encoding(), (15000U + 7000 + 3 + 25000 + 1) * 8 * 2 * 3);
 }
 
 TEST(SparseAllreduce, small_whole_tensors_travel_among_the_exchanges_of_the_parts) {
@@ -238,9 +238,9 @@ TEST(SparseAllreduce, small_whole_tensors_travel_among_the_exchanges_of_the_part
   SparseJob job(3, {2500000, 301, 2500000});
   for (auto& mine : job.members) mine[1].taken = 0;
   job.Allreduce(&world);
-  const Carried& carried = world.carried();
-  EXPECT_EQ(carried.By(Carrier::kNetPairwise, OpKind::kAlltoall), 3U);
-  EXPECT_EQ(carried.By(Carrier::kNetPairwise, OpKind::kAllgather), 3U * 3);
+  const CarrierCounts& carrier_counts = world.carrier_counts();
+  EXPECT_EQ(carrier_counts.By(Carrier::kNetPairwise, OpKind::kAlltoall), 3U);
+  EXPECT_EQ(carrier_counts.By(Carrier::kNetPairwise, OpKind::kAllgather), 3U * 3);
   for (size_t i = 0; i < 301; ++i) {
     float sum = 0;
     for (const auto& mine : job.members) sum += mine[1].input[i];
@@ -257,7 +257,7 @@ TEST(SparseAllreduce, fewer_whole_elements_than_members_are_scaled_as_in_any_all
   reduce.divisor = 4;
   reduce.postscale = 3;
   job.Allreduce(&world, reduce, /*in_place=*/false);
-  EXPECT_EQ(world.carried().By(Carrier::kNetPairwise, OpKind::kAlltoall), 4U);
+  EXPECT_EQ(world.carrier_counts().By(Carrier::kNetPairwise, OpKind::kAlltoall), 4U);
   for (size_t t = 1; t < 3; ++t) {
     for (size_t i = 0; i < t; ++i) {
       double sum = 0;

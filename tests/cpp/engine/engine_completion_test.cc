@@ -11,7 +11,7 @@ namespace hvdlite::testing {
 namespace {
 
 // What the submitter of some operations was told.
-struct Told {
+struct Callback {
   std::atomic<int> ended{0};
   std::atomic<int> failed{0};
 
@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Hosts, Completions, ::testing::Values(1, 2));
 TEST_P(Completions, everybody_is_told_once_though_nobody_waits) {
   RunRanks(Options(3), [](Rank& me) {
     constexpr int kCount = 300;
-    Told told;
+    Callback told;
     std::vector<std::vector<float>> data(kCount, std::vector<float>(17, 1));
     for (int i = 0; i < kCount; ++i) {
       // In opposite orders: nothing depends on the order of submission.
@@ -91,7 +91,7 @@ TEST_P(Completions, an_empty_result_needs_no_memory) {
 TEST_P(Completions, without_memory_for_a_result_the_job_ends_and_says_so) {
   RunRanks(Options(2), [](Rank& me) {
     const std::vector<float> mine(4, 1);
-    Told told;
+    Callback told;
     Submission gather = told.With(Allgather("rows", mine));
     if (me.rank == 1) gather.completion.allocate = [](const TensorView&) { return nullptr; };
     HandlePtr handle = me.Submit(std::move(gather));
@@ -146,7 +146,7 @@ TEST_P(Completions, are_told_while_another_thread_waits_and_drives) {
 
 TEST_P(Completions, a_group_is_told_member_by_member) {
   RunRanks(Options(3), [](Rank& me) {
-    Told told;
+    Callback told;
     std::vector<std::vector<double>> data(10, std::vector<double>(3, me.rank));
     std::vector<Submission> group;
     for (size_t i = 0; i < data.size(); ++i) {
@@ -164,7 +164,7 @@ TEST_P(Completions, a_group_is_told_member_by_member) {
 
 TEST_P(Completions, disagreement_is_told_to_all_and_harms_nobody_else) {
   RunRanks(Options(2), [](Rank& me) {
-    Told wrong, right;
+    Callback wrong, right;
     std::vector<float> x(static_cast<size_t>(3 + me.rank), 1), y(4, 1);
     me.Submit(wrong.With(Allreduce("x", x, &x)));
     me.Submit(right.With(Allreduce("y", y, &y)));
@@ -180,7 +180,7 @@ TEST_P(Completions, what_is_outstanding_at_shutdown_is_told_before_it_returns) {
   options.shutdown = false;
   std::barrier together(2);
   RunRanks(options, [&together](Rank& me) {
-    Told told;
+    Callback told;
     std::vector<float> x(4, 1);
     me.Submit(told.With(Allreduce("only rank " + std::to_string(me.rank), x, &x)));
     together.arrive_and_wait();  // after the first one's grace nobody may submit any more
@@ -193,7 +193,7 @@ TEST_P(Completions, what_is_outstanding_at_shutdown_is_told_before_it_returns) {
 
 TEST_P(Completions, an_abort_is_told_to_everybody_and_may_come_from_one_who_is_told) {
   RunRanks(Options(3), [](Rank& me) {
-    Told told;
+    Callback told;
     std::vector<float> x(4, 1), y(4, 1);
     me.Submit(told.With(Allreduce("never on rank 2 " + std::to_string(me.rank == 2), x, &x)));
     Submission last = Allreduce("y", y, &y);
@@ -212,7 +212,7 @@ TEST_P(Completions, a_removed_process_sets_operations_are_told) {
   RunRanks(Options(2), [](Rank& me) {
     HandlePtr added;
     ASSERT_TRUE(me.Do(AddSet("pair", {0, 1}), 0, &added).ok());
-    Told told;
+    Callback told;
     std::vector<float> x(4, 1);
     if (me.rank == 0) me.Submit(told.With(Allreduce("x", x, &x)), static_cast<int>(added->number));
     ASSERT_TRUE(me.Do(RemoveSet("pair", static_cast<int>(added->number))).ok());

@@ -39,7 +39,7 @@ Submission Encoded(Submission submission, const CodecSpec& spec, float* residual
 }
 
 uint64_t OnDevice(const Rank& me) {
-  return me.engine->world().carried().By(comm::Carrier::kEncodedOnGpu, OpKind::kAllreduce);
+  return me.engine->world().carrier_counts().By(comm::Carrier::kEncodedOnGpu, OpKind::kAllreduce);
 }
 
 class EngineGpuEncoded : public ::testing::TestWithParam<Way> {

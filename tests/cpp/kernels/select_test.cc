@@ -29,7 +29,7 @@ struct Outcome {
   Floats values;                   // in the order of the positions
 };
 
-struct Asked {
+struct Input {
   Floats gradient, residual;
   Floats velocity = {};  // empty: no momentum
   bool nesterov = false;
@@ -38,7 +38,7 @@ struct Asked {
   int64_t stretch = 1 << 30;
 };
 
-Outcome Selected(const cpu::KernelTable& table, const Asked& given, size_t offset = 0) {
+Outcome Selected(const cpu::KernelTable& table, const Input& given, size_t offset = 0) {
   const size_t count = given.gradient.size();
   // A few floats before each array, so that results are not aligned as they would be.
   Floats residual(count + offset, -7), velocity(count + offset, -7), values(given.taken);
@@ -79,7 +79,7 @@ Outcome Selected(const cpu::KernelTable& table, const Asked& given, size_t offse
 }
 
 // The definition, one element after the other.
-Outcome Plain(const Asked& given) {
+Outcome Plain(const Input& given) {
   Outcome outcome;
   for (size_t i = 0; i < given.gradient.size(); ++i) {
     float step = given.gradient[i];
@@ -132,7 +132,7 @@ void ExpectSame(const Outcome& found, const Outcome& expected, const std::string
   EXPECT_EQ(BitsOf(found.velocity), BitsOf(expected.velocity)) << what;
 }
 
-void ExpectAsDefined(Asked given, size_t offset = 0) {
+void ExpectAsDefined(Input given, size_t offset = 0) {
   const Outcome expected = Plain(given);
   for (const int64_t stretch : {1 << 30, 1 << 16, 100}) {
     given.stretch = stretch;
@@ -145,9 +145,9 @@ void ExpectAsDefined(Asked given, size_t offset = 0) {
   }
 }
 
-Asked Drawn(size_t count, size_t taken, bool momentum, bool nesterov, bool masking) {
+Input Drawn(size_t count, size_t taken, bool momentum, bool nesterov, bool masking) {
   const auto seed = static_cast<unsigned>(count + taken);
-  Asked drawn{Normal(count, seed), Normal(count, seed + 1)};
+  Input drawn{Normal(count, seed), Normal(count, seed + 1)};
   if (momentum) drawn.velocity = Normal(count, seed + 2);
   drawn.nesterov = nesterov;
   drawn.masking = masking;
@@ -181,7 +181,7 @@ TEST(SelectTest, IsTheDefinitionForLargeTensors) {
 // In ascending order each element is a candidate, in descending order few are.
 TEST(SelectTest, TheOrderOfTheElementsDoesNotMatter) {
   for (const bool ascends : {true, false}) {
-    Asked given = Drawn(20000, 20, false, false, false);
+    Input given = Drawn(20000, 20, false, false, false);
     std::fill(given.residual.begin(), given.residual.end(), 0.0F);
     std::sort(given.gradient.begin(), given.gradient.end(), [&](float a, float b) {
       return ascends ? std::fabs(a) < std::fabs(b) : std::fabs(a) > std::fabs(b);
@@ -192,7 +192,7 @@ TEST(SelectTest, TheOrderOfTheElementsDoesNotMatter) {
 
 TEST(SelectTest, TakesTheFirstOfEqualElements) {
   for (const float value : {0.0F, 2.5F}) {
-    Asked given{Floats(5000, value), Floats(5000, 0.0F)};
+    Input given{Floats(5000, value), Floats(5000, 0.0F)};
     given.gradient[2] = -value;
     given.taken = 30;
     ExpectAsDefined(given);
@@ -201,7 +201,7 @@ TEST(SelectTest, TakesTheFirstOfEqualElements) {
 }
 
 TEST(SelectTest, TakesNanBeforeInfinityBeforeAllNumbers) {
-  Asked given = Drawn(3000, 3, true, false, true);
+  Input given = Drawn(3000, 3, true, false, true);
   given.gradient[5] = std::numeric_limits<float>::max() / 2;
   given.gradient[100] = kInfinity;
   given.gradient[2900] = kNan;
@@ -212,8 +212,8 @@ TEST(SelectTest, TakesNanBeforeInfinityBeforeAllNumbers) {
 }
 
 TEST(SelectTest, LeavesItsSourcesAlone) {
-  const Asked given = Drawn(1000, 10, true, true, true);
-  const Asked before = given;
+  const Input given = Drawn(1000, 10, true, true, true);
+  const Input before = given;
   Selected(cpu::ActiveTable(), given);
   EXPECT_EQ(given.gradient, before.gradient);
   EXPECT_EQ(given.residual, before.residual);

@@ -95,7 +95,7 @@ TEST(TcpStore, SendsAndUnderstandsTheBytesOfTheWirePage) {
   EXPECT_TRUE(store->Delete("n").ok());
 }
 
-// Joins meeting "j" as rank 1 of 3; the server's part of it.
+// Joins rendezvous "j" as rank 1 of 3; the server's part of it.
 void GiveSeat(int fd, const std::string& served_by = "\xff\xff\xff\xff"s) {
   Want(fd, Frame(0, "\6\1\0\0\0j\1\0\0\0\3\0\0\0"s));
   Give(fd, Frame(0, "\0\2\0\0\0"s + served_by));
@@ -170,7 +170,7 @@ TEST(TcpStore, AVerdictWithoutWordsIsStillToldInWords) {
   Join(store.get());
   std::string value;
   const Status lost = store->Get("k", Deadline::Never(), &value);
-  EXPECT_TRUE(FailsWith(lost, StatusCode::kIo, "ended the meeting without a reason"));
+  EXPECT_TRUE(FailsWith(lost, StatusCode::kIo, "ended the rendezvous without a reason"));
 }
 
 TEST(TcpStore, AFailureThatCameFirstIsTheOneToReport) {
@@ -199,7 +199,7 @@ TEST(TcpStore, AServerThatEndsIsNamedByTheRankItRanIn) {
   }
 }
 
-TEST(TcpStore, NewsThatMakesNoSenseEndsTheMeeting) {
+TEST(TcpStore, NewsThatMakesNoSenseEndsTheRendezvous) {
   for (const std::string& news :
        {Frame(1, "\0"s), Frame(1, "\3\0"s), Frame(5, kRank2Died), "\1\0"s,
         Frame(1, "\3\2\0\0\0\4\1\4\0\0\0\0few ranks"s), Frame(1, "\3\2\0\0\0\4\x7f\0no cause"s)}) {

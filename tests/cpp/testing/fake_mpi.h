@@ -309,7 +309,7 @@ class FakeMpi {
     return 0;
   }
 
-  struct Found {
+  struct Probed {
     size_t bytes;
   };
   static int Iprobe(int from, int tag, Handle comm, int* there, void* status) {
@@ -317,12 +317,12 @@ class FakeMpi {
     const Comm& c = self.comms_.at(comm);
     const auto& sends = self.sends_[{c.context, c.ranks[static_cast<size_t>(from)], rank, tag}];
     *there = !sends.empty() && !self.Delays() ? 1 : 0;
-    const Found found{sends.empty() ? 0 : sends.front()->bytes};
+    const Probed found{sends.empty() ? 0 : sends.front()->bytes};
     memcpy(status, &found, sizeof(found));
     return 0;
   }
   static int Get_count(const void* status, Handle, int* count) {
-    Found found;
+    Probed found;
     memcpy(&found, status, sizeof(found));
     *count = static_cast<int>(found.bytes);
     return 0;
@@ -390,11 +390,11 @@ class FakeMpi {
     if (self.Fails(rank)) return kErrorCode;
     const std::vector<int> ranks = self.groups_.at(group).ranks;
     const auto key = std::make_tuple(self.comms_.at(comm).context, ranks, tag);
-    auto& meeting = self.meetings_[key];
-    if (meeting.count++ == 0) meeting.context = ++self.contexts_;
-    const int context = meeting.context;
-    if (meeting.count == static_cast<int>(ranks.size())) {
-      self.meetings_.erase(key);
+    auto& creation = self.creations_[key];
+    if (creation.count++ == 0) creation.context = ++self.contexts_;
+    const int context = creation.context;
+    if (creation.count == static_cast<int>(ranks.size())) {
+      self.creations_.erase(key);
       self.all_came_.push_back(context);
       self.came_.notify_all();
     }
@@ -433,7 +433,7 @@ class FakeMpi {
   }
 #undef HVDLITE_FAKE
 
-  struct Meeting {
+  struct Creation {
     int count = 0;
     int context = 0;
   };
@@ -460,7 +460,7 @@ class FakeMpi {
   std::map<Handle, Request> requests_;
   std::map<Way, std::deque<MessagePtr>> sends_, receives_;
   std::map<std::pair<int, int>, std::shared_ptr<Collective>> collectives_;
-  std::map<std::tuple<int, std::vector<int>, int>, Meeting> meetings_;
+  std::map<std::tuple<int, std::vector<int>, int>, Creation> creations_;
   std::vector<int> all_came_;
 };
 

@@ -22,53 +22,55 @@
 
 namespace hvdlite::testing {
 
-// The store of one generation. The driver may call its meeting off.
-struct Meeting {
+// The store of one generation. The driver may call its rendezvous off.
+struct Rendezvous {
   rendezvous::MemoryStore store;
   std::atomic<bool> called_off{false};
   std::atomic<int> arrived{0};
 };
 
-// One member's way to the meeting. The member dies at its `dies_at`-th request, if it comes to it.
+// One member's store of the rendezvous. The member dies at its `dies_at`-th request, if it gets
+// there.
 class Seat final : public rendezvous::Store {
  public:
-  Seat(std::shared_ptr<Meeting> meeting, int size, int dies_at)
-      : meeting_(std::move(meeting)), size_(size), left_(dies_at) {}
+  Seat(std::shared_ptr<Rendezvous> rendezvous, int size, int dies_at)
+      : rendezvous_(std::move(rendezvous)), size_(size), left_(dies_at) {}
   bool dead() const { return dead_; }
 
   Status Set(const std::string& key, const std::string& value) override {
     HVDLITE_RETURN_IF_ERROR(Request());
-    return meeting_->store.Set(key, value);
+    return rendezvous_->store.Set(key, value);
   }
   Status Get(const std::string& key, Deadline deadline, std::string* value) override {
     HVDLITE_RETURN_IF_ERROR(Request());
     return Patiently(deadline,
-                     [&](Deadline soon) { return meeting_->store.Get(key, soon, value); });
+                     [&](Deadline soon) { return rendezvous_->store.Get(key, soon, value); });
   }
   Status Collect(const std::string& key, int n, Deadline deadline,
                  std::vector<std::string>* values) override {
     HVDLITE_RETURN_IF_ERROR(Request());
-    return Patiently(deadline,
-                     [&](Deadline soon) { return meeting_->store.Collect(key, n, soon, values); });
+    return Patiently(
+        deadline, [&](Deadline soon) { return rendezvous_->store.Collect(key, n, soon, values); });
   }
   Status Add(const std::string& key, int64_t amount, int64_t* sum) override {
     HVDLITE_RETURN_IF_ERROR(Request());
-    return meeting_->store.Add(key, amount, sum);
+    return rendezvous_->store.Add(key, amount, sum);
   }
-  Status Delete(const std::string& key) override { return meeting_->store.Delete(key); }
+  Status Delete(const std::string& key) override { return rendezvous_->store.Delete(key); }
   Status Look() override {
-    return meeting_->called_off ? Status::PeerLost(-1, "the meeting was called off") : Status::Ok();
+    return rendezvous_->called_off ? Status::PeerLost(-1, "the rendezvous was called off")
+                                   : Status::Ok();
   }
   Status Arrive(Deadline deadline) override {
     HVDLITE_RETURN_IF_ERROR(Request());
-    ++meeting_->arrived;
+    ++rendezvous_->arrived;
     return Patiently(deadline, [&](Deadline soon) {
-      while (meeting_->arrived < size_ && !soon.Passed()) usleep(200);
-      return meeting_->arrived < size_ ? Status::Timeout("not all have arrived") : Status::Ok();
+      while (rendezvous_->arrived < size_ && !soon.Passed()) usleep(200);
+      return rendezvous_->arrived < size_ ? Status::Timeout("not all have arrived") : Status::Ok();
     });
   }
   Status Fail(const Status& why) override {
-    meeting_->called_off = true;
+    rendezvous_->called_off = true;
     return why;
   }
 
@@ -89,7 +91,7 @@ class Seat final : public rendezvous::Store {
     }
   }
 
-  const std::shared_ptr<Meeting> meeting_;
+  const std::shared_ptr<Rendezvous> rendezvous_;
   const int size_;
   int left_;
   bool dead_ = false;
@@ -154,7 +156,7 @@ class Generations {
     std::vector<int> members;  // in the order of ranks
     Chapter chapter;
     int position = 0;
-    std::shared_ptr<Meeting> meeting;
+    std::shared_ptr<Rendezvous> rendezvous;
   };
   struct Report {
     int position = 0;
@@ -187,7 +189,8 @@ class Generations {
       if (!report.dead) position = std::max(position, report.position);
     }
     reports_.clear();
-    roll_ = {generation, ranks, chapters_[generation - 1], position, std::make_shared<Meeting>()};
+    roll_ = {generation, ranks, chapters_[generation - 1], position,
+             std::make_shared<Rendezvous>()};
     changed_.notify_all();
   }
 
@@ -212,7 +215,7 @@ class Generations {
   }
 
   void MournLocked() {
-    roll_.meeting->called_off = true;
+    roll_.rendezvous->called_off = true;
     if (!roll_.chapter.told) return;
     for (const auto& [member, engine] : up_)
       engine->Abort(Status::PeerLost(engine->rank(), "the driver has lost a member"));
@@ -256,7 +259,7 @@ class Generations {
     for (const Death& each : roll.chapter.deaths) {
       if (each.rank == rank) death = &each;
     }
-    Seat seat(roll.meeting, static_cast<int>(roll.members.size()),
+    Seat seat(roll.rendezvous, static_cast<int>(roll.members.size()),
               death != nullptr && death->phase == Phase::kForming ? death->request : -1);
     Tensors tensors;
     std::unique_ptr<Engine> engine;
@@ -295,7 +298,7 @@ class Generations {
     const std::lock_guard<std::mutex> lock(mutex_);
     up_[member] = engine->get();
     // As Member.entered() of hvdlite/job/membership.py.
-    if (roll.meeting->called_off && roll.chapter.told)
+    if (roll.rendezvous->called_off && roll.chapter.told)
       (*engine)->Abort(Status::PeerLost(rank, "the driver has lost a member"));
     return Status::Ok();
   }

@@ -212,14 +212,14 @@ TEST(Neighbours, those_that_do_not_come_are_named) {
   close(there);
 }
 
-TEST(Neighbours, a_hub_that_dies_before_the_meeting_is_named) {
+TEST(Neighbours, a_hub_that_dies_before_the_rendezvous_is_named) {
   Host host(2);
   close(host.listener);
   host.Come(1);
   EXPECT_TRUE(IsLossOf(10, host.status[1]));
 }
 
-TEST(Neighbours, a_hub_that_dies_during_the_meeting_ends_it) {
+TEST(Neighbours, a_hub_that_dies_during_the_rendezvous_ends_it) {
   const testing::Watchdog watchdog(30);
   Host host(3);
   std::thread spoke([&] { host.Come(1, Deadline::Never()); });
@@ -230,7 +230,7 @@ TEST(Neighbours, a_hub_that_dies_during_the_meeting_ends_it) {
   EXPECT_TRUE(IsLossOf(10, host.status[1]));
 }
 
-TEST(Neighbours, a_spoke_that_dies_during_the_meeting_is_named) {
+TEST(Neighbours, a_spoke_that_dies_during_the_rendezvous_is_named) {
   const testing::Watchdog watchdog(30);
   Host host(3);
   // Rank 11 proves itself, and is gone before rank 12 has come.

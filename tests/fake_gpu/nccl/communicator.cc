@@ -80,21 +80,21 @@ void Communicator::Come(const std::string& name) {
     return;
   }
   std::string problem;
-  meeting_ = Meeting::Open(name, &problem);
-  if (meeting_ == nullptr) {
+  rendezvous_ = Rendezvous::Open(name, &problem);
+  if (rendezvous_ == nullptr) {
     Fail(ncclSystemError, problem);
     return;
   }
-  if (!meeting_->Arrive(rank_, ranks_)) {
+  if (!rendezvous_->Arrive(rank_, ranks_)) {
     Complain("rank " + std::to_string(rank_) + " of " + std::to_string(ranks_) +
              " comes twice, or others say another size");
-    meeting_->Fail();
+    rendezvous_->Fail();
     Fail(ncclInvalidUsage,
          "rank " + std::to_string(rank_) + " comes twice, or others say another size");
     return;
   }
-  while (!meeting_->AllHere() && !over()) Nap();
-  meeting_->Close();
+  while (!rendezvous_->AllHere() && !over()) Nap();
+  rendezvous_->Close();
   BeLate();
   if (!over()) Done();
 }
@@ -143,7 +143,7 @@ Result Communicator::Enqueue(void* stream, std::vector<Operation> group) {
 }
 
 bool Communicator::GivenUp() {
-  if (meeting_->failed()) Fail(ncclRemoteError, "another rank has failed");
+  if (rendezvous_->failed()) Fail(ncclRemoteError, "another rank has failed");
   // Once: between two looks a call that was in progress may have ended well.
   const Result now = state();
   return over() || (now != ncclSuccess && now != ncclInProgress);
@@ -157,14 +157,14 @@ void Communicator::Run(const std::vector<Operation>& group) {
   ++running_;
   BeLate();
   std::string problem;
-  const Place place{meeting_.get(), rank_, ranks_, [this] { return GivenUp(); }};
+  const Place place{rendezvous_.get(), rank_, ranks_, [this] { return GivenUp(); }};
   if (const int result = over() ? 0 : Called("operation", rank_); result != 0) {
     Fail(result, "the fake was told to fail");
     WaitForAbort();
   } else if (over() || GivenUp() || !Perform(place, group, &problem)) {
     if (!problem.empty()) {
       Complain(problem);
-      meeting_->Fail();
+      rendezvous_->Fail();
       Fail(ncclInvalidUsage, problem);
     }
     WaitForAbort();
@@ -186,8 +186,8 @@ Result Communicator::Finalize() {
 void Communicator::TakeLeave() {
   while (queued_ > 0 && !over()) Nap();
   BeLate();
-  meeting_->Leave();
-  while (!meeting_->AllLeft() && !GivenUp()) Nap();
+  rendezvous_->Leave();
+  while (!rendezvous_->AllLeft() && !GivenUp()) Nap();
   finalized_ = true;
   if (!over()) Done();
 }
@@ -196,7 +196,7 @@ void Communicator::Abort() {
   aborted_ = true;
   if (background_.joinable()) background_.join();
   while (running_ > 0) Nap();
-  if (meeting_ != nullptr) meeting_->Close();
+  if (rendezvous_ != nullptr) rendezvous_->Close();
 }
 
 void Communicator::Free() {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "fake_gpu/nccl/abi.h"
-#include "fake_gpu/nccl/meeting.h"
 #include "fake_gpu/nccl/operation.h"
+#include "fake_gpu/nccl/rendezvous.h"
 
 namespace fake_nccl {
 
@@ -59,7 +59,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const int rank_;
   const int ranks_;
   const bool blocking_;
-  std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<Rendezvous> rendezvous_;
   std::atomic<int> state_{ncclInProgress};
   std::atomic<bool> aborted_{false};
   std::atomic<bool> finalized_{false};

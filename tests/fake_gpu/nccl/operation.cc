@@ -92,7 +92,7 @@ class Exchange {
   // Whether the first message has gone wholly.
   bool Push(int peer, bool* moved) {
     Outgoing& message = out_[peer].front();
-    Pipe& pipe = place_.meeting->pipe(place_.rank, peer);
+    Pipe& pipe = place_.rendezvous->pipe(place_.rank, peer);
     const size_t whole = sizeof(Header) + message.bytes;
     while (message.at < whole) {
       size_t now;
@@ -111,7 +111,7 @@ class Exchange {
 
   bool Pull(int peer, bool* moved, std::string* problem) {
     Incoming& message = in_[peer].front();
-    Pipe& pipe = place_.meeting->pipe(peer, place_.rank);
+    Pipe& pipe = place_.rendezvous->pipe(peer, place_.rank);
     const size_t whole = sizeof(Header) + message.bytes;
     while (message.at < whole) {
       size_t now;

@@ -1,5 +1,5 @@
 // Operation: one collective, or one message, of one rank: what was asked for, and how it is done
-// over a Meeting.
+// over a Rendezvous.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fake_gpu/nccl/abi.h"
-#include "fake_gpu/nccl/meeting.h"
+#include "fake_gpu/nccl/rendezvous.h"
 
 namespace fake_nccl {
 
@@ -33,7 +33,7 @@ struct Operation {
 std::string Problem(const Operation& operation, int rank, int ranks);
 
 struct Place {
-  Meeting* meeting;
+  Rendezvous* rendezvous;
   int rank;
   int ranks;
   // Whether to give up: asked again and again while waiting for others.

@@ -36,7 +36,7 @@ std::vector<int> World(int size) {
   return ranks;
 }
 
-// The names of what is ready, each with its verdict; settled.
+// The names of what is ready, each with its verdict; then forgotten.
 std::vector<std::string> Verdicts(Ledger* ledger, int size) {
   std::vector<std::string> verdicts;
   for (Tally* tally : ledger->TakeReady()) {

@@ -9,7 +9,7 @@ namespace hvdlite::engine {
 namespace {
 
 // Says one digest of each member, and returns what the root makes of them.
-std::string Told(const std::vector<uint64_t>& digests) {
+std::string Verdict(const std::vector<uint64_t>& digests) {
   std::vector<int> ranks;
   for (size_t m = 0; m < digests.size(); ++m) ranks.push_back(static_cast<int>(m) + 4);
   Results results(ranks, 0, /*is_root=*/true);
@@ -20,17 +20,19 @@ std::string Told(const std::vector<uint64_t>& digests) {
 }
 
 TEST(ResultsTest, NamesTheOddOnesByMajority) {
-  EXPECT_EQ(Told({1, 1, 1}), "");
-  EXPECT_EQ(Told({0, 0}), "");
-  EXPECT_EQ(Told({1, 1, 2}).find("rank 6 has another result than the other 2 ranks of allreduce "
-                                 "'x'."),
+  EXPECT_EQ(Verdict({1, 1, 1}), "");
+  EXPECT_EQ(Verdict({0, 0}), "");
+  EXPECT_EQ(Verdict({1, 1, 2}).find("rank 6 has another result than the other 2 ranks of allreduce "
+                                    "'x'."),
             0u);
-  EXPECT_EQ(Told({3, 1, 1, 2, 1}).find("ranks 4 and 7 have another result than the other 3 ranks"),
-            0u);
-  EXPECT_EQ(Told({1, 2}).find("ranks 4 and 5 have different results, and no majority has the same "
-                              "of allreduce 'x'."),
-            0u);
-  EXPECT_EQ(Told({1, 1, 2, 2}).find("ranks 4-7 have different results"), 0u);
+  EXPECT_EQ(
+      Verdict({3, 1, 1, 2, 1}).find("ranks 4 and 7 have another result than the other 3 ranks"),
+      0u);
+  EXPECT_EQ(
+      Verdict({1, 2}).find("ranks 4 and 5 have different results, and no majority has the same "
+                           "of allreduce 'x'."),
+      0u);
+  EXPECT_EQ(Verdict({1, 1, 2, 2}).find("ranks 4-7 have different results"), 0u);
 }
 
 TEST(ResultsTest, TellsOnceAndGoesOnCounting) {

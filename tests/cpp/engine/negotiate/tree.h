@@ -50,20 +50,20 @@ struct Member {
       case Down::kExecute:
         ++batches;
         for (const Response& response : decision.batch) {
-          AgreedPtr settled = response.agreed;
+          AgreedPtr operation = response.agreed;
           if (response.cached) {
             ASSERT_TRUE(agreed.count(response.slot)) << "a slot that nobody has explained";
-            settled = agreed[response.slot];
+            operation = agreed[response.slot];
           }
-          const Request& request = settled->request;
+          const Request& request = operation->request;
           if (!response.cached && response.slot != kNoSlot) {
-            agreed[response.slot] = settled;
+            agreed[response.slot] = operation;
             Request mine = outstanding.count(request.name) ? asked[request.name] : Request();
             mine.name = request.name;
             slots[response.slot] = mine;
             slot_of[request.name] = response.slot;
           }
-          history.push_back("do " + request.name + " " + ToString(settled->rows));
+          history.push_back("do " + request.name + " " + ToString(operation->rows));
           if (request.kind == OpKind::kJoin) joined = false;
           outstanding.erase(request.name);
         }

@@ -5,14 +5,14 @@
 namespace hvdlite::engine {
 namespace {
 
-using Asked = Question::Asked;
+using Kind = Question::Kind;
 
 TEST(Question, is_heard_once_and_answered_once) {
   Question question;
-  EXPECT_EQ(question.Wait(0), Asked::kNothing);
+  EXPECT_EQ(question.Wait(0), Kind::kNothing);
   question.Ask(kSecond);
-  EXPECT_EQ(question.Wait(0), Asked::kWhere);
-  EXPECT_EQ(question.Wait(0), Asked::kNothing);
+  EXPECT_EQ(question.Wait(0), Kind::kWhere);
+  EXPECT_EQ(question.Wait(0), Kind::kNothing);
   EXPECT_FALSE(question.TakeAnswer(kSecond));
   question.Answer("train.py:88", true);
   const auto answer = question.TakeAnswer(kSecond);
@@ -46,13 +46,13 @@ TEST(Question, says_once_for_each_question_that_Python_does_not_answer) {
 TEST(Question, passes_on_each_new_wish_of_a_user_once) {
   Question question;
   question.AskForReport(0);
-  EXPECT_EQ(question.Wait(0), Asked::kNothing);
+  EXPECT_EQ(question.Wait(0), Kind::kNothing);
   question.AskForReport(2);
   question.AskForReport(2);
-  EXPECT_EQ(question.Wait(0), Asked::kReport);
-  EXPECT_EQ(question.Wait(0), Asked::kNothing);
+  EXPECT_EQ(question.Wait(0), Kind::kReport);
+  EXPECT_EQ(question.Wait(0), Kind::kNothing);
   question.AskForReport(3);
-  EXPECT_EQ(question.Wait(0), Asked::kReport);
+  EXPECT_EQ(question.Wait(0), Kind::kReport);
 }
 
 TEST(Question, tells_the_verdict_before_the_end) {
@@ -60,10 +60,10 @@ TEST(Question, tells_the_verdict_before_the_end) {
   question.Ask(kSecond);
   question.Tell("rank 2 has not asked");
   question.Close();
-  EXPECT_EQ(question.Wait(0), Asked::kWhere);
-  EXPECT_EQ(question.Wait(0), Asked::kVerdict);
+  EXPECT_EQ(question.Wait(0), Kind::kWhere);
+  EXPECT_EQ(question.Wait(0), Kind::kVerdict);
   EXPECT_EQ(question.verdict(), "rank 2 has not asked");
-  EXPECT_EQ(question.Wait(kSecond), Asked::kClosed);
+  EXPECT_EQ(question.Wait(kSecond), Kind::kClosed);
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST(Tuner, finds_the_peak_of_one_dial) {
     Machine machine(Peak(With(Dial::kWindow, notch), 0.1));
     machine.Run(&tuner, 300);
     EXPECT_EQ(tuner.champion(), With(Dial::kWindow, notch)) << notch;
-    EXPECT_TRUE(tuner.settled());
+    EXPECT_TRUE(tuner.converged());
   }
 }
 

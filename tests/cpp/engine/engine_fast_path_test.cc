@@ -1,0 +1,276 @@
+// Small blocking allreduces that the ranks know from before: performed on the fast path if all
+// come, by negotiation otherwise. In both cases each rank gets the right sum, and nothing waits for
+// ever.
+#include <random>
+
+#include "engine/job.h"
+#include "testing/ranks.h"
+
+namespace hvdlite::testing {
+namespace {
+
+using comm::Carrier;
+
+// As Runtime::Run does it.
+template <typename T>
+void Do(Rank* me, const std::string& name, std::vector<T>* x, int set = 0,
+        ReduceOp op = ReduceOp::kSum) {
+  const std::string full = "allreduce." + name;
+  const Shape shape = {static_cast<int64_t>(x->size())};
+  engine::KnownOperation asked;
+  asked.op = op;
+  asked.dtype = DTypeOf<T>();
+  asked.name = full;
+  asked.shape = shape.data();
+  asked.dimensions = 1;
+  asked.bytes = x->size() * sizeof(T);
+  asked.input = asked.output = x->data();
+  if (me->engine->TryFastPath(set, asked)) return;
+  const Status status = me->Do(Allreduce(full, *x, x, op), set);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+}
+
+uint64_t FastCount(const Rank& me) {
+  return me.engine->world().carrier_counts().By(Carrier::kShmFastPath, OpKind::kAllreduce);
+}
+
+// Until an operation of that name was performed on the fast path. If each wait spins for a long
+// time, that is soon: no rank is too late for another.
+void DoUntilFast(Rank* me, const std::string& name, int set = 0) {
+  const int64_t members = static_cast<int64_t>(me->engine->sets().Members(set)->size());
+  const uint64_t before = FastCount(*me);
+  // The ranks agree when to stop, because an exchange is complete for all or for none.
+  for (int tries = 0; FastCount(*me) == before; ++tries) {
+    ASSERT_LT(tries, 10000) << "the ranks never take the fast path";
+    std::vector<int64_t> x(3, 1);
+    ASSERT_NO_FATAL_FAILURE(Do(me, name, &x, set));
+    ASSERT_EQ(x, std::vector<int64_t>(3, members));
+  }
+}
+
+class EngineFastPath : public ::testing::TestWithParam<int> {
+ protected:
+  RanksOptions Options() const { return {.size = GetParam(), .limit_seconds = 120}; }
+  // Ranks wait for one another in exchanges, also where the machine is busy.
+  RanksOptions Certain() const {
+    RanksOptions options = Options();
+    options.config.spin_microseconds = 10'000'000;
+    return options;
+  }
+};
+
+TEST_P(EngineFastPath, performs_an_operation_that_all_ranks_know) {
+  RunRanks(Certain(), [](Rank& me) {
+    std::vector<int64_t> first(3, 1);
+    Do(&me, "x", &first);
+    EXPECT_EQ(FastCount(me), 0u);  // nobody knew it
+    DoUntilFast(&me, "x");
+  });
+}
+
+TEST_P(EngineFastPath, gives_the_bits_of_the_other_algorithms) {
+  RunRanks(Certain(), [](Rank& me) {
+    std::minstd_rand random(static_cast<unsigned>(me.rank));
+    DoUntilFast(&me, "start");
+    for (const size_t count : {1, 12, 13, 1000, 4096}) {
+      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMax}) {
+        const std::string name = std::to_string(count) + "/" + std::to_string(int(op));
+        std::vector<float> mine(count);
+        for (float& each : mine) each = static_cast<float>(random()) / 3e5f - 1e3f;
+        std::vector<float> negotiated = mine;
+        ASSERT_TRUE(me.Do(Allreduce("allreduce." + name, mine, &negotiated, op)).ok());
+        for (const uint64_t before = FastCount(me); FastCount(me) == before;) {
+          std::vector<float> fast = mine;
+          ASSERT_NO_FATAL_FAILURE(Do(&me, name, &fast, 0, op));
+          ASSERT_EQ(memcmp(fast.data(), negotiated.data(), count * sizeof(float)), 0) << name;
+        }
+      }
+    }
+  });
+}
+
+// Everything that makes an operation another one than the ranks know.
+TEST_P(EngineFastPath, leaves_an_operation_alone_that_differs) {
+  RunRanks(Options(), [](Rank& me) {
+    std::vector<float> x(4, 1);
+    Do(&me, "x", &x);
+    const Shape known = {4};
+    const Shape other = {2, 2};
+    engine::KnownOperation asked;
+    asked.name = "allreduce.x";
+    asked.shape = known.data();
+    asked.dimensions = 1;
+    asked.bytes = x.size() * sizeof(x[0]);
+    asked.input = asked.output = x.data();
+    engine::KnownOperation differs[6] = {asked, asked, asked, asked, asked, asked};
+    differs[0].op = ReduceOp::kMax;
+    differs[1].dtype = DType::kInt32;
+    differs[2].prescale = 2;
+    differs[3].postscale = 2;
+    differs[4].shape = other.data();
+    differs[4].dimensions = 2;
+    differs[5].name = "allreduce.y";
+    for (const engine::KnownOperation& each : differs)
+      EXPECT_FALSE(me.engine->TryFastPath(0, each));
+    EXPECT_FALSE(me.engine->TryFastPath(7, asked));  // there is no such process set
+    EXPECT_EQ(x[0], static_cast<float>(me.size));
+    ASSERT_TRUE(me.Do(Barrier()).ok());
+  });
+}
+
+TEST_P(EngineFastPath, leaves_large_tensors_alone) {
+  RunRanks(Certain(), [](Rank& me) {
+    DoUntilFast(&me, "small");
+    const uint64_t before = FastCount(me);
+    for (int i = 0; i < 50; ++i) {
+      std::vector<float> x(5000, 1);
+      Do(&me, "large", &x);
+      ASSERT_EQ(x[4999], static_cast<float>(me.size));
+    }
+    EXPECT_EQ(FastCount(me), before);
+  });
+}
+
+TEST_P(EngineFastPath, off_by_its_knob) {
+  RanksOptions options = Options();
+  options.config.shm_meetings = false;
+  RunRanks(options, [](Rank& me) {
+    for (int i = 0; i < 200; ++i) {
+      std::vector<int64_t> x(3, 1);
+      Do(&me, "x", &x);
+      ASSERT_EQ(x[0], me.size);
+    }
+    EXPECT_EQ(FastCount(me), 0u);
+  });
+}
+
+// The ranks come in different orders with different names, so that topics differ in nearly all
+// exchanges.
+TEST_P(EngineFastPath, ranks_that_want_different_operations_negotiate) {
+  RunRanks(Options(), [](Rank& me) {
+    for (int round = 0; round < 100; ++round) {
+      std::vector<int64_t> a(2, 1), b(2, 10), y(2, 100);
+      std::vector<std::thread> threads;
+      // Two threads of a rank ask at once, each for one of two names.
+      threads.emplace_back([&] { Do(&me, "a", &a); });
+      threads.emplace_back([&] { Do(&me, "b", &b); });
+      for (std::thread& thread : threads) thread.join();
+      Do(&me, "y", &y);
+      ASSERT_EQ(a[1] + b[1] + y[1], 111 * me.size);
+    }
+  });
+}
+
+// Decisions that change what slots stand for arrive while ranks meet.
+TEST_P(EngineFastPath, slots_that_are_forgotten_again_and_again) {
+  RanksOptions options = Options();
+  options.config.cache_capacity = 3;
+  RunRanks(options, [](Rank& me) {
+    std::minstd_rand random(17);  // the same on all ranks
+    for (int round = 0; round < 600; ++round) {
+      const std::string name = "n" + std::to_string(random() % 6);
+      std::vector<int64_t> x(static_cast<size_t>(1 + random() % 2), round);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, name, &x));
+      ASSERT_EQ(x[0], int64_t{round} * me.size);
+    }
+  });
+}
+
+// Blocking and asynchronous operations in any order, late ranks, and delays wherever threads race.
+TEST_P(EngineFastPath, among_other_operations_with_delays) {
+  RanksOptions options = Options();
+  options.config.debug_delay_microseconds = 300;
+  RunRanks(options, [](Rank& me) {
+    std::minstd_rand random(23);  // the same on all ranks
+    for (int round = 0; round < 150; ++round) {
+      std::vector<int64_t> a(2, 1), b(2, 10);
+      HandlePtr under_way;
+      const bool async = random() % 3 == 0;
+      if (async) under_way = me.Submit(Allreduce("allreduce.async", a, &a));
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "blocking", &b));
+      ASSERT_EQ(b[1], 10 * me.size);
+      if (!async) continue;
+      ASSERT_TRUE(me.Wait(under_way).ok());
+      ASSERT_EQ(a[0], me.size);
+    }
+  });
+}
+
+TEST_P(EngineFastPath, in_overlapping_process_sets) {
+  RanksOptions options = Options();
+  const int n = options.size;
+  for (int r = 0; r < n; ++r) options.process_sets.push_back({r, (r + 1) % n});
+  RunRanks(options, [n](Rank& me) {
+    const int left = (me.rank + n - 1) % n + 1;
+    const int right = me.rank + 1;
+    for (int round = 0; round < 100; ++round) {
+      // Rank 0 begins at its other side, so that no circle of waiting closes.
+      for (const int set :
+           me.rank == 0 ? std::vector<int>{right, left} : std::vector<int>{left, right}) {
+        std::vector<int64_t> x(2, 1);
+        ASSERT_NO_FATAL_FAILURE(Do(&me, "x", &x, set));
+        ASSERT_EQ(x[0], 2);
+      }
+      std::vector<int64_t> all(2, 1);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "all", &all));
+      ASSERT_EQ(all[1], n);
+    }
+  });
+}
+
+TEST_P(EngineFastPath, a_joined_rank_is_not_waited_for) {
+  RunRanks(Certain(), [](Rank& me) {
+    DoUntilFast(&me, "x");
+    if (me.rank == 0) {
+      ASSERT_TRUE(me.Do(Join()).ok());
+    } else {
+      for (int i = 0; i < 20; ++i) {
+        std::vector<int64_t> x(3, 1);
+        ASSERT_NO_FATAL_FAILURE(Do(&me, "x", &x));
+        ASSERT_EQ(x[0], me.size - 1);
+      }
+      ASSERT_TRUE(me.Do(Join()).ok());
+    }
+    DoUntilFast(&me, "x");
+  });
+}
+
+TEST_P(EngineFastPath, ends_when_another_rank_aborts) {
+  RunRanks(Certain(), [](Rank& me) {
+    DoUntilFast(&me, "x");
+    if (me.rank == 0) return me.engine->Abort(Status::PeerLost(0, "rank 0 has had enough"));
+    std::vector<int64_t> x(3, 1);
+    const std::string full = "allreduce.x";
+    Status status;
+    while (status.ok()) status = me.Do(Allreduce(full, x, &x));
+    EXPECT_EQ(status.peer(), 0);
+  });
+}
+
+TEST_P(EngineFastPath, a_rank_that_leaves_ends_the_job_for_ranks_that_meet) {
+  RunRanks(Options(), [](Rank& me) {
+    std::vector<int64_t> known(3, 1);
+    Do(&me, "x", &known);
+    if (me.rank == 0) return;
+    Status status;
+    while (status.ok()) {
+      std::vector<int64_t> x(3, 1);
+      const Shape shape = {3};
+      engine::KnownOperation asked;
+      asked.dtype = DType::kInt64;
+      asked.name = "allreduce.x";
+      asked.shape = shape.data();
+      asked.dimensions = 1;
+      asked.bytes = x.size() * sizeof(x[0]);
+      asked.input = asked.output = x.data();
+      ASSERT_FALSE(me.engine->TryFastPath(0, asked));  // without rank 0 no exchange is complete
+      status = me.Do(Allreduce("allreduce.x", x, &x));
+    }
+    EXPECT_EQ(status.code(), StatusCode::kShutDown) << status.ToString();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(OfRanks, EngineFastPath, ::testing::Values(2, 3));
+
+}  // namespace
+}  // namespace hvdlite::testing
