@@ -17,7 +17,7 @@ from hvdlite.launch import plan
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.agents import Agents, Connector, ConnectResult
 from hvdlite.launch.elastic.context import Context, status_line
-from hvdlite.launch.elastic.host_discovery import FixedHosts, HostDiscovery
+from hvdlite.launch.elastic.host_discovery import HostSource
 from hvdlite.launch.elastic.options import Policy
 from hvdlite.launch.elastic.state_machine import StateMachine
 from hvdlite.launch.elastic.store_events import StoreEvents
@@ -51,7 +51,7 @@ class Driver(Watch):
         context: Context,
         store: StoreServer,
         watched: Watched,
-        source: HostDiscovery | FixedHosts,
+        source: HostSource,
         connector: Connector,
     ) -> None:
         super().__init__({}, {}, context.verdict, context.log, self._chore)
@@ -78,10 +78,7 @@ class Driver(Watch):
         self.call_all(context.observer.calls())
         self.call(watched.fileno(), self._read_store)
         self.call(connector.fileno(), self._read_connector)
-        if source.fileno() >= 0:
-            self.call(source.fileno(), self._read_source)
-        else:
-            self._read_source()
+        self.call(source.fileno(), self._read_source)
 
     def goes_on(self) -> bool:
         over = self._verdict.end is not None or bool(self._verdict.interrupted)

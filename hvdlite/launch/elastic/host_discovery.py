@@ -26,10 +26,15 @@ LIMIT_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 
 
-class HostDiscovery(Mailbox[Answer]):
-    """Asks again and again in a thread until close(). `take()` gives what is new."""
+class HostSource(Mailbox[Answer]):
+    """`take()` gives the answers that are new."""
 
-    is_final = False
+    is_final = False  # whether its first answer is the last
+
+
+class HostDiscovery(HostSource):
+    """Asks again and again in a thread until close()."""
+
     # For the end of an answer under way; None: it ends by itself, or _hurry() ends it.
     patience: float | None = None
 
@@ -161,20 +166,11 @@ class HostfileDiscovery(HostDiscovery):
         return Answer(hosts if changed else None)
 
 
-class FixedHosts:
+class FixedHosts(HostSource):
     """The hosts of the command line: one answer."""
 
     is_final = True
 
     def __init__(self, hosts: Sequence[Host]) -> None:
-        self._found = [Answer(tuple(hosts))]
-
-    def fileno(self) -> int:
-        return -1
-
-    def take(self) -> list[Answer]:
-        found, self._found = self._found, []
-        return found
-
-    def close(self) -> None:
-        pass
+        super().__init__()
+        self.put(Answer(tuple(hosts)))

@@ -16,8 +16,8 @@ from hvdlite.launch.elastic.context import Context, ElasticVerdict, Streams
 from hvdlite.launch.elastic.driver import PREFIX, Driver
 from hvdlite.launch.elastic.host_discovery import (
     FixedHosts,
-    HostDiscovery,
     HostfileDiscovery,
+    HostSource,
     ScriptDiscovery,
 )
 from hvdlite.launch.elastic.options import ElasticOptions, Policy
@@ -87,7 +87,7 @@ def drive(
     opened: OpenedJob,
     policy: Policy,
     context: Context,
-    source: HostDiscovery | FixedHosts,
+    source: HostSource,
     connector: Connector,
 ) -> None:
     """The driver's part: from the first look at the hosts until no member is left."""
@@ -121,7 +121,7 @@ def _ranks_here(options: ElasticOptions, far: Sequence[str]) -> int:
     return min(slots, options.policy.processes)
 
 
-def _source(options: ElasticOptions) -> ScriptDiscovery | HostfileDiscovery | FixedHosts:
+def _source(options: ElasticOptions) -> HostSource:
     if options.script:
         return ScriptDiscovery(options.script, options.slots_per_host)
     if options.hostfile:
