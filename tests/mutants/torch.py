@@ -20,7 +20,7 @@ hvdlite/adapter/compression/choosing.py
 test_compression_auto.py::test_a_fast_network_gets_nothing_and_no_trial
 
 AU2: auto decides anew on each rank: the ranks do not agree about their measurements
-hvdlite/adapter/compression/probing.py
+hvdlite/adapter/compression/auto.py
 -     return [float(each) for each in largest]
 +     return list(seconds)
 test_torch.py::net-2::torch_methods.auto_measures_the_network_and_leaves_one_host_alone

@@ -14,7 +14,7 @@ pytest.importorskip("hvdlite._core")
 
 from hvdlite.adapter import announcing  # noqa: E402
 from hvdlite.adapter.compression import auto as module  # noqa: E402
-from hvdlite.adapter.compression import choosing, codecs, probing  # noqa: E402
+from hvdlite.adapter.compression import choosing, codecs  # noqa: E402
 from hvdlite.adapter.compression.auto import Auto  # noqa: E402
 from hvdlite.adapter.compression.choosing import Curve, Measured, Trial, choice  # noqa: E402
 from hvdlite.adapter.compression.dgc import DGC  # noqa: E402
@@ -166,7 +166,7 @@ class Job:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, compression: Auto,
                  measured: Measured | None = None,
                  seconds: Sequence[float] = ()) -> None:  # fmt: skip
-        monkeypatch.setattr(probing, "agreed", lambda found, process_set: list(found))
+        monkeypatch.setattr(module, "agreed", lambda found, process_set: list(found))
         monkeypatch.setattr(announcing.engine, "rank", lambda: 0)
         monkeypatch.setattr(announcing.engine, "members_of", lambda process_set: [0, 1])
         self.asked = 0
@@ -295,7 +295,7 @@ def test_a_copy_keeps_the_memory_and_no_choice(monkeypatch: pytest.MonkeyPatch) 
     job = Job(monkeypatch, compression, Measured(SLOW, (INT8_SLOW,)))
     compression.decide_now(PAIR)
     job.step()
-    compression._measure, compression._clock = probing.measured, float  # not those of this test
+    compression._measure, compression._clock = module.measured, float  # not those of this test
     copy = pickle.loads(pickle.dumps(compression))
     assert copy.said == "" and copy.part("w0", LARGE) is DENSE
     assert copy.state_dict().keys() == compression.state_dict().keys()

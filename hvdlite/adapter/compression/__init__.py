@@ -9,8 +9,7 @@ exchange. The reducers run these rounds, one tensor at a time or all together.
     dgc         the same, with momentum
     powersgd    sends two narrow matrices
     codecs      sends fewer bits for a number: int8, fp8, sign, ternary, qsgd, threshold
-    auto        chooses a compressor for each tensor; a cast is one of them
-    probing     measures the network for auto
+    auto        measures the network and chooses a compressor for each tensor; a cast is one of them
     choosing    DECIDES what auto takes
     algebra     the primitives that a framework brings
     on_numpy    those of numpy
