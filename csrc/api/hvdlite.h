@@ -150,7 +150,7 @@ HVDLITE_API const char* hvdlite_mpi_handle_name(int32_t i);
 /* A generation of an elastic job: a fixed set of ranks. */
 typedef struct {
   int32_t number;    /* at least 1 */
-  const char* nonce; /* of the roll that names the members; the generation's secret depends on it */
+  const char* nonce; /* of the assignment; the generation's secret depends on it */
   int32_t slot;      /* of this process on its host; local ranks are in the order of slots */
   int32_t seconds;   /* that its ranks have to meet, if fewer than the start timeout; 0: as many */
 } hvdlite_generation;

@@ -24,7 +24,7 @@ using Secret = std::array<uint8_t, 32>;
 // Reads 64 hexadecimal digits. The error never repeats the text.
 Status ParseSecret(std::string_view hex, Secret* secret);
 
-// The secret of one generation of an elastic job. `nonce`: of the roll that names its members.
+// The secret of one generation of an elastic job. `nonce`: of its assignment.
 Secret SecretOfGeneration(const Secret& job, uint32_t generation, std::string_view nonce);
 
 // What the connection is for. It travels on the wire, and a proof for one purpose is worthless for
