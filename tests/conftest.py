@@ -13,8 +13,8 @@ from suites.reporting import VARIABLE, Reporter
 # Parameters whose values are ways to the same promise: `quick` and `commit` keep one value for each
 # test.
 PRODUCTS = ("hosts", "mpirun", "jit")
-# Of the functions of a file of tests with processes `quick` takes one in so many.
-QUICK_PROCESSES = 4
+# Of the functions of a file of tests with processes a tier takes one in so many.
+PROCESSES = {"quick": 4, "commit": 2}
 
 
 @pytest.fixture
@@ -41,9 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     left_out = set(map(id, _other_products(items)))
     left_out |= {id(item) for item in items if item.get_closest_marker("full")}
-    for others in (_other_functions, _other_costly):
-        left = [item for item in items if id(item) not in left_out]
-        left_out |= set(map(id, others(left)))
+    left = [item for item in items if id(item) not in left_out]
+    left_out |= set(map(id, _other_functions(left) + _other_costly(left)))
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
         items[:] = [item for item in items if id(item) not in left_out]
@@ -57,31 +56,37 @@ def _named(config: pytest.Config) -> bool:
 
 
 def _other_functions(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Of `quick`."""
+    """Tests with processes whose turn it is not; of those that are not costly."""
     files: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
-        if tier.TIER == "quick" and "multiprocess" in item.path.parts:
+        if _has_processes(item) and not item.get_closest_marker("costly"):
             functions = files.setdefault(item.path.name, {})
             functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    turns = PROCESSES[tier.TIER]
     return [
         item
         for name, functions in files.items()
-        for function in set(functions) - set(tier.by_turns([*functions], name, QUICK_PROCESSES))
+        for function in set(functions) - set(tier.by_turns([*functions], name, turns))
         for item in functions[function]
     ]
 
 
 def _other_costly(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Each set of parameters counts by itself: one function may have twenty."""
+    """Costly tests whose turn it is not; `quick` takes none with processes. Each set of parameters
+    counts by itself: one function may have twenty."""
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("costly"):
             files.setdefault(item.path.name, []).append(item)
-    return [
-        item
-        for name, costly in files.items()
-        for item in set(costly) - set(tier.by_turns(costly, f"{name} costly", tier.COSTLY_TURNS))
-    ]
+    taken: set[pytest.Item] = set()
+    for name, costly in files.items():
+        if tier.TIER != "quick" or not _has_processes(costly[0]):
+            taken |= set(tier.by_turns(costly, f"{name} costly", tier.COSTLY_TURNS))
+    return [item for costly in files.values() for item in costly if item not in taken]
+
+
+def _has_processes(item: pytest.Item) -> bool:
+    return "multiprocess" in item.path.parts
 
 
 def _other_products(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import tier
 from battery import cases_of
+from checks import COSTLY, SUITES
+from checks.listing import listed
 from runner import Configuration
 from suites.table import ROOT
 
@@ -54,7 +56,23 @@ def test_shorter_runs_are_parts_of_the_whole(cases, battery: str) -> None:
 @pytest.mark.parametrize("battery", BATTERIES)
 def test_the_runs_of_twenty_commits_try_every_check(cases, battery: str) -> None:
     tried = {check for seed in SEEDS for _, check in cases(battery, "commit", seed)}
-    assert tried == {check for _, check in cases(battery, "all")}
+    costly = {check.name for suite in SUITES for check in listed(suite) if COSTLY in check.tags}
+    everything = {check for _, check in cases(battery, "all")}
+    assert everything - costly <= tried <= everything
+    assert tried & costly or not everything & costly
+
+
+def test_costly_checks_come_by_turns_and_each_comes_in_the_end(cases) -> None:
+    """Of checks that belong to one configuration, which is always there."""
+    made = {
+        check.name: 0 for check in listed("torch") if check.name.startswith("torch_compiled.op")
+    }
+    for seed in range(10 * tier.COSTLY_TURNS):
+        for _, check in cases("torch", "commit", str(seed)):
+            if check in made:
+                made[check] += 1
+    assert min(made.values()) > 0
+    assert sum(made.values()) / len(made) == pytest.approx(10, rel=0.5)
 
 
 def test_the_same_seed_picks_the_same(cases) -> None:

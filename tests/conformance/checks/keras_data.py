@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from checks import check, needs
+from checks import COSTLY, check, needs
 from checks.here import Here, raises
 from checks.keras_here import (
     EACH,
@@ -29,7 +29,7 @@ from checks.keras_here import (
 )  # fmt: skip
 
 
-@check(kind=("PyDataset", "tf.data", "DataLoader", "generator"), seconds=60)
+@check(kind=("PyDataset", "tf.data", "DataLoader", "generator"), seconds=60, tags=[COSTLY])
 def fit_takes_every_kind_of_data(here: Here, kind: str) -> None:
     x, y = data(here)
     mine = own(here)

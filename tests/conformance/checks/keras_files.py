@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from machine import within
 
-from checks import check
+from checks import COSTLY, check
 from checks.here import Here, raises
 from checks.keras_here import (
     contents,
@@ -63,7 +63,7 @@ def _loaded_by_another_python(path: str) -> Iterator[None]:
     assert name == "Adam" and "keras" in module and int(iterations) == 8, said
 
 
-@check(seconds=90)
+@check(seconds=90, tags=[COSTLY])
 def a_file_loads_without_hvdlite_and_with_it_goes_on(here: Here) -> None:
     """With gradients that wait for others: they are variables of the optimizer, but not in the
     file."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import hvdlite.torch as hvd
-from checks import check, needs
+from checks import COSTLY, check, needs
 from checks.here import SUM, Here, raises
 from checks.torch_training import alone, batches, mean_square, model, part, same, sgd
 from hvdlite.torch import traced
@@ -67,7 +67,7 @@ def _needing(argument: Any) -> Any:
     return argument.clone().requires_grad_() if isinstance(argument, torch.Tensor) else argument
 
 
-@check(name=OPERATORS, seconds=30)
+@check(name=OPERATORS, seconds=30, tags=[COSTLY])
 def opcheck_finds_nothing(here: Here, name: str) -> None:
     _needs_operators()
     operator, arguments = _operators(here)[name]
@@ -103,7 +103,7 @@ IN_A_GRAPH: dict[str, Callable[[torch.Tensor, hvd.ProcessSet], torch.Tensor]] = 
 }  # fmt: skip
 
 
-@check(operation=tuple(IN_A_GRAPH), seconds=60)
+@check(operation=tuple(IN_A_GRAPH), seconds=60, tags=[COSTLY])
 def a_compiled_function_gives_what_it_gives_uncompiled(here: Here, operation: str) -> None:
     _needs_operators()
     subset = hvd.add_process_set([0]) if here.size > 1 else hvd.global_process_set
@@ -126,7 +126,7 @@ def a_compiled_function_gives_what_it_gives_uncompiled(here: Here, operation: st
         hvd.remove_process_set(subset)
 
 
-@check(seconds=60)
+@check(seconds=60, tags=[COSTLY])
 def what_no_graph_may_contain_breaks_it_and_still_works(here: Here) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         handle = hvd.allreduce_async(x + 1, op=hvd.Sum, name="async")

@@ -11,7 +11,7 @@ import torch
 from torch.optim import lr_scheduler as schedules
 
 import hvdlite.torch as hvd
-from checks import check
+from checks import COSTLY, check
 from checks.here import Here
 from checks.torch_functions import OPTIMIZERS, make_optimizer
 from checks.torch_training import (
@@ -244,7 +244,7 @@ def where_only_some_ranks_have_a_gradient_the_others_count_as_zeros(here: Here) 
     equal_everywhere(net)
 
 
-@check(backend=("aot_eager",))
+@check(backend=("aot_eager",), tags=[COSTLY])
 def with_a_compiled_model(here: Here, backend: str) -> None:
     net = model()
     compiled = torch.compile(net, backend=backend)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import hvdlite.torch as hvd
-from checks import check, needs
+from checks import COSTLY, check, needs
 from checks.here import Here, raises
 
 # LBFGS is refused; SparseAdam takes sparse gradients only (see torch_equivalence); Muon takes
@@ -101,7 +101,7 @@ def no_optimizer_of_torch_is_forgotten_here(here: Here) -> None:
     assert set(kinds) <= {*_CLASSES, *_LEFT_OUT}
 
 
-@check(optimizer=OPTIMIZERS)
+@check(optimizer=OPTIMIZERS, tags=[COSTLY])
 def optimizer_state_is_the_roots_before_and_after_a_step(here: Here, optimizer: str) -> None:
     root = here.size - 1
     for steps_of_root, steps_elsewhere in ((0, 0), (2, 0), (0, 1), (2, 1)):

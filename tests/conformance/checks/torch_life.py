@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import hvdlite.torch as hvd
-from checks import check, needs
+from checks import COSTLY, check, needs
 from checks.here import SUM, Here, raises
 from checks.torch_training import (
     Training,
@@ -241,7 +241,7 @@ def two_hundred_gradients_in_another_order_on_every_rank(here: Here, how: str) -
             )
 
 
-@check(seconds=60, start=("fork", "spawn"))
+@check(seconds=60, start=("fork", "spawn"), tags=[COSTLY])
 def workers_of_a_data_loader_do_no_harm(here: Here, start: str) -> None:
     net, optimizer = distributed()
     x, y = batches(here, 1)[0]
