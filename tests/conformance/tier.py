@@ -59,6 +59,11 @@ def some_pairs(
     ]
 
 
+def is_turn(what: str, turns: int) -> bool:
+    """In the tier `all` always, else once in so many seeds."""
+    return TIER == "all" or draw(what, turns) == 0
+
+
 def by_turns(values: Sequence[Value], what: str, turns: int) -> Sequence[Value]:
     """Every so-manieth value, beginning with one that the seed picks for `what`."""
     return values[draw(what, turns) :: turns]

@@ -40,54 +40,55 @@ SUITES = (
     # 2,000 random histories of an elastic job, and a million in the tier `all`: 16 minutes there.
     Suite("elastic histories", EVERYWHERE, 10, ("unit/test_elastic_random.py",), limit=7200.0),
     Suite(
-        "unit", EVERYWHERE, 300, ("unit/test_*.py", "architecture/test_*.py", "drop_in/test_*.py"),
+        "unit", EVERYWHERE, 180, ("unit/test_*.py", "architecture/test_*.py", "drop_in/test_*.py"),
+        cores=0.9,
     ),
-    Suite("numpy", EVERYWHERE, 230, ("conformance/test_conformance.py",), cores=1.2),
+    Suite("numpy", EVERYWHERE, 110, ("conformance/test_conformance.py",), cores=1.2),
     Suite("torch", EVERYWHERE, 70, ("conformance/test_torch.py",), cores=1.3),
-    Suite("tensorflow", EVERYWHERE, 95, ("conformance/test_tensorflow.py",), cores=1.3),
+    Suite("tensorflow", EVERYWHERE, 80, ("conformance/test_tensorflow.py",), cores=1.3),
     Suite("jax", EVERYWHERE, 45, ("conformance/test_jax.py",), cores=1.3),
-    Suite("keras", EVERYWHERE, 230, ("conformance/test_keras.py",), cores=1.3),
+    Suite("keras", EVERYWHERE, 110, ("conformance/test_keras.py",), cores=1.3),
     Suite("less", (ALL,), 900, ("conformance/test_less.py",), cores=1.3),
-    Suite("mpi", FROM_COMMIT, 220, ("conformance/test_mpi.py",), cores=1.2, cleans_shm=True),
+    Suite("mpi", FROM_COMMIT, 80, ("conformance/test_mpi.py",), cores=1.2, cleans_shm=True),
     # Namespaces of the network and ssh servers belong to the machine: one suite at a time.
     Suite(
-        "hosts", FROM_COMMIT, 160, ("multiprocess/test_ssh*.py", "multiprocess/test_network.py"),
-        cores=0.5, cleans_shm=True,
+        "hosts", FROM_COMMIT, 120, ("multiprocess/test_ssh*.py", "multiprocess/test_network.py"),
+        cores=0.3, cleans_shm=True,
     ),
     Suite(
         "slurm", (ALL,), 150, ("multiprocess/test_slurm*.py",), cores=0.5, cleans_shm=True,
         needs="/usr/sbin/slurmctld", package="slurmctld slurmd slurm-client munge",
     ),
     Suite(
-        "launchers", FROM_COMMIT, 200,
-        ("multiprocess/test_launchers*.py", "multiprocess/test_mpi*.py"), cores=0.7,
+        "launchers", FROM_COMMIT, 160,
+        ("multiprocess/test_launchers*.py", "multiprocess/test_mpi*.py"), cores=0.4,
         cleans_shm=True,
     ),
     Suite(
-        "programs", FROM_COMMIT, 400,
+        "programs", FROM_COMMIT, 240,
         ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py",
          "multiprocess/test_gpu_*.py", "multiprocess/test_elastic_frameworks.py"),
-        cores=1.0, cleans_shm=True,
+        cores=0.8, cleans_shm=True,
     ),
     # Real Ray, Spark, Lightning and others: one of them runs at a time.
-    Suite("integrations", FROM_COMMIT, 110, ("integrations/test_*.py",)),
+    Suite("integrations", FROM_COMMIT, 60, ("integrations/test_*.py",)),
     # 400 random schedules of deaths in the tier `all`.
-    Suite("elastic", EVERYWHERE, 460, ("multiprocess/test_elastic*.py",), limit=7200.0),
+    Suite("elastic", EVERYWHERE, 320, ("multiprocess/test_elastic*.py",), cores=0.7, limit=7200.0),
     # They mostly wait: two suites side by side take half the time of one.
     Suite(
-        "processes a-m", EVERYWHERE, 420, ("multiprocess/test_[a-m]*.py",), cores=0.4,
+        "processes a-m", EVERYWHERE, 230, ("multiprocess/test_[a-m]*.py",), cores=0.3,
         cleans_shm=True,
     ),
     Suite(
-        "processes n-z", EVERYWHERE, 420, ("multiprocess/test_*.py",), cores=0.4,
+        "processes n-z", EVERYWHERE, 350, ("multiprocess/test_*.py",), cores=0.5,
         cleans_shm=True,
     ),
     Suite(
-        "C++ build", FROM_COMMIT, 300, command=("scripts/cpp-tests", "--build", "plain"), cores=2.0,
+        "C++ build", FROM_COMMIT, 300, command=("scripts/cpp-tests", "--build", "plain"), cores=1.0,
         needs=GTEST, package="libgtest-dev",
     ),
     Suite(
-        "C++", FROM_COMMIT, 45, command=("scripts/cpp-tests", "plain"), cores=1.2,
+        "C++", FROM_COMMIT, 110, command=("scripts/cpp-tests", "plain"), cores=1.2,
         after="C++ build", needs=GTEST, package="libgtest-dev",
     ),
     Suite("lint", (COMMIT,), 100, command=("scripts/lint", "--changed")),
