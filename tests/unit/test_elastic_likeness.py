@@ -104,17 +104,17 @@ def test_a_state_that_tells_nothing_of_itself_is_not_compared() -> None:
 
 def test_a_newcomer_of_another_release_is_refused_by_name() -> None:
     said: list[str] = []
-    events_of = StoreEvents(said.append)
-    token = events_of.new_token(7)
+    store_events = StoreEvents(said.append)
+    token = store_events.new_token(7)
     report = Report(7, 0, newcomer=True)
     fields = {**json.loads(encode_report(report, token)), "release": "9.9", "of a later one": [1]}
     del fields["seal"]
     sealed = {**fields, "seal": documents._seal(fields, token)}
-    [unfit] = events_of.read([("report/0/7", json.dumps(sealed).encode())], 0.0)
+    [unfit] = store_events.read([("report/0/7", json.dumps(sealed).encode())], 0.0)
     why = "it runs hvdlite 9.9, and hvdliterun runs hvdlite "
     assert isinstance(unfit, events.Unfit) and unfit.member == 7 and unfit.why.startswith(why)
     forged = {**fields, "seal": documents._seal(fields, bytes(32))}
-    assert events_of.read([("report/0/7", json.dumps(forged).encode())], 0.0) == []
+    assert store_events.read([("report/0/7", json.dumps(forged).encode())], 0.0) == []
     assert "not sealed" in said[0]
     job, newcomer = _with_a_free_slot()
     job.hear(events.Unfit(newcomer, unfit.why))

@@ -27,11 +27,11 @@ SAID: dict[str, events.Entered | events.Trains | events.Returned] = {
 class Job:
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.events_of = StoreEvents(self.said.append, lambda: {2: "a", 3: "b"})
-        self.tokens = {member: self.events_of.new_token(member) for member in (2, 3)}
+        self.store_events = StoreEvents(self.said.append, lambda: {2: "a", 3: "b"})
+        self.tokens = {member: self.store_events.new_token(member) for member in (2, 3)}
 
     def read(self, key: str, value: bytes = b"", now: float = 0.0) -> list[events.Event]:
-        return self.events_of.read([(key, value)], now)
+        return self.store_events.read([(key, value)], now)
 
     def refuses(self, key: str, value: bytes, why: str) -> None:
         before = len(self.said)
