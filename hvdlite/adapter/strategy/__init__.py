@@ -1,9 +1,8 @@
 """hvd.Strategy: everything that a program asks of its communication, in one object.
 
-strategy    START HERE: the description, and how DistributedOptimizer() follows it
+strategy    START HERE: the description, how DistributedOptimizer() follows it, and in words
 options     what may be chosen in each part, and what is chosen (decides)
 support     what a framework has for the parts
-words       a strategy in plain words
 """
 
 from hvdlite.adapter.strategy.strategy import Strategy, apply
