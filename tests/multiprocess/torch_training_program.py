@@ -67,8 +67,8 @@ def losses(wrap: Wrap, steps: int = 8, reentrant: bool = False, together: Any = 
     return told
 
 
-def landed() -> int:
-    return OURS.by_backward.landed
+def completed() -> int:
+    return OURS.by_backward.completed
 
 
 def ddp() -> None:
@@ -83,7 +83,7 @@ def ddp() -> None:
 
 
 def ddp_with(options: dict[str, Any]) -> None:
-    before = landed()
+    before = completed()
     ours, theirs = (
         losses(partial(DistributedDataParallel, process_group=group, **options))
         for group in (OURS, GLOO)
@@ -91,7 +91,7 @@ def ddp_with(options: dict[str, Any]) -> None:
     assert ours == theirs, (options, ours, theirs)
     # The thread of the backward pass has completed each bucket, but for those of the first
     # step with a static graph.
-    assert landed() - before >= 7, (options, landed() - before)
+    assert completed() - before >= 7, (options, completed() - before)
 
 
 def ddp_with_sparse_gradients() -> None:
