@@ -249,8 +249,8 @@ class Membership:
 
 
 def _failure(me: int, loss: Loss) -> GenerationFailure:
-    """Two ranks with a network between them that does not work accuse each other; nobody else knows
-    which of them it is."""
+    """Two ranks with a network between them that does not work accuse each other; no other rank
+    knows which of them it is."""
     lost, *more = loss.ranks or (None,)
     if loss.cause == LossCause.NETWORK and more:
         noticed, unreached = more[0], {lost, *more[1:]}

@@ -52,7 +52,7 @@ class Cause(str, Enum):
 
     SILENCE = "silence"  # no heartbeat
     OUTAGE = "outage"  # the network between the two
-    CLOSED = "closed"  # its connection has ended; no accusation, its engine may have been ended
+    CLOSED = "closed"  # its connection ended: no accusation, as its engine may end on purpose
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Report:
     newcomer: bool = False  # it has never had the job's state
     meets: bool = False  # a newcomer that waits in `init()`, not in `run`
     leaves: bool = False
-    broken: bool = False  # its generation has ended by an error, not at a boundary
+    broken: bool = False  # its generation ended by an error, not at a boundary
     accused: tuple[Accusation, ...] = ()
     # Settings, tensors and their shapes: what has to be equal on all members (`likeness`).
     alike: tuple[tuple[str, str], ...] = ()
@@ -94,7 +94,7 @@ class DriverNotice:
 
     number: int
     generation: int  # that is running, or forming
-    broken: bool = False  # this generation has ended: abort its engine
+    broken: bool = False  # this generation is over: abort its engine
     lost: tuple[int, ...] = ()  # who has broken it
     ready: tuple[int, ...] = ()  # newcomers that wait for the next boundary
     leaving: tuple[LeavingMember, ...] = ()

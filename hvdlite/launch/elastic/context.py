@@ -68,7 +68,7 @@ class Streams:
         self._directory = directory
         self._mergers = {name: Collapse(name, [], self._sinks[name]) for name in NAMES if collapse}
         self._members: dict[int, Mapping[str, output.Stream]] = {}
-        self._begun = False  # there has been a generation
+        self._begun = False  # there was a generation
 
     def open(self, member: int, rank: int) -> Mapping[str, output.Stream]:
         """Of a process that is about to start. `rank`: the one that it is told. May raise OSError:

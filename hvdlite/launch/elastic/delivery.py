@@ -13,7 +13,7 @@ from hvdlite.rendezvous import StoreClient
 
 class ElasticDelivery(delivery.Delivery):
     """`least`: how many results are wanted; `every`: at least. They are those of the first ranks
-    of the last generation. A rank that has died behind the others' return is passed over."""
+    of the last generation. A rank that died behind the others' return is passed over."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a host discovery script has said, and what becomes of it. Pure."""
+"""What the output of a host discovery script means. Pure."""
 
 from __future__ import annotations
 

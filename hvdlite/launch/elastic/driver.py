@@ -64,7 +64,7 @@ class Driver(Watch):
         self._here = ElasticRanks(context.start)
         self._agents = Agents(self, self._here, context.near, connector)
         self._least = policy.least
-        self._hosts: Sequence[Host] = ()  # that discovery has named last
+        self._hosts: Sequence[Host] = ()  # the latest answer of discovery
         self._unreached: dict[str, str] = {}  # hosts that cannot be reached, and why
         self._lost: dict[str, str] = {}  # hosts whose agents are lost, and why
         # By member, the host of its process, or where there is to be one when the host is reached.
@@ -87,7 +87,7 @@ class Driver(Watch):
     def happened(self, descriptor: int, host: str, event: Event) -> None:
         self._agents.heard(host)
         if isinstance(event, RankEnded):
-            self._read_store()  # what it has said before its end: that its function has returned
+            self._read_store()  # what it said before its end: that its function returned
             self.log(f"member {event.rank} ended with status {event.status}")
             words, is_error = self.stderr[event.rank].last_words.found()
             status, number = event.status, event.signal

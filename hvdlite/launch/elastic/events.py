@@ -59,9 +59,9 @@ class Ended:
 
     member: int
     status: int  # as a shell counts: 128 + signal
-    last_line: str = ""  # what it has said of its error
+    last_line: str = ""  # what it said of its error
     is_error: bool = False  # the line names an exception
-    signal: int = 0  # that has ended it
+    signal: int = 0  # that ended it
 
 
 @dataclass(frozen=True)

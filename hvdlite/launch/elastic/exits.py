@@ -234,7 +234,7 @@ class StoppedMembers:
         self._seconds = seconds
         self._next: float | None = None  # look
         self._looks = 0
-        # By member: since when, and the last look that has found it stopped.
+        # By member: since when it is stopped, and the last look that found it so.
         self._found: dict[int, tuple[float, int]] = {}
 
     def is_due(self, waits: bool, now: float) -> bool:

@@ -35,11 +35,11 @@ class Member:
     rank: int = -1
     inside: bool = False  # its engine is up
     has_state: bool = False
-    leave_by: float | None = None  # it has been asked to leave, or told that it has to
+    leave_by: float | None = None  # by when it has to leave, if it was asked or told to
     noticed: bool = False  # asked: whatever discovery says
     reason: str = ""
     suspect_until: float | None = None  # accused of silence: to report by then
-    ended_for: str = ""  # why hvdliterun has ended it
+    ended_for: str = ""  # why hvdliterun ended it
 
     @property
     def is_missing(self) -> bool:

@@ -28,7 +28,7 @@ class MemberFailure:
     host: str
     status: int
     how: str  # for people: "ended with status 1: ValueError: bad"
-    error: str = ""  # the exception that has ended it, or why it cannot be in the job
+    error: str = ""  # the exception that ended it, or why it cannot be in the job
 
     @property
     def is_consequence(self) -> bool:
@@ -58,7 +58,7 @@ class Fault:
 
     failure: MemberFailure  # the last one
     times: int
-    host: str | None  # where all have failed, if that is one host
+    host: str | None  # where all failed, if that is one host
 
 
 @dataclass
@@ -119,18 +119,17 @@ class Faults:
 class Outcome:
     """What has happened to the members so far."""
 
-    assigned: bool = False  # there has been a generation
+    assigned: bool = False  # there was a generation
     trained: bool = False  # a member has had the state and called its function
     returned: bool = False  # a member's function has: no newcomer is started any more
-    succeeded: bool = False  # a member has ended well
-    # Those that have ended with 0 before `init()`, while no other member was there.
+    succeeded: bool = False  # a member ended well
+    # Members that ended with 0 before `init()`, while no other member was there.
     early: list[tuple[Member, MemberFailure]] = field(default_factory=list)
-    failed_early: MemberFailure | None = None  # the first that has failed there
-    failed_later: MemberFailure | None = (
-        None  # the first that has failed behind its function's return
-    )
-    failures: list[MemberFailure] = field(default_factory=list)  # that no assignment has made good
-    stop: int | None = None  # the status with which the launcher ends when all have left
+    failed_early: MemberFailure | None = None  # the first that failed before `init()`
+    # The first that failed behind its function's return.
+    failed_later: MemberFailure | None = None
+    failures: list[MemberFailure] = field(default_factory=list)  # since the latest assignment
+    stop: int | None = None  # the launcher's status once all have left
 
     # What the state machine and the exits note.
 
