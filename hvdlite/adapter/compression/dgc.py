@@ -126,7 +126,7 @@ class _Corrected(Part):
         gradient = self._velocity.clipped(algebra, flat, ranks)
         count = share_of(algebra, flat, self._density)
         asked = Largest(gradient, state, count, self._velocity.momentum, self._masking)
-        return (yield from send_largest(algebra, asked, ranks))
+        return send_largest(algebra, asked, ranks)
 
 
 class _Clipped(Part):

@@ -55,7 +55,7 @@ class _Largest(Part):
 
     def rounds(self, algebra: Algebra, flat: Array, state: State, ranks: int) -> Rounds:
         asked = Largest(flat, state, share_of(algebra, flat, self._density))
-        return (yield from send_largest(algebra, asked, ranks))
+        return send_largest(algebra, asked, ranks)
 
 
 def send_largest(algebra: Algebra, asked: Largest, ranks: int) -> Rounds:
