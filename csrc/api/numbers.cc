@@ -33,14 +33,9 @@ HVDLITE_SAME(Cause::kDamaged, HVDLITE_CAUSE_DAMAGED);
 HVDLITE_SAME(Cause::kFailed, HVDLITE_CAUSE_FAILED);
 HVDLITE_SAME(Cause::kEnded, HVDLITE_CAUSE_ENDED);
 #define HVDLITE_OP(enumerator, upper, ...) HVDLITE_SAME(OpKind::k##enumerator, HVDLITE_##upper);
+#define HVDLITE_RESULT(enumerator, upper, ...) \
+  HVDLITE_SAME(Result::k##enumerator, HVDLITE_RESULT_##upper);
 #include "base/ops.def"
-#undef HVDLITE_OP
-HVDLITE_SAME(Result::kNone, HVDLITE_RESULT_NONE);
-HVDLITE_SAME(Result::kSame, HVDLITE_RESULT_SAME);
-HVDLITE_SAME(Result::kGathered, HVDLITE_RESULT_GATHERED);
-HVDLITE_SAME(Result::kExchanged, HVDLITE_RESULT_EXCHANGED);
-HVDLITE_SAME(Result::kShared, HVDLITE_RESULT_SHARED);
-HVDLITE_SAME(Result::kAtRoot, HVDLITE_RESULT_AT_ROOT);
 HVDLITE_SAME(ReduceOp::kAverage, HVDLITE_AVERAGE);
 HVDLITE_SAME(ReduceOp::kSum, HVDLITE_SUM);
 HVDLITE_SAME(ReduceOp::kAdasum, HVDLITE_ADASUM);

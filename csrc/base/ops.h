@@ -9,12 +9,8 @@ namespace hvdlite {
 
 // What each member of the process set gets from an operation.
 enum class Result : uint8_t {
-  kNone = 0,       // no tensor
-  kSame = 1,       // a tensor of the input's shape
-  kGathered = 2,   // the members' rows, one after another; their numbers may differ
-  kExchanged = 3,  // rows from each member; each sender chooses how many go to each receiver
-  kShared = 4,     // this member's share of the rows
-  kAtRoot = 5,     // a tensor of the input's shape on the root, an empty one on the others
+#define HVDLITE_RESULT(enumerator, upper, number) k##enumerator = number,
+#include "base/ops.def"
 };
 
 enum Trait : uint32_t {
@@ -32,7 +28,6 @@ enum Trait : uint32_t {
 enum class OpKind : uint8_t {
 #define HVDLITE_OP(enumerator, upper, number, ...) k##enumerator = number,
 #include "base/ops.def"
-#undef HVDLITE_OP
 };
 
 // A row of ops.def.
@@ -48,7 +43,6 @@ constexpr Operation kOperations[] = {
 #define HVDLITE_OP(enumerator, upper, number, name, result, traits) \
   {name, #upper, Result::result, traits},
 #include "base/ops.def"
-#undef HVDLITE_OP
 };
 }  // namespace internal
 
@@ -58,7 +52,6 @@ constexpr int kOpKindCount = static_cast<int>(sizeof(internal::kOperations) / si
   static_assert(internal::kOperations[number].name == its_name, \
                 "the rows of ops.def stand in the order of their numbers");
 #include "base/ops.def"
-#undef HVDLITE_OP
 
 constexpr const Operation& Of(OpKind kind) {
   return internal::kOperations[static_cast<int>(kind)];

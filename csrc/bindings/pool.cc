@@ -1,4 +1,4 @@
-// Gradients and tensors in shared memory, for hvdlite/adapter/pool.py, and for arrays/memory.py and
+// Gradients and tensors in shared memory, for hvdlite/adapter/pool.py, core/arrays/ops.py and
 // torch/memory.py.
 #include <memory>
 #include <string>
