@@ -13,7 +13,7 @@ _count = 0
 
 def scope() -> str:
     """A prefix for each optimizer but the first, so that two may have gradients of the same name
-    under way.
+    in flight.
 
     Optimizers are counted from each hvd.init() on; all ranks make them in the same order. In an
     elastic job a name does not depend on how often a process has met others.

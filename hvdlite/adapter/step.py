@@ -102,7 +102,7 @@ class Options:
     sufficient_factors: Mode = None
     scope: str = ""  # before the names of what travels: each optimizer of a program has its own
     # the names are the same at once and in a compiled program, where others may run at the same
-    # time: one such reduction is under way at most
+    # time: one such reduction is in flight at most
     fixed_names: bool = False
 
     def arguments(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Which gradients the ranks have in a step, and of which kind: DECIDES, knows numbers, no tensors.
 
-Each rank says two numbers of every parameter of its optimizer, frozen ones included; of each, all
-ranks get the largest that a rank has said. So they come to the same verdict, and a rank that lacks
-a gradient knows what to put in its place.
+Each rank sends two numbers for every parameter of its optimizer, frozen ones too. All ranks receive
+the maximum of each number. So they come to the same verdict, and a rank that lacks a gradient knows
+what to put in its place.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""In each step of an optimizer the ranks tell one another which gradients they have: the words of
-presence.py, exchanged. The words of the drift guard travel with them."""
+"""In each step of an optimizer the ranks exchange which gradients they have, in the words of
+presence.py. The words of the drift guard are in the same message."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def choices(
     bfloat16: Any,
     algebra: Callable[[], Algebra] | None = None,
 ) -> Any:
-    """hvd.Compression: how gradients are compressed on their way.
+    """hvd.Compression: how gradients are compressed.
 
     `none` sends them as they are, `fp16` and `bf16` floating-point tensors in these types. bfloat16
     has float32's range, and less precision. `topk(density)`, `dgc(density, momentum, ...)`,

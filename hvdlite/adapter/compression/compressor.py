@@ -119,7 +119,7 @@ def compressed(
     name: str | None,
     send: Callable[[Sequence[Tensor]], Sequence[Tensor]],
 ) -> list[Tensor]:
-    """send(tensors), compressed on their way."""
+    """send(tensors), compressed before and decompressed after."""
     if type(compression) is Compressor:  # hvd.Compression.none
         return list(send(tensors))
     adapted = CompressionAdapter(compression)

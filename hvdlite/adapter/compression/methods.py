@@ -187,8 +187,8 @@ class Method(Compressor):
         operation by itself. All members of the set call it."""
 
     def stepped(self, process_set: ProcessSet) -> bool:
-        """The same after each step that is not compiled. Whether the next step may travel in
-        another way."""
+        """The same after each step that is not compiled. Whether parts may differ in the
+        next step."""
         return False
 
     # ---- its memory
