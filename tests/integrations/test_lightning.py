@@ -56,7 +56,7 @@ _BY_NAME = """
 import importlib, sys, torch
 pl = importlib.import_module(sys.argv[1])
 demos = importlib.import_module(f"{sys.argv[1]}.demos.boring_classes")
-assert "hvdlite.torch" not in sys.modules  # the program does not know of hvdlite
+assert "hvdlite.torch.api" not in sys.modules  # the program does not know of hvdlite
 trainer = pl.Trainer(
     strategy="hvdlite", accelerator="cpu", fast_dev_run=2, logger=False, enable_progress_bar=False,
     enable_model_summary=False,
