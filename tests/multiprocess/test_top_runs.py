@@ -282,7 +282,7 @@ def test_several_jobs_are_listed(here: Here) -> None:
     assert all(": 1 rank on localhost " in line for line in said[1:])
     assert here.run(str(jobs[1].pid), "--once").returncode == 0
     shown = here.watch()
-    shown.watch(r"(?m)^  1 +\d+ .*\n  2 +\d+ .*\nwhich one\? 1 to 2 \[1\]: ")
+    shown.watch(r"(?m)^  1 +\d+ .*\n  2 +\d+ .*\nwhich one\? 1 to 2 \[1\]:")
     shown.press("3\n2\n")  # there is no third
     shown.watch(rf"hvdliterun {jobs[0].pid}, 1 rank")
     shown.press("q")
