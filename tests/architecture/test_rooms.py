@@ -1,0 +1,69 @@
+"""The grain of the house: docs/decisions/0017-rooms.md. `scripts/house` prints what is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import rooms
+
+# Numbers that may only fall, as scripts/house counts them.
+FILES = 460
+LINES = 59_900
+ROOT_ROOMS = 19
+ROOMS_OF_COMM = 26
+
+# Modules that would be a section of their only importer. This list may only become shorter.
+CLOSETS: set[str] = set()
+
+
+def test_the_house_has_no_more_files_lines_and_rooms_than_it_had() -> None:
+    modules = rooms.modules()
+    assert len(modules) > 200  # or nothing was looked at
+    assert len(modules) <= FILES
+    assert sum(map(rooms.lines, modules.values())) <= LINES
+    assert len(rooms.root_rooms()) <= ROOT_ROOMS, rooms.root_rooms()
+
+
+def test_a_module_is_a_room_of_its_own_or_a_section_of_another_one() -> None:
+    closets = set(rooms.closets())
+    assert closets <= CLOSETS, f"fold these into what imports them: {sorted(closets - CLOSETS)}"
+    assert closets >= CLOSETS, f"take these off the list: {sorted(CLOSETS - closets)}"
+
+
+def test_what_makes_a_module_a_room() -> None:
+    assert rooms.is_entry_point("hvdlite.launch.agent")  # `python -m` over ssh
+    assert rooms.is_entry_point("hvdlite.data.compute_worker")  # a page tells users to run it
+    assert not rooms.is_entry_point("hvdlite.core.handles")
+    assert rooms.is_decider("hvdlite.launch.plan")
+    assert not rooms.is_decider("hvdlite.launch.cli")
+    assert "hvdlite.core.collectives" in rooms.importers()["hvdlite.core.engine"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    rooms.packages().items(),
+    ids=[str(folder.relative_to(rooms.ROOT)) for folder in rooms.packages()],
+)
+def test_a_package_has_a_map(folder: Path, names: list[str]) -> None:
+    assert rooms.without_a_map(folder, names) == ""
+
+
+def test_a_map_that_lacks_a_module_or_names_another_one_is_found(tmp_path: Path) -> None:
+    head = '"""A folder.\n\none    START HERE: text\ntwo    text\n"""\n'
+    (tmp_path / "__init__.py").write_text(head)
+    assert rooms.without_a_map(tmp_path, ["one", "three", "two"]) == "its map differs in ['three']"
+    assert rooms.without_a_map(tmp_path, ["one", "two"]) == ""  # too few to need one
+    (tmp_path / "__init__.py").write_text(head.replace("START HERE: ", "") + "")
+    assert rooms.without_a_map(tmp_path, ["one", "two"]) == ""
+    (tmp_path / "__init__.py").write_text('"""A folder."""\n')
+    assert rooms.without_a_map(tmp_path, ["one", "three", "two"]) == "has no map"
+
+
+def test_a_class_name_has_one_meaning_in_a_folder() -> None:
+    assert rooms.classes_of_one_name() == []
+
+
+def test_the_rooms_of_comm_do_not_include_one_another_in_a_circle() -> None:
+    assert rooms.upward_includes() == []
+    assert 10 < len(rooms.rooms_of_comm()) <= ROOMS_OF_COMM, sorted(rooms.rooms_of_comm())
