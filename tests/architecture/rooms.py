@@ -63,9 +63,10 @@ def importers() -> dict[str, set[str]]:
 def named() -> str:
     """All texts that may name a module: strings of the code, pages for users, the metadata."""
     texts = [(ROOT / "pyproject.toml").read_text()]
+    texts += needed(ROOT / "hvdlite_torch_backend.py", modules())  # what `import torch` loads
     pages = [*(ROOT / "docs" / "guides").rglob("*.md"), *(ROOT / "docs" / "start").rglob("*.md")]
     texts += [page.read_text() for page in [*pages, *(ROOT / "docs" / "reference").rglob("*.md")]]
-    for path in [*PACKAGE.rglob("*.py"), ROOT / "hvdlite_torch_backend.py"]:
+    for path in PACKAGE.rglob("*.py"):
         texts += _strings(ast.parse(path.read_text()))
     return "\n".join(texts)
 
@@ -92,8 +93,26 @@ def deciders() -> set[str]:
     return set(re.findall(r"`([\w/]+)`", invariant))
 
 
+@cache
+def computed() -> list[re.Pattern[str]]:
+    """The names that f-strings of the code stand for, as in import_module(f"hvdlite.{it}.gate")."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                text = "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "*"
+                    for part in node.values
+                )
+                if re.fullmatch(r"hvdlite\.[\w.*]+", text):
+                    found.add(re.escape(text).replace(r"\*", r"\w+"))
+    return [re.compile(each) for each in sorted(found)]
+
+
 def is_entry_point(name: str) -> bool:
-    return name.endswith("__main__") or bool(re.search(rf"(?<![\w.]){re.escape(name)}\b", named()))
+    if name.endswith("__main__") or any(each.fullmatch(name) for each in computed()):
+        return True
+    return bool(re.search(rf"(?<![\w.]){re.escape(name)}\b", named()))
 
 
 def is_decider(name: str) -> bool:
