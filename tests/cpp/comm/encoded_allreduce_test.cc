@@ -357,7 +357,7 @@ TEST(EncodedAllreduce, WhatAnOwnerContributesToItsShareIsExact) {
   for (int m = 0; m < 3; ++m) {
     const Floats& mine = job.members[static_cast<size_t>(m)][0].input;
     const Floats travelled = coded(mine);
-    const Share share = ShareOf(kCount, kernels::BlockOf(sign), 3, m, 1000);
+    const compressed::Share share = compressed::ShareOf(kCount, kernels::BlockOf(sign), 3, m, 1000);
     for (int64_t i = 0; i < kCount; ++i) {
       const bool own = share.begin <= i && i < share.end;
       if (own) owner[static_cast<size_t>(i)] = m;
