@@ -102,9 +102,9 @@ def step_of_two_hosts(**changes: str) -> dict[str, str]:
 
 
 def ports_of(variables: dict[str, str]) -> list[int]:
-    meeting = discover({k: v.format(rank=0) for k, v in variables.items()}).meeting
-    assert isinstance(meeting, AtPorts)
-    return by_ports.candidates(meeting.job)
+    method = discover({k: v.format(rank=0) for k, v in variables.items()}).rendezvous_method
+    assert isinstance(method, AtPorts)
+    return by_ports.candidates(method.job)
 
 
 def step_with_free_ports() -> dict[str, str]:

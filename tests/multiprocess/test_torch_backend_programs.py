@@ -346,7 +346,8 @@ def _imported(job: Job, **environment: str) -> list[str]:
 
 def test_import_torch_learns_the_name_and_loads_nothing_of_hvdlite(job: Job) -> None:
     loaded, known = _imported(job)
-    allowed = {"hvdlite", "hvdlite.base", "hvdlite.base.operations", "hvdlite.torch.autoload"}
+    allowed = {"hvdlite", "hvdlite.base", "hvdlite.base.operations"}
+    allowed |= {"hvdlite.torch", "hvdlite.torch.mpi_ops", "hvdlite.torch.autoload"}
     assert set(loaded.split()) <= allowed and known == "True"
 
 
