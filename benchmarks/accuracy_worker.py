@@ -15,7 +15,7 @@ from accuracy_methods import METHODS, RANKS, Method
 from sklearn.datasets import load_digits
 
 import hvdlite.torch as hvd
-from hvdlite.adapter import warm_up
+from hvdlite.adapter.local import warm_up
 
 _TESTED = 360
 

@@ -361,13 +361,13 @@ def test_torch_can_be_imported_whatever_happens_in_the_entry_point(
 ) -> None:
     import torch.distributed as dist
 
-    from hvdlite import torch_backend
+    from hvdlite.torch import autoload
 
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("another torch")
 
     monkeypatch.setattr(dist.Backend, "register_backend", fails)
-    torch_backend.register()
+    autoload.register()
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "hvdlite: torch.distributed has no backend hvdlite: RuntimeError: another torch"
 
