@@ -15,7 +15,8 @@ from importlib import import_module
 from typing import Any
 
 # The module that has the Api of a suite.
-APIS = {"": "numpy_api", "torch": "torch_api", "tensorflow": "tensorflow_api", "jax": "jax_api"}
+APIS = {"": "numpy_api", "torch": "torch_api", "tensorflow": "tensorflow_api", "jax": "jax_api",
+        "keras": "keras_api"}  # fmt: skip
 
 # The tag of checks that belong to every configuration of their suite, whatever else it is made of.
 ALWAYS = "always"
@@ -27,18 +28,18 @@ COSTLY = "costly"
 _SUITES = """
 : basics collectives allreduce others barrier groups names_and_handles arguments dlpack mismatch
   determinism objects process_sets named_sets outputs codecs join stress lifecycle ways
-torch: collectives torch_tensors torch_outputs gradients torch_gradients names_and_handles
-  arguments mismatch join objects torch_functions torch_equivalence torch_compression torch_methods
-  torch_amp torch_absent torch_drift torch_misuse torch_life torch_strategies torch_optimizers
-  torch_factors torch_by_strategy torch_batch_norm torch_compiled torch_ways
+torch: collectives torch_tensors torch_outputs gradients torch_gradients names_and_handles arguments
+  mismatch join objects torch_functions torch_equivalence torch_compression compressors onebit
+  torch_methods torch_amp torch_absent torch_drift torch_misuse torch_life torch_strategies
+  torch_optimizers torch_factors torch_by_strategy torch_batch_norm torch_compiled torch_ways
 tensorflow: collectives tensorflow_tensors gradients arguments programs tensorflow_compiled objects
-  tensorflow_training tensorflow_methods tensorflow_by_strategy tensorflow_drift
+  tensorflow_training compressors tensorflow_methods tensorflow_by_strategy tensorflow_drift
   tensorflow_batch_norm tensorflow_ways
-keras: keras_data keras_training keras_methods keras_optimizer keras_files keras_callbacks
-  keras_drift keras_strategies keras_matrix keras_by_strategy keras_ways
+keras: keras_data keras_training compressors onebit keras_methods keras_optimizer keras_files
+  keras_callbacks keras_drift keras_strategies keras_matrix keras_by_strategy keras_ways
 jax: collectives jax_trees gradients jax_gradients arguments jax_arguments programs jax_compiled
-  objects jax_functions jax_training jax_methods jax_strategies jax_matrix jax_by_strategy
-  jax_drift jax_ways
+  objects jax_functions jax_training compressors onebit jax_methods jax_strategies jax_matrix
+  jax_by_strategy jax_drift jax_ways
 tf_keras: keras_data keras_training keras_optimizer keras_files keras_callbacks keras_drift
   keras_legacy tensorflow_batch_norm keras_ways
 """

@@ -1,7 +1,7 @@
 """What a check needs of a framework, so that it is written once: tensors, the module `hvd`, the
-ways to call an operation.
+ways to call an operation, and training (runs.py).
 
-Each suite brings its Api (`checks/*_api.py`); `api` and `hvd` below are those of the job.
+Each suite brings its Api (`checks/*_api.py`); `api`, `hvd` and `Run` below are those of the job.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tier import some_pairs
 
-from checks import APIS
+from checks import APIS, runs
 from checks.here import DTYPES, FLOATS
 
 
@@ -37,6 +37,7 @@ class Api:
     """A framework with hvdlite's module for it. A mode is a way to run a function of tensors."""
 
     hvd: Any
+    Run: type[runs.Run]  # trains two weights by given gradients
     modes: tuple[str, ...] = ("eager",)
     fixed_modes: tuple[str, ...] = ()  # the modes that compile for shapes
     fixed_splits = False  # alltoall takes splits there, too, if they are equal
@@ -171,7 +172,7 @@ _chosen: list[Api] = []
 
 
 def choose(suite: str) -> None:
-    """The worker says which suite it runs. A suite of Keras has no Api."""
+    """The worker says which suite it runs. tf_keras has no Api."""
     if suite in APIS:
         _chosen.append(import_module(f"checks.{APIS[suite]}").API)
 
@@ -183,6 +184,10 @@ class _OfTheJob:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._pick(_chosen[0]), name)
 
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self._pick(_chosen[0])(*arguments, **options)
+
 
 api: Any = _OfTheJob(lambda chosen: chosen)
 hvd: Any = _OfTheJob(lambda chosen: chosen.hvd)
+Run: Any = _OfTheJob(lambda chosen: chosen.Run)

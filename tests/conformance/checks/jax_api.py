@@ -13,6 +13,7 @@ import numpy as np
 
 import hvdlite.jax
 from checks.api import TracingApi, Way
+from checks.jax_run import JaxRun
 
 # As a context: inside it arrays may have 64 bits.
 x64 = (
@@ -25,6 +26,7 @@ WAYS = ("at once", "compiled")
 
 class JaxApi(TracingApi):
     hvd = hvdlite.jax
+    Run = JaxRun
     modes = WAYS
     fixed_modes = ("compiled",)
     gradient_dtypes = ("float64",)

@@ -11,6 +11,7 @@ import tensorflow as tf
 import hvdlite.tensorflow
 from checks import needs
 from checks.api import TracingApi
+from checks.tensorflow_run import TensorFlowRun
 from hvdlite.tensorflow import xla
 
 MODES = ("eager", "graph", "compiled")
@@ -20,6 +21,7 @@ DYNAMIC_MODES = ("eager", "graph")
 
 class TensorFlowApi(TracingApi):
     hvd = hvdlite.tensorflow
+    Run = TensorFlowRun
     modes = DYNAMIC_MODES if xla.problem() else MODES
     fixed_modes = ("compiled",)
     fixed_splits = True

@@ -11,10 +11,12 @@ import torch
 import hvdlite.torch
 from checks.api import HandleApi
 from checks.here import BFLOAT16, DTYPES
+from checks.torch_run import TorchRun
 
 
 class TorchApi(HandleApi):
     hvd = hvdlite.torch
+    Run = TorchRun
     dtypes = tuple(name for name in DTYPES if hasattr(torch, name))
 
     def tensor(self, array: np.ndarray) -> torch.Tensor:

@@ -1,0 +1,82 @@
+"""Training by given gradients with hvdlite.keras, in fit()."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from checks import runs
+from checks.keras_here import contents, hvd, jit_modes, jit_modes_for_conditions, keras
+from checks.runs import SHAPES, Weights, by_weight
+
+_COMPILED = {"at once": False, "compiled": True}
+_OF_W = int(np.prod(SHAPES["w"]))
+
+
+class _Products(keras.layers.Layer):  # type: ignore[misc, name-defined]
+    """The loss of each row, which is the gradients of all weights."""
+
+    def build(self, shape: Any) -> None:
+        self.of = [
+            self.add_weight(shape=shape, initializer="zeros", name=key)
+            for key, shape in SHAPES.items()
+        ]
+
+    def call(self, rows: Any) -> Any:
+        parts = rows[:, :_OF_W], rows[:, _OF_W:]
+        flat = [keras.ops.reshape(weight, (-1,)) for weight in self.of]
+        return sum(keras.ops.matmul(*pair) for pair in zip(parts, flat, strict=True))
+
+
+class KerasRun(runs.Run):
+    modes = tuple(mode for mode, jit in _COMPILED.items() if jit in jit_modes())
+    mode = "at once"
+    modes_of_conditions = tuple(
+        mode for mode, jit in _COMPILED.items() if jit in jit_modes_for_conditions()
+    )
+
+    def __init__(
+        self, inner: Any, wrap: str = "DistributedOptimizer", *, mode: str = "", **options: Any
+    ) -> None:
+        self._products = _Products()
+        self.net = keras.Sequential(
+            [keras.Input((sum(map(np.prod, SHAPES.values())),)), self._products]
+        )
+        self.optimizer = getattr(hvd, wrap)(inner, **options) if wrap else inner
+        self._compression = options.get("compression")
+        self.net.compile(
+            optimizer=self.optimizer,
+            loss=lambda _, value: value,
+            jit_compile=_COMPILED[mode or self.mode],
+        )
+
+    @staticmethod
+    def sgd(rate: float, momentum: float = 0.0) -> Any:
+        return keras.optimizers.SGD(rate, momentum=momentum)
+
+    @staticmethod
+    def adam(rate: float, weight_decay: float = 0.0) -> Any:
+        return keras.optimizers.Adam(rate, weight_decay=weight_decay)
+
+    @staticmethod
+    def onebit_adam(rate: float, **options: Any) -> Any:
+        return hvd.OneBitAdam(rate, **options)
+
+    def train(self, gradients: Sequence[Weights], **how: Any) -> None:
+        rows = np.stack([np.concatenate([g[key].ravel() for key in SHAPES]) for g in gradients])
+        self.net.fit(rows, np.zeros(len(rows)), batch_size=1, shuffle=False, verbose=0, **how)
+
+    def weights(self) -> Weights:
+        return dict(zip(SHAPES, contents(self._products.of), strict=True))
+
+    def memory(self) -> dict[str, Weights]:
+        return by_weight(self._compression.state_dict()["memory"])
+
+    def moments(self, order: int) -> Weights:
+        of = self.optimizer.velocities if order == 2 else self.optimizer.momentums
+        return dict(zip(SHAPES, contents(of), strict=True))
+
+    def sync(self) -> None:
+        self.optimizer.sync()
