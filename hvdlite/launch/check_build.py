@@ -12,7 +12,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata, util
 
@@ -148,38 +148,24 @@ first, second = hvd.allgather_object(seen)
 assert first == second and len(first) == 1, (first, second)
 """
 
-# Libraries that train one model on two ranks, or one trial: title, the module to look for,
-# packages whose version is shown, program.
-_TRAINERS = (
-    ("Lightning", "pytorch_lightning", ("lightning", "pytorch-lightning"), _LIGHTNING),
-    ("Accelerate", "accelerate", ("accelerate",), _ACCELERATE),
-    ("Transformers' Trainer", "transformers", ("transformers",), _TRANSFORMERS),
-    ("Optuna", "optuna", ("optuna",), _OPTUNA),
-)
+
+def _sum(module: str, prepare: str, one: str, value: str) -> str:
+    return _SUM.format(module=module, prepare=prepare, one=one, value=value)
 
 
 @dataclass(frozen=True)
 class CheckedFramework:
     title: str
     package: str  # the module to import
+    program: str = ""
     # packages whose version is shown: the first one that is installed
-    distributions: tuple[str, ...]
-    module: str
-    one: str
-    value: str
-    prepare: str = ""
-    text: str = _SUM
-
-    def program(self) -> str:
-        return self.text.format(
-            module=self.module, prepare=self.prepare, one=self.one, value=self.value
-        )
+    distributions: tuple[str, ...] = ()  # none: it has the module's name
 
     def version(self) -> str | None:
         """Returns the version without importing anything; None: not installed."""
         if util.find_spec(self.package) is None:
             return None
-        for name in self.distributions:
+        for name in self.distributions or (self.package,):
             try:
                 return metadata.version(name)
             except metadata.PackageNotFoundError:
@@ -187,51 +173,32 @@ class CheckedFramework:
         return "of unknown version"
 
 
-def _unchanged(text: str) -> str:
-    """The template of a program without gaps."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
+_ONES = "numpy.ones(3, numpy.float32)"
 FRAMEWORKS = (
+    CheckedFramework("numpy", "numpy", _sum("hvdlite", "import numpy", _ONES, "total[0]")),
     CheckedFramework(
-        "numpy", "numpy", ("numpy",), "hvdlite", "numpy.ones(3, numpy.float32)", "total[0]",
-        "import numpy",
+        "PyTorch", "torch",
+        _sum("hvdlite.torch", "import torch", "torch.ones(3)", "total[0].item()"),
     ),
-    CheckedFramework(
-        "PyTorch", "torch", ("torch",), "hvdlite.torch", "torch.ones(3)", "total[0].item()",
-        "import torch",
-    ),
-    CheckedFramework(
-        'backend "hvdlite" of torch.distributed, PyTorch', "torch", ("torch",),
-        "hvdlite.torch.distributed", "", "", text=_GROUP,
-    ),
-    CheckedFramework(
-        "hvd.data.shard() of a DataLoader, PyTorch", "torch", ("torch",), "hvdlite.data", "", "",
-        text=_SHARES,
-    ),
+    CheckedFramework('backend "hvdlite" of torch.distributed, PyTorch', "torch", _GROUP),
+    CheckedFramework("hvd.data.shard() of a DataLoader, PyTorch", "torch", _SHARES),
     CheckedFramework(
         "TensorFlow", "tensorflow",
-        ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"), "hvdlite.tensorflow",
-        "tf.ones(3)", "float(total[0])", "import tensorflow as tf",
+        _sum("hvdlite.tensorflow", "import tensorflow as tf", "tf.ones(3)", "float(total[0])"),
+        ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"),
+    ),
+    CheckedFramework("Keras", "keras", _sum("hvdlite.keras", "import numpy", _ONES, "total[0]")),
+    CheckedFramework(
+        "JAX", "jax", _sum("hvdlite.jax", "import jax", "jax.numpy.ones(3)", "float(total[0])")
     ),
     CheckedFramework(
-        "Keras", "keras", ("keras",), "hvdlite.keras", "numpy.ones(3, numpy.float32)", "total[0]",
-        "import numpy",
+        "Lightning", "pytorch_lightning", _LIGHTNING, ("lightning", "pytorch-lightning")
     ),
-    CheckedFramework(
-        "JAX", "jax", ("jax",), "hvdlite.jax", "jax.numpy.ones(3)", "float(total[0])",
-        "import jax",
-    ),
-    *(
-        CheckedFramework(title, package, distributions, "", "", "", text=_unchanged(text))
-        for title, package, distributions, text in _TRAINERS
-    ),
-    CheckedFramework("hvdlite.ray, Ray", "ray", ("ray",), "hvdlite.ray", "", "", text=_BY_RAY),
+    CheckedFramework("Accelerate", "accelerate", _ACCELERATE),
+    CheckedFramework("Transformers' Trainer", "transformers", _TRANSFORMERS),
+    CheckedFramework("Optuna", "optuna", _OPTUNA),
+    CheckedFramework("hvdlite.ray, Ray", "ray", _BY_RAY),
 )  # fmt: skip
-
-
-# Libraries on which jobs run: a title, the module of hvdlite, and the package that it needs.
-LIBRARIES = (("Spark", "hvdlite.spark", "pyspark"),)
 
 
 def run(verbose: bool) -> int:
@@ -248,7 +215,7 @@ def run(verbose: bool) -> int:
             print(f"    [ ] {framework.title}", flush=True)
             continue
         began = time.monotonic()
-        problem = two_ranks(["-H", "localhost:2", "--gloo"], framework.program()).problem
+        problem = two_ranks(["-H", "localhost:2", "--gloo"], framework.program).problem
         well = well and not problem
         mark, said = (
             ("!", f"FAILED: {problem}")
@@ -256,54 +223,43 @@ def run(verbose: bool) -> int:
             else ("X", f"works ({time.monotonic() - began:.1f} s)")
         )
         print(f"    [{mark}] {framework.title} {version}: {said}", flush=True)
-    for title, rows in [("Libraries", libraries()), *_facts()]:
-        print(f"\n{title}:")
-        for there, text in rows:
-            print(f"    [{'X' if there else ' '}] {text}")
+    spark = CheckedFramework("Spark", "pyspark").version()  # jobs run on it, and it runs no check
+    _show("Libraries", [(bool(spark), f"Spark{f' {spark}' if spark else ''}: hvdlite.spark")])
+    for title, rows in _facts():
+        _show(title, rows)
     if verbose:
-        for title, found in (("The way of tensors between two ranks", carriers()), ("MPI", mpi())):
-            print(f"\n{title}:", flush=True)
-            for there, text in found:
-                print(f"    [{'X' if there else ' '}] {text}", flush=True)
-        print(f"\nInterpreter: {sys.executable}\nInstalled in: {_folder()}")
+        _show("The way of tensors between two ranks", carriers())
+        _show("MPI", mpi())
+        spec = util.find_spec("hvdlite")
+        where = spec.origin if spec else "?"
+        print(f"\nInterpreter: {sys.executable}\nInstalled in: {where}")
     return 0 if well else 1
 
 
-def libraries() -> list[tuple[bool, str]]:
-    """Returns the versions that are installed. Nothing is imported."""
-    return [
-        (True, f"{title} {version}: {module}") if version else (False, f"{title}: {module}")
-        for title, module, package in LIBRARIES
-        for version in [CheckedFramework(title, package, (package,), module, "", "").version()]
-    ]
+def _show(title: str, rows: Iterable[tuple[bool, str]]) -> None:
+    print(f"\n{title}:", flush=True)
+    for there, text in rows:
+        print(f"    [{'X' if there else ' '}] {text}", flush=True)
 
 
-def _facts() -> list[tuple[str, list[tuple[bool, str]]]]:
-    """Returns what the native core says about itself. Asks in another process, because the core may
+def _facts() -> Iterator[tuple[str, Iterable[tuple[bool, str]]]]:
+    """Yields what the native core says about itself. Asks in another process, because the core may
     fail to load."""
     asked = attempt(["-c", "from hvdlite.job.horovod_basics import mpi_built; print(mpi_built())"])
     if asked.problem:
-        return [("Native core", [(False, asked.problem)])]
+        yield "Native core", [(False, asked.problem)]
+        return
     mpi = asked.lines[0] == "True"
-    return [
-        (
-            "Controllers",
-            [
-                (mpi, f"MPI: mpi4py finds {'a' if mpi else 'no'} library"),
-                (True, "Gloo's place: hvdlite's own, over TCP"),
-            ],
-        ),
-        (
-            "Tensor operations",
-            [(True, "shared memory within a host, TCP between hosts"), (mpi, "MPI between hosts")],
-        ),
-        ("Tensors on a GPU", list(gpu())),
-    ]
-
-
-def _folder() -> str:
-    spec = util.find_spec("hvdlite")
-    return str(spec.origin) if spec else "?"
+    yield (
+        "Controllers",
+        [
+            (mpi, f"MPI: mpi4py finds {'a' if mpi else 'no'} library"),
+            (True, "Gloo's place: hvdlite's own, over TCP"),
+        ],
+    )
+    between = [(True, "shared memory within a host, TCP between hosts"), (mpi, "MPI between hosts")]
+    yield "Tensor operations", between
+    yield "Tensors on a GPU", gpu()
 
 
 def carriers() -> Iterator[tuple[bool, str]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -37,6 +37,146 @@ after --grace-seconds, SIGKILL. The exit code is that of the rank that failed fi
 128 + signal if it was killed. Every knob is also an environment variable
 (docs/reference/knobs.md).
 """
+
+
+def _processes(text: str) -> int | str:
+    """argparse's type for -np."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of processes: expected a number such as 4, or auto"
+        ) from None
+
+
+def _per_node(text: str) -> int | str:
+    """argparse's type for --nproc-per-node."""
+    if text in ("auto", "gpu", "cpu"):
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of processes: expected a number such as 4, auto, gpu or cpu"
+        )
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
+    return int(text)
+
+
+def _words(text: str) -> str:
+    """argparse's type for several words in one text, as a shell would read them."""
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    return text
+
+
+# A flag: its names, what --help says about it, and what else argparse needs to know.
+Row = tuple[str, str, dict[str, Any]]
+_SWITCH: dict[str, Any] = {"action": "store_true"}
+
+_GENERAL: tuple[Row, ...] = (
+    ("-v --version", "show the version and exit; with --check-build, show more", _SWITCH),
+    ("-cb --check-build",
+     "show what this installation can do, test each framework with two ranks, and exit", _SWITCH),
+    ("-np --np --num-proc",
+     "how many processes to start; auto: one per slot of the hosts, else per GPU of this host, "
+     "else per core", {"dest": "processes", "type": _processes, "metavar": "N"}),
+    ("--nproc-per-node --nproc_per_node",
+     "how many processes on each host; gpu or cpu: one per GPU or core of this host; auto: per "
+     "GPU, else per core", {"dest": "per_node", "type": _per_node, "metavar": "N"}),
+    ("--torch-env --torch-distributed",
+     "also set torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR ...), for programs that use "
+     "torch.distributed", _SWITCH),
+    ("--torch-env=hvdlite --torch-distributed=hvdlite",  # argparse looks for the whole word first
+     "the same, and hvdlite carries what the program sends over torch.distributed's default "
+     "group, also if it names gloo or nccl",
+     {"dest": "torch_env", "action": "store_const", "const": "hvdlite"}),
+    ("-x", "set a variable for all ranks, in addition to the caller's environment",
+     {"dest": "exports", "action": "append", "default": [], "metavar": "NAME[=VALUE]"}),
+    ("--config-file", "read options from a YAML file; flags override it", {"metavar": "FILE"}),
+    ("--horovod-compat",
+     "make `import horovod` find hvdlite in the ranks, so programs written for Horovod run "
+     "unchanged", _SWITCH),
+    # What the command horovodrun adds: Horovod's defaults where hvdliterun's are others.
+    ("--horovodrun", argparse.SUPPRESS, _SWITCH),
+    ("--bind",
+     "core: bind each rank to its share of the host's cores; none: do not bind; auto (the "
+     "default): bind if Slurm, a container or taskset has given the job only some of the cores",
+     {"choices": machine.BINDINGS, "default": "auto"}),
+    ("--verbose", "report what starts and what ends", _SWITCH),
+)  # fmt: skip
+
+_SOURCES_OF_HOSTS: tuple[Row, ...] = (
+    ("-H --hosts",
+     "hosts, and the most processes on each (default: those of the batch system, else "
+     "localhost:N)", {"metavar": "HOST:SLOTS,..."}),
+    ("-hostfile --hostfile",
+     "hosts, one per line: `name slots=4`, `name:4` or `name`; an elastic job reads it again when "
+     "it has changed", {"metavar": "FILE"}),
+    ("--host-discovery-script",
+     "an elastic job: run once a second, it prints the current hosts, `name` or `name:slots`",
+     {"dest": "script", "metavar": "SCRIPT"}),
+)  # fmt: skip
+_HOSTS: tuple[Row, ...] = (
+    ("--slots-per-host", "slots of a host without a number of slots (default: 1)",
+     {"type": int, "metavar": "N"}),
+    ("-p --ssh-port", "port of the hosts' ssh servers", {"type": int, "metavar": "PORT"}),
+    ("-i --ssh-identity-file", "private key for ssh", {"metavar": "FILE"}),
+    ("--ssh-args", 'more arguments for ssh, as in --ssh-args="-F config"',
+     {"type": _words, "metavar": '="ARGS"'}),
+    ("--network-interface",
+     "network interface to use between hosts; may be repeated to use several at once (see also "
+     "--network-interfaces)",
+     {"dest": "interfaces", "action": "append", "default": [], "metavar": "NAME"}),
+)  # fmt: skip
+
+_OUTPUT: tuple[Row, ...] = (
+    ("--output-filename",
+     "also write each rank's output, without prefixes, to DIR/rank.<rank>/stdout and stderr",
+     {"metavar": "DIR"}),
+    ("--monitor",
+     "show what each rank does: a live table on a terminal, otherwise a line every 10 seconds",
+     _SWITCH),
+    ("--metrics-port",
+     "serve the counters of all ranks to Prometheus at http://127.0.0.1:PORT/metrics; 0: at any "
+     "free port", {"type": _port, "metavar": "PORT"}),
+    ("--metrics-address",
+     "serve them at this address of this host instead, to all who can reach it",
+     {"default": LOOPBACK, "metavar": "ADDRESS"}),
+    ("--metrics-file",
+     "add the counters of all ranks to FILE every 10 seconds, as a line of JSON",
+     {"metavar": "FILE"}),
+    ("--report",
+     "write a page with pictures of the job to FILE, such as run.html: steps, waits, slow tensors, "
+     "batches, what to do; each minute and at the end", {"metavar": "FILE"}),
+    ("-prefix-timestamp --prefix-output-with-timestamp",
+     "put the time in front of each line of output", {"dest": "timestamps", **_SWITCH}),
+    ("--collapse",
+     "print a line only once, as [0-3]<stdout>:, if several ranks print it at about the same time",
+     _SWITCH),
+)  # fmt: skip
+
+_LAUNCHERS = {
+    Launcher.HVDLITERUN: "hvdliterun itself, by ssh on other hosts (the default, except in Slurm); "
+    "Horovod's name",
+    Launcher.MPI: "the first mpirun on PATH, of any MPI",
+    Launcher.SRUN: "srun (the default in a Slurm allocation if no hosts are given)",
+    Launcher.JSRUN: "jsrun, in LSF jobs; its command line is only printed",
+}
+_OF_LAUNCHERS: tuple[Row, ...] = (
+    ("--mpi-args", "more arguments for mpirun, srun or jsrun",
+     {"type": _words, "metavar": '="ARGS"'}),
+    ("--binding-args", "arguments for mpirun that replace those for binding",
+     {"type": _words, "metavar": '="ARGS"'}),
+    ("--tcp", "make MPI and NCCL use TCP only", _SWITCH),
+)  # fmt: skip
 
 
 # Options that people look for, where the most similar one is another.
@@ -79,222 +219,28 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = parser.add_argument
-    add(
-        "-v",
-        "--version",
-        action="store_true",
-        help="show the version and exit; with --check-build, show more",
-    )
-    add(
-        "-cb",
-        "--check-build",
-        action="store_true",
-        help="show what this installation can do, test each framework with two ranks, and exit",
-    )
-    add(
-        "-np",
-        "--np",
-        "--num-proc",
-        dest="processes",
-        type=_processes,
-        metavar="N",
-        help="how many processes to start; auto: one per slot of the hosts, else per GPU of this "
-        "host, else per core",
-    )
-    add(
-        "--nproc-per-node",
-        "--nproc_per_node",
-        dest="per_node",
-        type=_per_node,
-        metavar="N",
-        help="how many processes on each host; gpu or cpu: one per GPU or core of this host; auto: "
-        "per GPU, else per core",
-    )
-    add(
-        "--torch-env",
-        "--torch-distributed",
-        action="store_true",
-        help="also set torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR ...), for programs that "
-        "use torch.distributed",
-    )
-    add(
-        "--torch-env=hvdlite",  # argparse looks for the whole word first
-        "--torch-distributed=hvdlite",
-        dest="torch_env",
-        action="store_const",
-        const="hvdlite",
-        help="the same, and hvdlite carries what the program sends over torch.distributed's "
-        "default group, also if it names gloo or nccl",
-    )
-    add(
-        "-x",
-        dest="exports",
-        action="append",
-        default=[],
-        metavar="NAME[=VALUE]",
-        help="set a variable for all ranks, in addition to the caller's environment",
-    )
-    add("--config-file", metavar="FILE", help="read options from a YAML file; flags override it")
-    add(
-        "--horovod-compat",
-        action="store_true",
-        help="make `import horovod` find hvdlite in the ranks, so programs written for Horovod run "
-        "unchanged",
-    )
-    # What the command horovodrun adds: Horovod's defaults where hvdliterun's are others.
-    add("--horovodrun", action="store_true", help=argparse.SUPPRESS)
-    add(
-        "--bind",
-        choices=machine.BINDINGS,
-        default="auto",
-        help="core: bind each rank to its share of the host's cores; none: do not bind; auto (the "
-        "default): bind if Slurm, a container or taskset has given the job only some of the cores",
-    )
-    add("--verbose", action="store_true", help="report what starts and what ends")
-    _add_hosts(parser)
+    _add_rows(parser, _GENERAL)
+    hosts = parser.add_argument_group("hosts")
+    _add_rows(hosts.add_mutually_exclusive_group(), _SOURCES_OF_HOSTS)
+    _add_rows(hosts, _HOSTS)
     elastic_options.add_flags(parser)
-    _add_output(parser)
-    _add_modes(parser)
+    _add_rows(parser.add_argument_group("output"), _OUTPUT)
+    launchers = parser.add_argument_group("what starts the ranks")
+    modes = launchers.add_mutually_exclusive_group()
+    for launcher, about in _LAUNCHERS.items():
+        modes.add_argument(
+            f"--{launcher.value}", dest="mode", action="store_const", const=launcher, help=about
+        )
+    _add_rows(launchers, _OF_LAUNCHERS)
     _add_knobs(parser)
     _add_without_effect(parser)
-    add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
 
-def _add_hosts(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("hosts")
-    which = group.add_mutually_exclusive_group()
-    which.add_argument(
-        "-H",
-        "--hosts",
-        metavar="HOST:SLOTS,...",
-        help="hosts, and the most processes on each (default: those of the batch system, else "
-        "localhost:N)",
-    )
-    which.add_argument(
-        "-hostfile",
-        "--hostfile",
-        metavar="FILE",
-        help="hosts, one per line: `name slots=4`, `name:4` or `name`; an elastic job reads "
-        "it again when it has changed",
-    )
-    which.add_argument(
-        "--host-discovery-script",
-        dest="script",
-        metavar="SCRIPT",
-        help="an elastic job: run once a second, it prints the current hosts, `name` or "
-        "`name:slots`",
-    )
-    group.add_argument(
-        "--slots-per-host",
-        type=int,
-        metavar="N",
-        help="slots of a host without a number of slots (default: 1)",
-    )
-    group.add_argument(
-        "-p", "--ssh-port", type=int, metavar="PORT", help="port of the hosts' ssh servers"
-    )
-    group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="private key for ssh")
-    group.add_argument(
-        "--ssh-args",
-        type=_words,
-        metavar='="ARGS"',
-        help='more arguments for ssh, as in --ssh-args="-F config"',
-    )
-    group.add_argument(
-        "--network-interface",
-        dest="interfaces",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="network interface to use between hosts; may be repeated to use several at once "
-        "(see also --network-interfaces)",
-    )
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--output-filename",
-        metavar="DIR",
-        help="also write each rank's output, without prefixes, to DIR/rank.<rank>/stdout and "
-        "stderr",
-    )
-    group.add_argument(
-        "--monitor",
-        action="store_true",
-        help="show what each rank does: a live table on a terminal, otherwise a line every 10 "
-        "seconds",
-    )
-    group.add_argument(
-        "--metrics-port",
-        type=_port,
-        metavar="PORT",
-        help="serve the counters of all ranks to Prometheus at http://127.0.0.1:PORT/metrics; 0: "
-        "at any free port",
-    )
-    group.add_argument(
-        "--metrics-address",
-        default=LOOPBACK,
-        metavar="ADDRESS",
-        help="serve them at this address of this host instead, to all who can reach it",
-    )
-    group.add_argument(
-        "--metrics-file",
-        metavar="FILE",
-        help="add the counters of all ranks to FILE every 10 seconds, as a line of JSON",
-    )
-    group.add_argument(
-        "--report",
-        metavar="FILE",
-        help="write a page with pictures of the job to FILE, such as run.html: steps, waits, slow "
-        "tensors, batches, what to do; each minute and at the end",
-    )
-    group.add_argument(
-        "-prefix-timestamp",
-        "--prefix-output-with-timestamp",
-        dest="timestamps",
-        action="store_true",
-        help="put the time in front of each line of output",
-    )
-    group.add_argument(
-        "--collapse",
-        action="store_true",
-        help="print a line only once, as [0-3]<stdout>:, if several ranks print it at about the "
-        "same time",
-    )
-
-
-def _add_modes(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what starts the ranks")
-    mode = group.add_mutually_exclusive_group()
-    for launcher, about in (
-        (
-            Launcher.HVDLITERUN,
-            "hvdliterun itself, by ssh on other hosts (the default, except in Slurm); "
-            "Horovod's name",
-        ),
-        (Launcher.MPI, "the first mpirun on PATH, of any MPI"),
-        (Launcher.SRUN, "srun (the default in a Slurm allocation if no hosts are given)"),
-        (Launcher.JSRUN, "jsrun, in LSF jobs; its command line is only printed"),
-    ):
-        mode.add_argument(
-            f"--{launcher.value}", dest="mode", action="store_const", const=launcher, help=about
-        )
-    group.add_argument(
-        "--mpi-args",
-        type=_words,
-        metavar='="ARGS"',
-        help="more arguments for mpirun, srun or jsrun",
-    )
-    group.add_argument(
-        "--binding-args",
-        type=_words,
-        metavar='="ARGS"',
-        help="arguments for mpirun that replace those for binding",
-    )
-    group.add_argument("--tcp", action="store_true", help="make MPI and NCCL use TCP only")
+def _add_rows(group: argparse._ActionsContainer, rows: Iterable[Row]) -> None:
+    for names, about, more in rows:
+        group.add_argument(*names.split(), help=about, **more)
 
 
 def _add_knobs(parser: argparse.ArgumentParser) -> None:
@@ -304,38 +250,25 @@ def _add_knobs(parser: argparse.ArgumentParser) -> None:
             continue
         group = groups.get(knob.section) or parser.add_argument_group(knob.section.lower())
         groups[knob.section] = group
-        about = knob.about.replace("%", "%%")
-        destination = f"knob_{knob.field}"
+        more: dict[str, Any] = {"dest": f"knob_{knob.field}", "help": knob.about.replace("%", "%%")}
         if knob.is_switch:
             pair = group.add_mutually_exclusive_group()
-            pair.add_argument(
-                knob.flag, dest=destination, action="store_const", const="1", help=about
-            )
+            pair.add_argument(knob.flag, action="store_const", const="1", **more)
             if knob.flag_off:
-                pair.add_argument(
-                    knob.flag_off,
-                    dest=destination,
-                    action="store_const",
-                    const="0",
-                    help="turn this off",
-                )
+                more["help"] = "turn this off"
+                pair.add_argument(knob.flag_off, action="store_const", const="0", **more)
         else:
-            word = knob.flag.rsplit("-", 1)[-1].upper()
-            metavar = "|".join(knob.choices) if knob.choices else word
-            convert = knob_value(knob, knob.flag)
-            group.add_argument(
-                knob.flag, dest=destination, metavar=metavar, type=convert, help=about
-            )
+            metavar = "|".join(knob.choices) or knob.flag.rsplit("-", 1)[-1].upper()
+            group.add_argument(knob.flag, metavar=metavar, type=knob_value(knob, knob.flag), **more)
     # Deprecated names of horovodrun.
-    hide = next(knob for knob in knobs.KNOBS if knob.field == "log_hide_time")
-    for flag, value in (("--log-hide-timestamp", "1"), ("--no-log-hide-timestamp", "0")):
-        groups[hide.section].add_argument(
-            flag,
-            dest="knob_log_hide_time",
-            action="store_const",
-            const=value,
-            help=argparse.SUPPRESS,
-        )
+    hide: dict[str, Any] = {"dest": "knob_log_hide_time", "action": "store_const"}
+    _add_rows(
+        groups[knobs.by_field("log_hide_time").section],
+        [
+            ("--log-hide-timestamp", argparse.SUPPRESS, {**hide, "const": "1"}),
+            ("--no-log-hide-timestamp", argparse.SUPPRESS, {**hide, "const": "0"}),
+        ],
+    )
 
 
 def knob_value(knob: knobs.Knob, source: str) -> Callable[[str], str]:
@@ -355,44 +288,6 @@ def knob_value(knob: knobs.Knob, source: str) -> Callable[[str], str]:
         return text if isinstance(value, str) else str(value)
 
     return convert
-
-
-def _processes(text: str) -> int | str:
-    """argparse's type for -np."""
-    if text == "auto":
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of processes: expected a number such as 4, or auto"
-        ) from None
-
-
-def _per_node(text: str) -> int | str:
-    """argparse's type for --nproc-per-node."""
-    if text in ("auto", "gpu", "cpu"):
-        return text
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of processes: expected a number such as 4, auto, gpu or cpu"
-        )
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
-    return int(text)
-
-
-def _words(text: str) -> str:
-    """argparse's type for several words in one text, as a shell would read them."""
-    try:
-        shlex.split(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
-    return text
 
 
 def chosen_knobs(arguments: argparse.Namespace) -> dict[str, str]:
@@ -423,8 +318,8 @@ class IgnoredFlag:
 
     flags: tuple[str, ...]
     why: str
-    arguments: int = 0
-    type: Callable[[str], object] = str
+    yaml: str = ""  # its key in --config-file
+    type: Callable[[str], object] | None = None  # of its argument; None: it has none
 
     @property
     def destination(self) -> str:
@@ -439,12 +334,17 @@ _AUTOTUNING = (
 WITHOUT_EFFECT = (
     IgnoredFlag(("--disable-cache",), "hvdliterun remembers nothing from one run to the next"),
     IgnoredFlag(("--hierarchical-allgather", "--no-hierarchical-allgather"),
-                "an allgather always uses shared memory within a host"),
-    IgnoredFlag(("--autotune-bayes-opt-max-samples",), _AUTOTUNING, 1, int),
-    IgnoredFlag(("--autotune-gaussian-process-noise",), _AUTOTUNING, 1, float),
-    IgnoredFlag(("--num-nccl-streams",), "hvdlite orders its operations on one stream", 1, int),
+                "an allgather always uses shared memory within a host",
+                "params.hierarchical_allgather"),
+    IgnoredFlag(("--autotune-bayes-opt-max-samples",), _AUTOTUNING,
+                "autotune.bayes_opt_max_samples", int),
+    IgnoredFlag(("--autotune-gaussian-process-noise",), _AUTOTUNING,
+                "autotune.gaussian_process_noise", float),
+    IgnoredFlag(("--num-nccl-streams",), "hvdlite orders its operations on one stream",
+                "library_options.num_nccl_streams", int),
     IgnoredFlag(("--gloo-timeout-seconds",),
-                "--start-timeout and HVDLITE_HEARTBEAT_SECONDS set these times", 1, int),
+                "--start-timeout and HVDLITE_HEARTBEAT_SECONDS set these times",
+                "library_options.gloo_timeout_seconds", int),
 )  # fmt: skip
 
 
@@ -454,18 +354,9 @@ def _add_without_effect(parser: argparse.ArgumentParser) -> None:
         ", ".join(foreign.flags[0] for foreign in WITHOUT_EFFECT),
     )
     for foreign in WITHOUT_EFFECT:
-        more: dict[str, Any] = {
-            "nargs": foreign.arguments or None,
-            "type": foreign.type,
-            "metavar": "X",
-        }
-        if not foreign.arguments:
-            more = {"action": "store_true"}
-        elif foreign.arguments == 1:
-            more["nargs"] = None
-        group.add_argument(
-            *foreign.flags, dest=foreign.destination, default=None, help=argparse.SUPPRESS, **more
-        )
+        more = {"type": foreign.type, "metavar": "X"} if foreign.type else _SWITCH
+        own = {"dest": foreign.destination, "default": None, **more}
+        _add_rows(group, [(" ".join(foreign.flags), argparse.SUPPRESS, own)])
 
 
 def without_effect(arguments: argparse.Namespace) -> list[IgnoredFlag]:
@@ -475,16 +366,9 @@ def without_effect(arguments: argparse.Namespace) -> list[IgnoredFlag]:
     ]
 
 
-# Maps each key to a knob (by the name of the flag), or to a flag that has no effect here.
-_KNOBS_OF_FILE = {
-    tuple(knob.yaml.removeprefix("not ").split(".")): knob for knob in knobs.KNOBS if knob.yaml
-}
-_WITHOUT_EFFECT_OF_FILE = {
-    ("params", "hierarchical_allgather"): "--hierarchical-allgather",
-    ("autotune", "bayes_opt_max_samples"): "--autotune-bayes-opt-max-samples",
-    ("autotune", "gaussian_process_noise"): "--autotune-gaussian-process-noise",
-    ("library_options", "num_nccl_streams"): "--num-nccl-streams",
-    ("library_options", "gloo_timeout_seconds"): "--gloo-timeout-seconds",
+_WITH_KEY: tuple[knobs.Knob | IgnoredFlag, ...] = (*knobs.KNOBS, *WITHOUT_EFFECT)
+_OF_FILE = {
+    tuple(each.yaml.removeprefix("not ").split(".")): each for each in _WITH_KEY if each.yaml
 }
 # Horovod's own example has this key, and Horovod does not read it.
 _IGNORED_OF_FILE = {("logging", "hide_timestamp")}
@@ -515,7 +399,7 @@ def load_config(path: str) -> dict[str, Any]:
 def apply_config(content: Mapping[str, Any], arguments: argparse.Namespace, path: str) -> None:
     """Sets the `arguments` that the file has and no flag has set. ValueError names the key and what
     is allowed."""
-    known = {*_KNOBS_OF_FILE, *_WITHOUT_EFFECT_OF_FILE, *_IGNORED_OF_FILE}
+    known = {*_OF_FILE, *_IGNORED_OF_FILE}
     for section, values in content.items():
         if section == "controller":
             if values not in _CONTROLLERS:
@@ -551,14 +435,11 @@ def _apply_key(
 ) -> None:
     if value is None or (section, key) in _IGNORED_OF_FILE:
         return
-    if (section, key) in _WITHOUT_EFFECT_OF_FILE:
-        foreign = next(
-            each for each in WITHOUT_EFFECT if _WITHOUT_EFFECT_OF_FILE[section, key] in each.flags
-        )
-        if value is not False and getattr(arguments, foreign.destination) is None:
-            setattr(arguments, foreign.destination, value)
+    knob = _OF_FILE[section, key]
+    if isinstance(knob, IgnoredFlag):
+        if value is not False and getattr(arguments, knob.destination) is None:
+            setattr(arguments, knob.destination, value)
         return
-    knob = _KNOBS_OF_FILE[section, key]
     source = f"{path}: {section}.{key}"
     if knob.is_switch:
         if not isinstance(value, bool):

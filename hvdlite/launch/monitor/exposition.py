@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hvdlite.launch.monitor.board import Board, Row
@@ -18,97 +17,26 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Family:
-    """A metric of each rank."""
-
-    name: str
-    help: str
-    counter: str = ""  # its name in hvd.metrics(), if it has one of its own there
-
-    @property
-    def type(self) -> str:
-        return "counter" if self.name.endswith("_total") else "gauge"
-
-
-_UP = Family("hvdlite_up", "Whether the rank has reported within the last 5 seconds.")
-_RANKS = Family("hvdlite_ranks", "Ranks of the job.")
-_CHANGES = Family(
-    "hvdlite_world_changes_total", "How often the ranks of an elastic job have changed."
-)
-_STEPS = Family("hvdlite_steps_per_second", "How often the names of tensors return.")
-_WAITING = Family(
-    "hvdlite_waiting_ratio", "The share of the time in which the rank waited for others."
-)
-_LATE = Family(
-    "hvdlite_late_seconds", "How much of a step, or of an operation, waited for this rank."
-)
-_STRAGGLER = Family("hvdlite_straggler", "Whether the others wait for this rank.")
-_WAITED_FOR = Family(
-    "hvdlite_waited_for_seconds_total",
-    "The time in which operations waited for this rank as the last one.",
-    "seconds_waited_for_rank",
-)
-_CARRIED = Family(
-    "hvdlite_carried_operations_total",
-    "Operations by what has carried them: shared memory, TCP, MPI, NCCL.",
-    "carried_by",
-)
-_INTERFACES = Family(
-    "hvdlite_interface_bytes_total",
-    "Bytes of tensors by network interface, if the job uses several.",
-    "interfaces",
-)
-_PROCESS = (
-    Family(
-        "hvdlite_cpu_seconds_total",
-        "Processor time of the rank's process since its start.",
-        "cpu_seconds",
-    ),
-    Family("hvdlite_memory_bytes", "Resident memory of the rank's process.", "memory"),
-)
-_REQUESTS = Family(
-    "hvdlite_requests_total",
-    "Requests that were sent in full, and by their number in the cache.",
-)
+# Metrics of each rank that are one of its counters: name, help, the name in hvd.metrics().
 _COUNTERS = (
-    Family("hvdlite_operations_total", "Operations that have succeeded.", "operations"),
-    Family("hvdlite_failures_total", "Operations that have failed.", "failures"),
-    Family("hvdlite_result_bytes_total", "Bytes of the operations' results.", "bytes"),
-    Family(
-        "hvdlite_before_encoding_bytes_total",
-        "Bytes that encoded tensors would have sent as float32.",
-        "bytes_before_encoding",
-    ),
-    Family(
-        "hvdlite_encoded_bytes_total",
-        "Bytes that they have sent.",
-        "bytes_encoded",
-    ),
-    Family("hvdlite_batches_total", "Batches.", "batches"),
-    Family("hvdlite_fused_batches_total", "Batches of several tensors.", "batches_fused"),
-    Family("hvdlite_gpu_batches_total", "Batches on a GPU.", "batches_on_gpu"),
-    Family(
-        "hvdlite_negotiating_seconds_total",
-        "The time in which operations were submitted and not agreed on.",
-        "seconds_negotiating",
-    ),
-    Family(
-        "hvdlite_moving_seconds_total",
-        "The time in which batches were in flight.",
-        "seconds_moving",
-    ),
-    Family(
-        "hvdlite_background_wakes_total",
-        "How often the background thread woke up to work.",
-        "background_wakes",
-    ),
-    Family(
-        "hvdlite_processor_moves_total",
-        "How often a waiting thread left a processor that another rank used.",
-        "moves_to_another_processor",
-    ),
-)
+    ("operations_total", "Operations that have succeeded.", "operations"),
+    ("failures_total", "Operations that have failed.", "failures"),
+    ("result_bytes_total", "Bytes of the operations' results.", "bytes"),
+    ("before_encoding_bytes_total", "Bytes that encoded tensors would have sent as float32.",
+     "bytes_before_encoding"),
+    ("encoded_bytes_total", "Bytes that they have sent.", "bytes_encoded"),
+    ("batches_total", "Batches.", "batches"),
+    ("fused_batches_total", "Batches of several tensors.", "batches_fused"),
+    ("gpu_batches_total", "Batches on a GPU.", "batches_on_gpu"),
+    ("negotiating_seconds_total",
+     "The time in which operations were submitted and not agreed on.", "seconds_negotiating"),
+    ("moving_seconds_total", "The time in which batches were in flight.", "seconds_moving"),
+    ("background_wakes_total", "How often the background thread woke up to work.",
+     "background_wakes"),
+    ("processor_moves_total",
+     "How often a waiting thread left a processor that another rank used.",
+     "moves_to_another_processor"),
+)  # fmt: skip
 
 
 def page(board: Board, now: float) -> str:
@@ -117,41 +45,58 @@ def page(board: Board, now: float) -> str:
     counters = {row.rank: board.counters(row.rank) for row in rows}
     lines: list[str] = []
 
-    def add(family: Family, samples: list[tuple[Labels, float | None]]) -> None:
+    def add(name: str, about: str, samples: Iterable[tuple[Labels, float | None]]) -> None:
         told = [(labels, value) for labels, value in samples if value is not None]
         if told:
-            lines.append(f"# HELP {family.name} {family.help}")
-            lines.append(f"# TYPE {family.name} {family.type}")
-            lines.extend(_sample(family.name, labels, value) for labels, value in told)
+            name = f"hvdlite_{name}"
+            lines.append(f"# HELP {name} {about}")
+            lines.append(f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}")
+            lines.extend(_sample(name, labels, value) for labels, value in told)
 
-    add(_RANKS, [({}, len(rows))])
-    add(_CHANGES, [({}, board.changes)])
-    add(_UP, [(_of(row), float(row.operations is not None)) for row in rows])
-    add(_STEPS, [(_of(row), row.steps) for row in rows])
-    add(_WAITING, [(_of(row), row.waiting) for row in rows])
-    add(_LATE, [(_of(row), row.late) for row in rows])
-    add(_STRAGGLER, [(_of(row), float(row.straggler)) for row in rows])
-    for family in _COUNTERS:
-        add(family, [(_of(row), counters[row.rank].get(family.counter)) for row in rows])
-    for family in _PROCESS:
-        add(family, [(_of(row), board.process(row.rank).get(family.counter)) for row in rows])
-    waited = counters.get(0, {}).get(_WAITED_FOR.counter, {})
-    add(_WAITED_FOR, [(_of(row), waited.get(str(row.rank))) for row in rows])
-    forms = {"full": "requests_in_full", "number": "requests_by_slot"}
+    def of_ranks(name: str, about: str, value: Callable[[Row], float | None]) -> None:
+        add(name, about, [(_of(row), value(row)) for row in rows])
+
+    add("ranks", "Ranks of the job.", [({}, len(rows))])
+    changes = "How often the ranks of an elastic job have changed."
+    add("world_changes_total", changes, [({}, board.changes)])
+    up = "Whether the rank has reported within the last 5 seconds."
+    of_ranks("up", up, lambda row: float(row.operations is not None))
+    of_ranks("steps_per_second", "How often the names of tensors return.", lambda row: row.steps)
+    waiting = "The share of the time in which the rank waited for others."
+    of_ranks("waiting_ratio", waiting, lambda row: row.waiting)
+    late = "How much of a step, or of an operation, waited for this rank."
+    of_ranks("late_seconds", late, lambda row: row.late)
+    straggler = "Whether the others wait for this rank."
+    of_ranks("straggler", straggler, lambda row: float(row.straggler))
+    for name, about, counter in _COUNTERS:
+        add(name, about, [(_of(row), counters[row.rank].get(counter)) for row in rows])
+    for name, about, counter in (
+        (
+            "cpu_seconds_total",
+            "Processor time of the rank's process since its start.",
+            "cpu_seconds",
+        ),
+        ("memory_bytes", "Resident memory of the rank's process.", "memory"),
+    ):
+        add(name, about, [(_of(row), board.process(row.rank).get(counter)) for row in rows])
+    waited = counters.get(0, {}).get("seconds_waited_for_rank", {})
+    waited_for = "The time in which operations waited for this rank as the last one."
+    of_ranks("waited_for_seconds_total", waited_for, lambda row: waited.get(str(row.rank)))
     add(
-        _REQUESTS,
+        "requests_total",
+        "Requests that were sent in full, and by their number in the cache.",
         [
             (_of(row) | {"form": form}, counters[row.rank].get(name))
             for row in rows
-            for form, name in forms.items()
+            for form, name in (("full", "requests_in_full"), ("number", "requests_by_slot"))
         ],
     )
-    for family, names in (
-        (_CARRIED, ("carrier", "operation")),
-        (_INTERFACES, ("interface", "direction")),
-    ):
-        nested = [(row, counters[row.rank].get(family.counter, {})) for row in rows]
-        add(family, [each for row, table in nested for each in _cells(row, table, *names)])
+    carried = "Operations by what has carried them: shared memory, TCP, MPI, NCCL."
+    by_carrier = _cells(rows, counters, "carried_by", ("carrier", "operation"))
+    add("carried_operations_total", carried, by_carrier)
+    interfaces = "Bytes of tensors by network interface, if the job uses several."
+    by_interface = _cells(rows, counters, "interfaces", ("interface", "direction"))
+    add("interface_bytes_total", interfaces, by_interface)
     return "\n".join(lines) + "\n"
 
 
@@ -190,11 +135,16 @@ def _of(row: Row) -> dict[str, str]:
 
 
 def _cells(
-    row: Row, table: Mapping[str, Any], outer: str, inner: str
+    rows: Iterable[Row],
+    counters: Mapping[int, Mapping[str, Any]],
+    counter: str,
+    labels: tuple[str, str],
 ) -> Iterator[tuple[Labels, float]]:
-    for name, counts in table.items():
-        for each, count in counts.items():
-            yield _of(row) | {outer: name, inner: each}, count
+    """The samples of a counter that is a table of tables, whose keys become labels."""
+    for row in rows:
+        for outer, table in counters[row.rank].get(counter, {}).items():
+            for inner, count in table.items():
+                yield _of(row) | dict(zip(labels, (outer, inner), strict=True)), count
 
 
 def _sample(name: str, labels: Labels, value: float) -> str:

@@ -113,7 +113,7 @@ def _flags(args: Any) -> Iterator[str]:
     for foreign in flags.WITHOUT_EFFECT:
         value = of(attribute(_flag(foreign)))
         if value is not None and value is not False:
-            yield f"{_flag(foreign)}={value}" if foreign.arguments else _flag(foreign)
+            yield f"{_flag(foreign)}={value}" if foreign.type else _flag(foreign)
 
 
 def attribute(flag: str) -> str:
