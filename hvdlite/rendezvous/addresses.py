@@ -79,10 +79,9 @@ def of_this_machine(interfaces: Collection[str] = ()) -> list[str]:
         return [address for name, address in found if name in interfaces]
     # Bridges of containers and of virtual machines exist on every host and lead nowhere, so they
     # come last.
-    usual = [
-        a for name, a in found if name != "lo" and not name.startswith(("docker", "virbr", "br-"))
-    ]
-    return usual + [a for name, a in found if name.startswith(("docker", "virbr", "br-"))]
+    bridges = ("docker", "virbr", "br-")
+    usual = [a for name, a in found if name != "lo" and not name.startswith(bridges)]
+    return usual + [a for name, a in found if name.startswith(bridges)]
 
 
 def _ipv4(interface: str) -> str | None:
@@ -159,13 +158,30 @@ def reach(
     results: queue.SimpleQueue[tuple[Address, StoreClient | None]] = queue.SimpleQueue()
     said: dict[Address, str] = {}
     done = threading.Event()
+
+    def connect(address: Address) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                client = StoreClient(address, secret, max(0.1, min(left, _ATTEMPT_SECONDS)))
+            except (OSError, ValueError) as error:
+                # Now: at the deadline, the waiting thread may be faster than this one.
+                said[address] = str(error.__cause__ or error)
+            else:
+                if done.is_set():
+                    client.close()
+                else:
+                    results.put((address, client))
+                return
+            left = deadline - time.monotonic()
+            if done.wait(min(pause, max(0.0, left))) or time.monotonic() >= deadline:
+                results.put((address, None))
+                return
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
     for address in addresses:
-        threading.Thread(
-            target=_try,
-            args=(address, secret, deadline, results, said, done),
-            name="hvd-reach",
-            daemon=True,
-        ).start()
+        threading.Thread(target=connect, args=(address,), name="hvd-reach", daemon=True).start()
     try:
         for _ in addresses:
             try:
@@ -184,34 +200,3 @@ def reach(
         f"{host} port {port}: {said.get((host, port), 'no answer')}" for host, port in addresses
     )
     raise ConnectionError(f"no answer within {timeout:g} s from the job's store. Tried {tried}")
-
-
-def _try(
-    address: Address,
-    secret: bytes,
-    deadline: float,
-    results: queue.SimpleQueue[tuple[Address, StoreClient | None]],
-    said: dict[Address, str],
-    done: threading.Event,
-) -> None:
-    pause = _FIRST_PAUSE
-    while True:
-        left = deadline - time.monotonic()
-        try:
-            client = StoreClient(address, secret, max(0.1, min(left, _ATTEMPT_SECONDS)))
-        except (OSError, ValueError) as error:
-            # Now: at the deadline, the waiting thread may be faster than this one.
-            said[address] = str(error.__cause__ or error)
-        else:
-            if done.is_set():
-                client.close()
-            else:
-                results.put((address, client))
-            return
-        if (
-            done.wait(min(pause, max(0.0, deadline - time.monotonic())))
-            or time.monotonic() >= deadline
-        ):
-            results.put((address, None))
-            return
-        pause = min(2 * pause, _LONGEST_PAUSE)

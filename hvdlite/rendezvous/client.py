@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -38,7 +39,11 @@ class StoreClient:
             ) from error
         try:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._shake_hands(secret, deadline)
+            shake_hands(self._sock, secret, protocol.PURPOSE_STORE, deadline)
+        except OSError as error:
+            self._sock.close()
+            cause = None if isinstance(error, protocol.HandshakeError) else error
+            raise protocol.HandshakeError(f"handshake with {self._who}: {error}") from cause
         except BaseException:
             self._sock.close()
             raise
@@ -77,10 +82,8 @@ class StoreClient:
     def close(self) -> None:
         """Also ends a call that another thread is waiting in."""
         self._broken = self._broken or f"the connection with {self._who} was closed here"
-        try:
+        with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self._sock.close()
 
     def __enter__(self) -> StoreClient:
@@ -88,17 +91,6 @@ class StoreClient:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-    def _shake_hands(self, secret: bytes, deadline: float) -> None:
-        nonce = os.urandom(protocol.NONCE_BYTES)
-        try:
-            self._send(protocol.hello(nonce), deadline)
-            answer = self._receive(protocol.ANSWER_BYTES, deadline)
-            self._send(protocol.answer_server(secret, nonce, answer), deadline)
-        except protocol.HandshakeError as error:
-            raise protocol.HandshakeError(f"handshake with {self._who}: {error}") from None
-        except OSError as error:
-            raise protocol.HandshakeError(f"handshake with {self._who}: {error}") from error
 
     def _ask(self, request: Request, timeout: float | None = 0.0) -> bytes:
         payload = protocol.encode_request(request)
@@ -124,29 +116,40 @@ class StoreClient:
         return value
 
     def _exchange(self, payload: bytes, deadline: float | None) -> tuple[ReplyStatus, bytes]:
-        self._send(protocol.FRAME_HEADER.pack(self._sent, len(payload)) + payload, deadline)
+        frame = protocol.FRAME_HEADER.pack(self._sent, len(payload)) + payload
+        _send(self._sock, frame, deadline)
         self._sent = protocol.next_sequence(self._sent)
-        header = self._receive(protocol.FRAME_HEADER.size, deadline)
+        header = _receive(self._sock, protocol.FRAME_HEADER.size, deadline)
         length = protocol.parse_frame_header(header, self._received)
         self._received = protocol.next_sequence(self._received)
-        reply = self._receive(length, deadline)
+        reply = _receive(self._sock, length, deadline)
         if not reply or reply[0] not in set(ReplyStatus):
             raise protocol.ProtocolError("the reply has no known status")
         return ReplyStatus(reply[0]), reply[1:]
 
-    def _send(self, data: bytes, deadline: float | None) -> None:
-        self._sock.settimeout(_left(deadline))
-        self._sock.sendall(data)
 
-    def _receive(self, size: int, deadline: float | None) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            self._sock.settimeout(_left(deadline))
-            piece = self._sock.recv(min(size - len(data), 1 << 20))
-            if not piece:
-                raise ConnectionError("it closed the connection")
-            data += piece
-        return bytes(data)
+def shake_hands(sock: socket.socket, secret: bytes, purpose: int, deadline: float) -> None:
+    """The client's side of the handshake. Raises OSError."""
+    nonce = os.urandom(protocol.NONCE_BYTES)
+    _send(sock, protocol.hello(nonce, purpose), deadline)
+    answer = _receive(sock, protocol.ANSWER_BYTES, deadline)
+    _send(sock, protocol.answer_server(secret, nonce, answer, purpose), deadline)
+
+
+def _send(sock: socket.socket, data: bytes, deadline: float | None) -> None:
+    sock.settimeout(_left(deadline))
+    sock.sendall(data)
+
+
+def _receive(sock: socket.socket, size: int, deadline: float | None) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        sock.settimeout(_left(deadline))
+        piece = sock.recv(min(size - len(data), 1 << 20))
+        if not piece:
+            raise ConnectionError("it closed the connection")
+        data += piece
+    return bytes(data)
 
 
 def _millis(timeout: float | None) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.rendezvous import protocol
 from hvdlite.rendezvous.attempts import PEER_LOST
+from hvdlite.rendezvous.protocol import Operation, Request
 from hvdlite.rendezvous.serving import Loop
 
 
@@ -100,13 +101,9 @@ class StoreServer:
     def start(self) -> StoreServer:
         if self._thread is not None or self._closing:
             raise RuntimeError("a StoreServer starts once")
+        heard = self._watched.heard if self._watched is not None else None
         self._loop = Loop(
-            self._secret,
-            self._listener,
-            self._wake_reader,
-            self._rank,
-            self._watched.heard if self._watched is not None else None,
-            self._private,
+            self._secret, self._listener, self._wake_reader, self._rank, heard, self._private
         )
         self._thread = threading.Thread(target=self._loop.run, name="hvd-store", daemon=True)
         self._thread.start()
@@ -132,17 +129,17 @@ class StoreServer:
     def peek(self, key: str) -> bytes | None:
         """Returns the value of a key, for the process that serves it. May be called from any
         thread."""
-        return self._loop.peek(key) if self._loop is not None else None
+        return self._loop.table.peek(key) if self._loop is not None else None
 
     def put(self, key: str, value: bytes) -> None:
         """Sets a key from the process that serves it. May be called from any thread; returns at
         once."""
-        self._order(lambda loop: loop.put(key, value))
+        self._order(lambda loop: loop.carry_out(Request(Operation.SET, key, 0, value)))
 
     def delete(self, key: str) -> None:
         """Removes the key and every key below it. May be called from any thread; returns at
         once."""
-        self._order(lambda loop: loop.delete(key))
+        self._order(lambda loop: loop.carry_out(Request(Operation.DELETE, key)))
 
     def call_off(self, rendezvous: str, sentence: str, rank: int = protocol.NOBODY) -> None:
         """Makes ranks that wait in this rendezvous, or join it later, get a PeerLostError. `rank`:
@@ -177,7 +174,7 @@ class StoreServer:
     def is_empty(self, besides: str = "") -> bool:
         """Whether no stored value is left, or only that of one key. May be called from any
         thread."""
-        return self._loop is None or self._loop.is_empty(besides)
+        return self._loop is None or self._loop.table.is_empty(besides)
 
     def abandon(self) -> None:
         """Called in a forked child. Closes the descriptors that would hide the end of the parent

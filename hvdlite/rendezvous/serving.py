@@ -86,7 +86,7 @@ _ACCEPT_PAUSE = 0.2
 
 
 class Loop:
-    """Belongs to the server's thread, except `orders`, peek() and is_empty()."""
+    """Belongs to the server's thread, except `orders` and what `table` says of other threads."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Loop:
         self._private = private
         self._listener = listener
         self._wake = wake
-        self._table = Table()
+        self.table = Table()
         self._attempts = Attempts()
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
@@ -120,19 +120,9 @@ class Loop:
         """Connections for watching the job go there from now on."""
         self._guests = guests
 
-    def peek(self, key: str) -> bytes | None:
-        return self._table.peek(key)
-
-    def is_empty(self, besides: str) -> bool:
-        return self._table.is_empty(besides)
-
-    def put(self, key: str, value: bytes) -> None:
-        self._table.submit(
-            Request(Operation.SET, key, 0, value), time.monotonic(), lambda payload: None
-        )
-
-    def delete(self, key: str) -> None:
-        self._table.submit(Request(Operation.DELETE, key), time.monotonic(), lambda payload: None)
+    def carry_out(self, request: Request) -> None:
+        """A request of this process, which needs no reply."""
+        self.table.submit(request, time.monotonic(), lambda payload: None)
 
     def call_off(self, rendezvous: str, verdict: bytes) -> None:
         self._tell(self._attempts.call_off(rendezvous, verdict), verdict)
@@ -170,7 +160,7 @@ class Loop:
             elif not key.data.closed:
                 self._serve(key.data, events)
         now = time.monotonic()
-        self._table.expire(now)
+        self.table.expire(now)
         while self._answered:
             self._serve(self._answered.pop(), 0)
         self._show_out(now)
@@ -181,7 +171,7 @@ class Loop:
         return True
 
     def _patience(self) -> float | None:
-        times = [self._table.next_deadline(), self._accept_again, self._lines.due()]
+        times = [self.table.next_deadline(), self._accept_again, self._lines.due()]
         if self._strangers:
             times.append(next(iter(self._strangers)).deadline)
         due = [moment for moment in times if moment is not None]
@@ -211,11 +201,7 @@ class Loop:
                     )
                 sock.close()
                 continue
-            who = (
-                f"[{address[0]}]:{address[1]}"
-                if ":" in address[0]
-                else f"{address[0]}:{address[1]}"
-            )
+            who = addresses.join_address(*address[:2])
             connection = Connection(sock, who, time.monotonic() + protocol.HANDSHAKE_SECONDS)
             connection.expect(protocol.HELLO_BYTES, functools.partial(self._on_hello, connection))
             self._connections.add(connection)
@@ -230,10 +216,8 @@ class Loop:
                 self._close(connection, str(error))
                 continue
             if len(self._strangers) > _MAX_STRANGERS:
-                self._close(
-                    next(iter(self._strangers)),
-                    f"more than {_MAX_STRANGERS} handshakes are under way",
-                )
+                why = f"more than {_MAX_STRANGERS} handshakes are under way"
+                self._close(next(iter(self._strangers)), why)
             self._serve(connection, selectors.EVENT_READ)
 
     def _serve(self, connection: Connection, events: int) -> None:
@@ -274,11 +258,8 @@ class Loop:
             self._close(connection, f"serving it failed: {error!r}")
 
     def _listen_to(self, connection: Connection) -> None:
-        events = 0
-        if len(connection.buffer) < connection.need:
-            events |= selectors.EVENT_READ
-        if connection.out:
-            events |= selectors.EVENT_WRITE
+        events = selectors.EVENT_READ if len(connection.buffer) < connection.need else 0
+        events |= selectors.EVENT_WRITE if connection.out else 0
         if events == connection.events:
             return
         if connection.events == 0:
@@ -313,9 +294,11 @@ class Loop:
     def _on_proof(self, connection: Connection, expected: bytes, data: bytes) -> None:
         protocol.check_client(expected, data)
         del self._strangers[connection]
-        connection.expect(
-            protocol.FRAME_HEADER.size, functools.partial(self._on_header, connection)
-        )
+        self._expect_header(connection)
+
+    def _expect_header(self, connection: Connection) -> None:
+        stage = functools.partial(self._on_header, connection)
+        connection.expect(protocol.FRAME_HEADER.size, stage)
 
     def _on_header(self, connection: Connection, data: bytes) -> None:
         length = protocol.parse_frame_header(data, connection.received)
@@ -325,9 +308,7 @@ class Loop:
         connection.expect(length, functools.partial(self._on_request, connection))
 
     def _on_request(self, connection: Connection, data: bytes) -> None:
-        connection.expect(
-            protocol.FRAME_HEADER.size, functools.partial(self._on_header, connection)
-        )
+        self._expect_header(connection)
         try:
             request = protocol.decode_request(data)
             if request.operation in (Operation.JOIN, Operation.ARRIVE, Operation.FAIL):
@@ -335,15 +316,13 @@ class Loop:
             else:
                 self._submit(connection, request)
         except protocol.BadRequest as error:
-            self._reply(
-                connection, protocol.encode_reply(ReplyStatus.BAD_REQUEST, str(error).encode())
-            )
+            self._answer(connection, ReplyStatus.BAD_REQUEST, str(error).encode())
         except AttemptFailed as error:
-            self._reply(connection, protocol.encode_reply(ReplyStatus.LOST, error.verdict))
+            self._answer(connection, ReplyStatus.LOST, error.verdict)
 
     def _submit(self, connection: Connection, request: Request) -> None:
         reply = functools.partial(self._reply, connection)
-        connection.waiter = self._table.submit(request, time.monotonic(), reply)
+        connection.waiter = self.table.submit(request, time.monotonic(), reply)
         if request.operation is Operation.SET and self._heard is not None:
             self._heard(request.key, request.value)
 
@@ -351,35 +330,31 @@ class Loop:
         if request.operation is Operation.JOIN:
             size = protocol.decode_count(request.value)
             number = self._attempts.join(request.key, request.argument, size, connection)
-            self._mark(f"{request.key}/{number}/joined/{request.argument}")
-            self._reply(
-                connection,
-                protocol.encode_reply(ReplyStatus.OK, protocol.encode_joined(number, self._rank)),
-            )
+            joined = f"{request.key}/{number}/joined/{request.argument}"
+            self.carry_out(Request(Operation.SET, joined))
+            self._answer(connection, ReplyStatus.OK, protocol.encode_joined(number, self._rank))
         elif request.operation is Operation.ARRIVE:
             attempt, rank = self._attempts.arrive(connection)
-            self._mark(f"{attempt.key}arrived/{rank}")
+            arrived = f"{attempt.key}arrived"
+            self.carry_out(Request(Operation.SET, f"{arrived}/{rank}"))
             members = protocol.encode_count(attempt.size)
-            self._submit(
-                connection,
-                Request(Operation.COLLECT, f"{attempt.key}arrived", request.argument, members),
-            )
+            self._submit(connection, Request(Operation.COLLECT, arrived, request.argument, members))
         else:
             verdict = protocol.check_verdict(request.value)
             others = self._attempts.fail(connection, verdict)
-            self._reply(connection, protocol.encode_reply(ReplyStatus.OK))
+            self._answer(connection, ReplyStatus.OK)
             self._tell(others, verdict)
-
-    def _mark(self, key: str) -> None:
-        self._table.submit(Request(Operation.SET, key), time.monotonic(), lambda payload: None)
 
     def _tell(self, others: list[Hashable], verdict: bytes) -> None:
         """Sends the verdict: it answers the request that they wait in, or their next one."""
         for other in others:
             assert isinstance(other, Connection)
             if other.waiter is not None:
-                self._table.cancel(other.waiter)
-            self._reply(other, protocol.encode_reply(ReplyStatus.LOST, verdict))
+                self.table.cancel(other.waiter)
+            self._answer(other, ReplyStatus.LOST, verdict)
+
+    def _answer(self, connection: Connection, status: ReplyStatus, value: bytes = b"") -> None:
+        self._reply(connection, protocol.encode_reply(status, value))
 
     def _reply(self, connection: Connection, payload: bytes) -> None:
         header = protocol.FRAME_HEADER.pack(connection.sent, len(payload))
@@ -403,9 +378,7 @@ class Loop:
             return (
                 "it left during the handshake (it may belong to another job, with another secret)"
             )
-        if connection.buffer:
-            return "it left in the middle of a request"
-        return None
+        return "it left in the middle of a request" if connection.buffer else None
 
     def _count_strangers(self, now: float) -> None:
         count = self._lines.take(now)
@@ -422,7 +395,7 @@ class Loop:
             _log.warning("the store closes the connection with %s: %s", connection.who, why)
         connection.closed = True
         if connection.waiter is not None:
-            self._table.cancel(connection.waiter)
+            self.table.cancel(connection.waiter)
         if connection.events:
             self._selector.unregister(connection.sock)
         connection.sock.close()

@@ -8,8 +8,8 @@ from mutants.mutant import faults
 MUTANTS = faults(r"""
 V1: a flood of strangers pushes out whoever comes last
 hvdlite/rendezvous/serving.py
--                     next(iter(self._strangers)),
-+                     next(reversed(self._strangers)),
+- self._close(next(iter(self._strangers)), why)
++ self._close(next(reversed(self._strangers)), why)
 test_rendezvous_strangers.py::test_a_flood_of_strangers_pushes_out_the_oldest_and_friends_get_in
 
 V2: once without descriptors, the store lets nobody in any more
@@ -23,7 +23,7 @@ V3: who leaves while it waits stays in the table for ever
 hvdlite/rendezvous/serving.py
 -         connection.closed = True
 -         if connection.waiter is not None:
--             self._table.cancel(connection.waiter)
+-             self.table.cancel(connection.waiter)
 +         connection.closed = True
 test_rendezvous_server.py::test_who_leaves_while_it_waits_is_waited_with_no_longer
 
@@ -157,6 +157,6 @@ test_environment.py::test_a_file_that_others_can_open_is_refused
 
 VJ1: ranks whose large packets are lost are said not to have called hvd.init()
 hvdlite/rendezvous/serving.py
-- self._mark(f"{request.key}/{number}/joined/{request.argument}")
+- self.carry_out(Request(Operation.SET, joined))
 test_rendezvous_wills.py::test_who_has_joined_is_known_before_it_says_anything_of_itself
 """)

@@ -80,18 +80,19 @@ def test_a_store_that_comes_late_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 def test_when_nobody_answers_the_error_tells_what_each_address_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[dict[object, str]] = []
-    try_ = addresses._try
+    failed: set[tuple[str, int]] = set()
 
-    def watched(
-        address: object, secret: object, deadline: object, results: object, said: Any, done: object
-    ) -> None:
-        told.append(said)
-        try_(address, secret, deadline, results, said, done)  # type: ignore[arg-type]
+    class Client(StoreClient):
+        def __init__(self, address: tuple[str, int], secret: bytes, timeout: float) -> None:
+            try:
+                super().__init__(address, secret, timeout)
+            except ConnectionError:
+                failed.add(address)
+                raise
 
     # The time is over when both have said something.
-    now = SimpleNamespace(monotonic=lambda: 1000.0 if told and len(told[0]) == 2 else 0.0)
-    monkeypatch.setattr(addresses, "_try", watched)
+    now = SimpleNamespace(monotonic=lambda: 1000.0 if len(failed) == 2 else 0.0)
+    monkeypatch.setattr(addresses, "StoreClient", Client)
     monkeypatch.setattr(addresses, "time", now)
     with StoreServer(new_secret()) as stranger, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

@@ -94,10 +94,10 @@ def test_collect_wants_keys_that_exist_at_the_same_time(server, client):
         )
         client.set("m/0", b"old")
         thread.start()
-        wait_until(lambda: list(server._loop._table._waiters) == ["m/1"])
+        wait_until(lambda: list(server._loop.table._waiters) == ["m/1"])
         client.delete("m")
         client.set("m/1", b"b")
-        assert list(server._loop._table._waiters) == ["m/0"]
+        assert list(server._loop.table._waiters) == ["m/0"]
         client.set("m/0", b"new")
         thread.join(LIMIT)
     assert got == [[b"new", b"b"]]
@@ -195,7 +195,7 @@ def test_close_ends_waiting_clients_at_once():
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
-    wait_until(lambda: "never" in server._loop._table._waiters)
+    wait_until(lambda: "never" in server._loop.table._waiters)
     server.close()
     server.close()
     thread.join(LIMIT)
@@ -207,7 +207,7 @@ def test_close_ends_waiting_clients_at_once():
 
 
 def test_who_leaves_while_it_waits_is_waited_with_no_longer(server, client):
-    table = server._loop._table
+    table = server._loop.table
     sock = dial(server)
     shake_hands(sock)
     sock.sendall(frame(0, request(protocol.Operation.GET, "late", protocol.WAIT_FOREVER)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hvdlite.launch.attach import directory
-from hvdlite.rendezvous import protocol
 from hvdlite.rendezvous.addresses import Address
+from hvdlite.rendezvous.client import shake_hands
+from hvdlite.rendezvous.protocol import PURPOSE_WATCH
 
 Message = Mapping[str, Any]
 _ANSWER_SECONDS = 5.0
@@ -141,21 +141,8 @@ def dial(address: Address, secret: bytes) -> socket.socket:
     has its other end. Raises OSError."""
     sock = socket.create_connection(address, _ANSWER_SECONDS)
     try:
-        nonce = os.urandom(protocol.NONCE_BYTES)
-        sock.sendall(protocol.hello(nonce, protocol.PURPOSE_WATCH))
-        answer = _exactly(sock, protocol.ANSWER_BYTES)
-        sock.sendall(protocol.answer_server(secret, nonce, answer, protocol.PURPOSE_WATCH))
+        shake_hands(sock, secret, PURPOSE_WATCH, time.monotonic() + _ANSWER_SECONDS)
     except OSError:
         sock.close()
         raise
     return sock
-
-
-def _exactly(sock: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = sock.recv(size - len(data))
-        if not piece:
-            raise ConnectionError("it closed the connection")
-        data += piece
-    return data
