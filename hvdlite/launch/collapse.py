@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-from hvdlite.launch.output import Sink
 
 # How long a line waits for other ranks to print it, too. A line that all ranks have printed does
 # not wait.
@@ -97,13 +95,15 @@ class HeldLines:
 
 
 class Collapse:
-    """Merges one stream, stdout or stderr, of all ranks before a Sink.
+    """Merges one stream, stdout or stderr, of all ranks. `emit`: the sink's.
 
     In an elastic job its sources are members, whose ranks change.
     """
 
-    def __init__(self, name: str, ranks: Iterable[int], sink: Sink) -> None:
-        self._name, self._sink = name, sink
+    def __init__(
+        self, name: str, ranks: Iterable[int], emit: Callable[[bytes, list[bytes]], None]
+    ) -> None:
+        self._name, self._emit = name, emit
         self._held = HeldLines(ranks)
         self._numbers: dict[int, int] = {}  # the ranks of sources that are members
         # ranks in the middle of a line that has been partly shown
@@ -127,7 +127,7 @@ class Collapse:
                 self._held.add(rank, line, now)
                 continue
             self._show(self._held.take_until(rank))
-            self._sink.emit(self._prefix({rank}), [line])
+            self._emit(self._prefix({rank}), [line])
             change = (
                 self._unfinished.discard if line.endswith((b"\n", b"\r")) else self._unfinished.add
             )
@@ -149,7 +149,7 @@ class Collapse:
 
     def _show(self, due: Iterable[HeldLine]) -> None:
         for held in due:
-            self._sink.emit(self._prefix(held.ranks), [held.line])
+            self._emit(self._prefix(held.ranks), [held.line])
 
     def _prefix(self, ranks: Iterable[int]) -> bytes:
         numbers = {self._numbers.get(rank, rank) for rank in ranks}

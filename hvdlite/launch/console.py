@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import TextIO
 
 from hvdlite.launch import output
@@ -16,7 +15,8 @@ from hvdlite.launch.observers import Contained, JobObserver, Observers
 
 
 class Console:
-    """The targets of output: the launcher's own stdout and stderr, or replacements for them."""
+    """The targets of output: the launcher's own stdout and stderr, or replacements for them.
+    `name`: before its own lines."""
 
     def __init__(
         self,
@@ -24,8 +24,10 @@ class Console:
         stderr: output.Writer,
         timestamps: bool,
         obey_returns: tuple[bool, bool] = (True, True),
+        name: str = "hvdliterun",
     ) -> None:
         self._writers = stdout, stderr
+        self._name = name
         self._told: set[str] = set()  # streams whose losses have been reported
         self._screen = stderr if isinstance(stderr, Screen) else None
         self.stdout = output.Sink(stdout, timestamps, obey_returns[0])
@@ -34,7 +36,7 @@ class Console:
     def say(self, text: str) -> None:
         """Prints one or several lines of the launcher itself."""
         for line in text.splitlines():
-            self.stderr.say(line if line.startswith("hvdliterun: ") else f"hvdliterun: {line}")
+            self.stderr.say(f"{self._name}: {line.removeprefix('hvdliterun: ')}")
 
     def show_phases(self, phases: Mapping[str, str]) -> None:
         """Shows on a terminal how far each host is, until the next call. Without any phases, the
@@ -52,12 +54,7 @@ class Console:
         for name, writer in zip(("stdout", "stderr"), self._writers, strict=True):
             if writer.failure is not None and name not in self._told:
                 self._told.add(name)
-                why = (
-                    "its reader has closed it"
-                    if isinstance(writer.failure, BrokenPipeError)
-                    else _reason(writer.failure)
-                )
-                told.append(f"the end of the ranks' {name} is lost: {why}.")
+                told.append(f"the end of the ranks' {name} is lost: {_reason(writer.failure)}.")
         return told
 
     def flush(self, stop: Callable[[], bool] = lambda: False) -> None:
@@ -72,44 +69,26 @@ class Console:
             writer.close()
 
 
-class _OfAModule(Console):
-    """Names a module instead of hvdliterun."""
-
-    def __init__(
-        self, name: str, stdout: output.Writer, stderr: output.Writer, timestamps: bool
-    ) -> None:
-        super().__init__(stdout, stderr, timestamps)
-        self._name = name
-
-    def say(self, text: str) -> None:
-        for line in text.splitlines():
-            self.stderr.say(f"{self._name}: {line.removeprefix('hvdliterun: ')}")
-
-
 @contextlib.contextmanager
-def until_closed(console: Console) -> Iterator[Console]:
-    """At the end of the block, the console is flushed and closed."""
-    try:
-        yield console
-    finally:
-        try:
-            console.flush()
-        finally:
-            console.close()
-
-
 def of_a_module(
     name: str,
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
     timestamps: bool = False,
-) -> AbstractContextManager[Console]:
+) -> Iterator[Console]:
     """Prints to these streams, or to the program's own, until the end of the block."""
     out, errors = output.TextWriter(stdout or sys.stdout), output.TextWriter(stderr or sys.stderr)
-    return until_closed(_OfAModule(name, out, errors, timestamps))
+    console = Console(out, errors, timestamps, name=name)
+    with contextlib.closing(console):
+        try:
+            yield console
+        finally:
+            console.flush()
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, BrokenPipeError):
+        return "its reader has closed it"
     return str(error.strerror) if isinstance(error, OSError) and error.strerror else repr(error)
 
 
@@ -128,13 +107,9 @@ def of_the_command_line(
     and the report, which names `command`.
     """
     terminals = os.isatty(1), os.isatty(2)
-    if (phases or ranks) and screen.possible(os.environ):
-        terminal = Screen(2)
-        console = Console(
-            terminal if os.isatty(1) else output.Writer(1), terminal, timestamps, terminals
-        )
-    else:
-        terminal, console = None, Console(output.Writer(1), output.Writer(2), timestamps, terminals)
+    terminal = Screen(2) if (phases or ranks) and screen.possible(os.environ) else None
+    stdout = terminal if terminal and os.isatty(1) else output.Writer(1)
+    console = Console(stdout, terminal or output.Writer(2), timestamps, terminals)
     if not ranks and not outlets:
         return console, JobObserver()
     from hvdlite.launch.monitor import board, metrics, view

@@ -7,12 +7,11 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from hvdlite.base import knobs
-from hvdlite.launch import cli, delivery, direct, machine, output, plan
-from hvdlite.launch.console import Console, until_closed
+from hvdlite.launch import cli, delivery, direct, machine, plan
+from hvdlite.launch.console import Console, of_a_module
 from hvdlite.launch.flags import build_parser, read_text
 from hvdlite.launch.hosts import Launcher
 from hvdlite.launch.job import Job, JobOptions, elsewhere, watchable
@@ -90,9 +89,12 @@ def run(
         raise ValueError("hosts and hostfile exclude one another: give the hosts in one of them.")
     if use_gloo and use_mpi:
         raise ValueError("use_gloo and use_mpi exclude one another.")
-    _refuse(
-        "only hvdliterun starts ranks through mpirun", use_mpi=use_mpi or None, mpi_args=mpi_args
-    )
+    for name, given in (("use_mpi", use_mpi or None), ("mpi_args", mpi_args)):
+        if given is not None:
+            raise NotImplementedError(
+                f"hvdlite.run({name}=...) is not possible: only hvdliterun starts ranks through "
+                "mpirun. Leave it out."
+            )
     payload = pickled(func, args, kwargs)
     # As on a command line, but without the conversion to text.
     flags = build_parser().parse_args([])
@@ -162,14 +164,6 @@ def _renamed(old: str, value: Any, new: str, otherwise: Any) -> Any:
     return value
 
 
-def _refuse(why: str, **given: Any) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise NotImplementedError(
-                f"hvdlite.run({name}=...) is not possible: {why}. Leave it out."
-            )
-
-
 def pickled(
     func: Callable[..., Any],
     args: Sequence[Any],
@@ -199,7 +193,7 @@ def _call(payload: bytes, request: cli.JobRequest, options: JobOptions) -> list[
     verdict = Verdict({slot.rank: slot.host for slot in slots})
     results = _Results(payload, slots, verdict, request.command)
     far = elsewhere(slot.host for slot in slots)
-    with _console(options) as console:
+    with of_a_module("hvdliterun", timestamps=options.timestamps) as console:
         job = _job(slots, request, options, far, console, verdict, results)
         direct.supervise(job)
     return results.results
@@ -215,7 +209,7 @@ def _call_elastic(
     verdict = ElasticVerdict({})
     results = ElasticDelivery(payload, verdict, chosen.policy.least, request.command)
     far = elsewhere(host.name for host in chosen.hosts)
-    with _console(options) as console:
+    with of_a_module("hvdliterun", timestamps=options.timestamps) as console:
         job = _job([], request, options, far, console, verdict, results)
         elastic.supervise(job, chosen, verdict)
     return results.results
@@ -235,11 +229,6 @@ def _job(
     return Job(
         slots, request.command, request.environment, options, far, console, verdict, observer
     )
-
-
-def _console(options: JobOptions) -> AbstractContextManager[Console]:
-    out, errors = output.TextWriter(sys.stdout), output.TextWriter(sys.stderr)
-    return until_closed(Console(out, errors, options.timestamps))
 
 
 class _Results(delivery.Delivery):

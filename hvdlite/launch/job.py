@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from hvdlite.launch import console, output, plan, secret, watch
 from hvdlite.launch.attach.attachable import Attachable
+from hvdlite.launch.collapse import Collapse
 from hvdlite.launch.monitor import Outlets
 from hvdlite.launch.monitor.board import WANTED
 from hvdlite.launch.observers import Contained, JobObserver, Observers
@@ -125,11 +126,9 @@ class Job:
         """Opens the streams, with the files for --output-filename."""
         sinks = {"stdout": self.console.stdout, "stderr": self.console.stderr}
         ranks = [slot.rank for slot in self.slots]
-        mergers: dict[str, output.LineMerger] = {}
+        mergers: dict[str, Collapse] = {}
         if self.options.collapse:
-            from hvdlite.launch.collapse import Collapse
-
-            mergers = {name: Collapse(name, ranks, sink) for name, sink in sinks.items()}
+            mergers = {name: Collapse(name, ranks, sink.emit) for name, sink in sinks.items()}
         directory = self.options.output_directory
         found = {}
         for rank in ranks:

@@ -26,8 +26,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TextIO
+from typing import TextIO
 
+from hvdlite.launch.collapse import Collapse
 from hvdlite.launch.last_words import LastWords
 
 BACKLOG_BYTES = 16 << 20
@@ -294,18 +295,6 @@ class Sink:
         )
 
 
-class LineMerger(Protocol):
-    """Processes the streams of several ranks before a sink (`collapse`)."""
-
-    def put(self, rank: int, lines: Sequence[bytes], now: float) -> None: ...
-
-    def tick(self, now: float) -> None: ...
-
-    def wait(self, now: float) -> float | None: ...
-
-    def end(self, rank: int) -> None: ...
-
-
 @dataclass
 class Stream:
     """One stream of one rank."""
@@ -314,7 +303,7 @@ class Stream:
     name: str  # stdout | stderr
     sink: Sink
     copy: int | None = None  # the file's descriptor
-    merger: LineMerger | None = None
+    merger: Collapse | None = None
     source: int | None = None  # what `merger` knows it by, if not by its rank
     last_words: LastWords = field(default_factory=LastWords)
     _lines: LineCutter = field(default_factory=LineCutter)

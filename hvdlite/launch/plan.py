@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdlite.launch.hosts import Host
 from hvdlite.rendezvous.addresses import Address, join_address
+from hvdlite.rendezvous.documents import rank_numbers
 
 # Far above any job: a typing error is refused before it fills the memory.
 MOST_RANKS = 1 << 16
@@ -41,31 +41,9 @@ def assign(hosts: Sequence[Host], processes: int | None = None) -> list[Slot]:
         )
     if size > MOST_RANKS:
         raise ValueError(f"-np {size} is not allowed: a job has {MOST_RANKS} ranks at most.")
-    taken: list[tuple[str, int]] = []
-    free = size
-    for host in hosts:
-        if free > 0:
-            taken.append((host.name, min(host.slots, free)))
-            free -= host.slots
-    # As in Horovod, "across" are the ranks with the same local rank on the hosts that have it.
-    across = Counter(local_rank for _, local_size in taken for local_rank in range(local_size))
-    before: Counter[int] = Counter()
-    slots: list[Slot] = []
-    for name, local_size in taken:
-        for local_rank in range(local_size):
-            slots.append(
-                Slot(
-                    name,
-                    len(slots),
-                    size,
-                    local_rank,
-                    local_size,
-                    before[local_rank],
-                    across[local_rank],
-                )
-            )
-            before[local_rank] += 1
-    return slots
+    places = [(host.name, slot) for host in hosts for slot in range(host.slots)][:size]
+    numbers = rank_numbers([(rank, host, slot) for rank, (host, slot) in enumerate(places)])
+    return [Slot(host, **vars(numbers[rank])) for rank, (host, _) in enumerate(places)]
 
 
 # Variables of the launcher's own machine or login, which would be wrong on another.

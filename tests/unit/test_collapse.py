@@ -15,7 +15,7 @@ from hvdlite.launch.output import Sink, Stream
 def _streams(count: int) -> tuple[Kept, list[Stream]]:
     writer = Kept()
     sink = Sink(writer)
-    together = Collapse("stdout", range(count), sink)
+    together = Collapse("stdout", range(count), sink.emit)
     return writer, [Stream(rank, "stdout", sink, merger=together) for rank in range(count)]
 
 

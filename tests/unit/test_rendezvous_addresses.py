@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import time
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from machine import within

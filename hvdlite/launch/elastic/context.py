@@ -66,7 +66,9 @@ class Streams:
         self._say = console.say
         self._sinks = {"stdout": console.stdout, "stderr": console.stderr}
         self._directory = directory
-        self._mergers = {name: Collapse(name, [], self._sinks[name]) for name in NAMES if collapse}
+        self._mergers = {
+            name: Collapse(name, [], self._sinks[name].emit) for name in NAMES if collapse
+        }
         self._members: dict[int, Mapping[str, output.Stream]] = {}
         self._begun = False  # there was a generation
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from hvdlite.launch.monitor import Outlets, exposition
 from hvdlite.launch.monitor.board import Board
+from hvdlite.launch.monitor.view import Display
 from hvdlite.rendezvous.addresses import join_address
 
 _SECONDS_OF_A_REQUEST = 5.0
@@ -24,10 +25,8 @@ MOST_READERS = 16
 _SECONDS_OF_A_LINE = 10.0
 
 
-class MetricsPage:
+class MetricsPage(Display):
     """A display that Prometheus reads: GET /metrics."""
-
-    seconds = 1.0
 
     def __init__(self, board: Board, outlets: Outlets, say: Callable[[str], None]) -> None:
         self._board = board
@@ -41,9 +40,8 @@ class MetricsPage:
             return
         place = join_address(outlets.address, self._server.server_port)
         say(f"metrics are at http://{place}/metrics")
-        threading.Thread(
-            target=self._server.serve_forever, args=(0.5,), name="hvdlite-metrics", daemon=True
-        ).start()
+        serve, name = self._server.serve_forever, "hvdlite-metrics"
+        threading.Thread(target=serve, args=(0.5,), name=name, daemon=True).start()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         page = self
@@ -68,9 +66,6 @@ class MetricsPage:
     def draw(self, now: float) -> None:
         if self._server is not None:
             self._text = exposition.page(self._board, now).encode()
-
-    def tick(self) -> float | None:
-        return None
 
     def end(self) -> None:
         if self._server is not None:
@@ -161,7 +156,7 @@ class _MetricsServer(HTTPServer):
             reader.cut()
 
 
-class MetricsFile:
+class MetricsFile(Display):
     """A display that adds a line of JSON to a file now and then, and one at the end."""
 
     seconds = _SECONDS_OF_A_LINE
@@ -188,9 +183,6 @@ class MetricsFile:
             why = error.strerror or str(error)
         self._say(f"the rest of the metrics is lost: cannot write to {self._path}: {why}.")
         self._close()
-
-    def tick(self) -> float | None:
-        return None
 
     def end(self) -> None:
         self.draw(time.monotonic())

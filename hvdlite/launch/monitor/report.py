@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from hvdlite.base import private_file
 from hvdlite.launch.monitor import exposition
 from hvdlite.launch.monitor.board import Board
+from hvdlite.launch.monitor.view import Display
 from hvdlite.launch.observers import JobObserver
 from hvdlite.observe.report import words
 from hvdlite.observe.report.facts import JobEnd
@@ -78,7 +79,7 @@ def _state(path: str) -> tuple[int, int] | None:
     return (found.st_ino, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
-class ReportSampler:
+class ReportSampler(Display):
     """A display: what it draws is the report."""
 
     seconds = _SECONDS_OF_A_SAMPLE

@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from hvdlite.launch.monitor import board
 from hvdlite.launch.monitor.board import Board, Row
@@ -92,22 +91,24 @@ def _fitted(text: str, width: int, left: bool) -> str:
     return text.ljust(width) if left else text.rjust(width)
 
 
-class Display(Protocol):
+class Display:
     """How the board is shown."""
 
-    seconds: float  # time between two drawings
+    seconds = 1.0  # time between two drawings
 
     def draw(self, now: float) -> None:
         """Shows the present state."""
+        raise NotImplementedError
 
     def tick(self) -> float | None:
         """Called often. Returns the maximum seconds until the next call, if it matters."""
+        return None
 
     def end(self) -> None:
         """The job has ended."""
 
 
-class LinesDisplay:
+class LinesDisplay(Display):
     """A display for logs."""
 
     seconds = 10.0
@@ -118,17 +119,9 @@ class LinesDisplay:
     def draw(self, now: float) -> None:
         self._say(self._board.summary(now))
 
-    def tick(self) -> float | None:
-        return None
 
-    def end(self) -> None:
-        pass
-
-
-class TableDisplay:
+class TableDisplay(Display):
     """A display for terminals."""
-
-    seconds = 1.0
 
     def __init__(self, ranks: Board, screen: Screen, colours: bool) -> None:
         self._board, self._screen, self._colours = ranks, screen, colours
