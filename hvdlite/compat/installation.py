@@ -8,6 +8,7 @@ else stays in hvdlite.
 
 from __future__ import annotations
 
+import argparse
 import base64
 import csv
 import hashlib
@@ -181,17 +182,14 @@ def _delete(files: Iterable[Path]) -> None:
             path.parent.rmdir()
 
 
-def run_command(action: str, target: str | None) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Runs `hvdlite compat`, says what it did, and returns the exit status."""
+    actions = {"install": _install_and_say, "remove": _remove_and_say, "status": _status}
     try:
-        place = directory(target) if target else this_environment()
-        print(
-            {"install": _install_and_say, "remove": _remove_and_say, "status": _status}[action](
-                place
-            )
-        )
+        place = directory(arguments.target) if arguments.target else this_environment()
+        print(actions[arguments.action](place))
     except InstallRefused as why:
-        print(f"hvdlite compat {action}: {why}.", file=sys.stderr)
+        print(f"hvdlite compat {arguments.action}: {why}.", file=sys.stderr)
         return 1
     return 0
 

@@ -36,7 +36,4 @@ def say_if_hidden() -> None:
         "",
     )
     if chosen.lower() in ("trace", "debug", "info") and (hidden := find(sys.path)):
-        print(
-            f"hvdlite: horovod is hvdlite in this process; {hidden} is not used",
-            file=sys.stderr,
-        )
+        print(f"hvdlite: horovod is hvdlite in this process; {hidden} is not used", file=sys.stderr)

@@ -84,9 +84,7 @@ class StaticAdapter:
             raise
 
     def execute(
-        self,
-        fn: Callable[[Any], Any],
-        callbacks: Sequence[Callback] | None = None,
+        self, fn: Callable[[Any], Any], callbacks: Sequence[Callback] | None = None
     ) -> list[Any]:
         """Returns the results of all ranks, or raises the failure that was the cause."""
         self._check()

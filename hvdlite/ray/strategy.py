@@ -60,10 +60,7 @@ def place(layout: Layout, timeout_s: float, use_current: bool) -> Placement:
 
 
 def create_placement_group(
-    resources_per_bundle: Mapping[str, float],
-    num_bundles: int,
-    pg_timeout: float,
-    pg_strategy: str,
+    resources_per_bundle: Mapping[str, float], num_bundles: int, pg_timeout: float, pg_strategy: str
 ) -> tuple[PlacementGroup, list[dict[str, float]]]:
     """Returns a placement group of equal bundles, and the bundles. Raises TimeoutError."""
     wanted = [dict(resources_per_bundle) for _ in range(num_bundles)]

@@ -88,10 +88,7 @@ def step_lines(facts: Facts) -> list[Line]:
     columns = list(zip(*found.values(), strict=True))
     fastest = [min(known, default=None) for known in map(_known, columns)]
     slowest = [max(known, default=None) for known in map(_known, columns)]
-    drawn = [
-        Line(_OTHERS, _timed(fastest, seconds)),
-        Line(_OTHERS, _timed(slowest, seconds)),
-    ]
+    drawn = [Line(_OTHERS, _timed(fastest, seconds)), Line(_OTHERS, _timed(slowest, seconds))]
     return drawn + [
         Line(named(rank, facts), _timed(found[rank], seconds), number)
         for number, rank in enumerate(_that_stand_out(facts, found), 1)

@@ -203,9 +203,7 @@ def _together(operations: Iterable[TimelineOperation]) -> dict[Key, Span]:
     }
 
 
-def _stretches(
-    pairs: Sequence[tuple[Span, Span]],
-) -> Iterable[tuple[float, float, float, int]]:
+def _stretches(pairs: Sequence[tuple[Span, Span]]) -> Iterable[tuple[float, float, float, int]]:
     """The middle of each stretch in the other's time, the bounds of the offset in it, and of how
     many operations they are."""
     begin = 0

@@ -36,10 +36,7 @@ class SparkBackend(Backend):
     """Trains on the executors, by hvdlite.spark.run(), to which `kwargs` go."""
 
     def __init__(
-        self,
-        num_proc: int | None = None,
-        env: Mapping[str, str] | None = None,
-        **kwargs: Any,
+        self, num_proc: int | None = None, env: Mapping[str, str] | None = None, **kwargs: Any
     ) -> None:
         self._num_proc = num_proc or default_num_proc()
         self._env = dict(env or {})

@@ -148,10 +148,7 @@ class _Trainer:
         """Writes the checkpoint of this epoch in place of the last one."""
         store = self._asked.store
         if store.saving_runs():
-            state = {
-                "model": self.model.state_dict(),
-                "optimizer": self._optimizer.state_dict(),
-            }
+            state = {"model": self.model.state_dict(), "optimizer": self._optimizer.state_dict()}
             buffer = io.BytesIO()
             torch.save(state, buffer)
             store.write(checkpoint(self._asked), buffer.getvalue())

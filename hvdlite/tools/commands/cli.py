@@ -9,73 +9,24 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
 from hvdlite import __version__
 from hvdlite.tools.simulate import options as simulate_options
 
-# A command imports its module only when it runs, so `--help` answers at once.
-
-
-def _compat(arguments: argparse.Namespace) -> int:
-    from hvdlite.compat import installation
-
-    return installation.run_command(arguments.action, arguments.target)
-
-
-def _doctor(arguments: argparse.Namespace) -> int:
-    from hvdlite.tools.doctor.examination import examine, fix
-    from hvdlite.tools.doctor.findings import Kind, to_json, to_text
-
-    for file, changed in fix(arguments.path) if arguments.fix else ():
-        print(f"{file}:{changed.line}: fixed: {changed.before} -> {changed.after}", file=sys.stderr)
-    findings, unreadable = examine(arguments.path)
-    if arguments.json:
-        print(to_json(findings, unreadable))
-    elif findings or not unreadable:
-        print(to_text(findings))
-    for sentence in unreadable:
-        print(f"hvdlite doctor: {sentence}", file=sys.stderr)
-    if unreadable:
-        return 2
-    return int(any(finding.kind is Kind.CHANGE for finding in findings))
-
-
-def _explain(arguments: argparse.Namespace) -> int:
-    from hvdlite.tools.commands import explain
-
-    return explain.run(arguments)
-
-
-def _leave(arguments: argparse.Namespace) -> int:
-    from hvdlite.tools.commands import leave
-
-    return leave.run(arguments)
-
-
-def _report(arguments: argparse.Namespace) -> int:
-    from hvdlite.observe.report import cli
-
-    return cli.run(arguments)
-
-
-def _simulate(arguments: argparse.Namespace) -> int:
-    from hvdlite.tools.simulate import cli
-
-    return cli.run(arguments)
-
-
-def _timeline(arguments: argparse.Namespace) -> int:
-    from hvdlite.observe.timeline import cli
-
-    return cli.run(arguments)
-
-
-def _top(arguments: argparse.Namespace) -> int:
-    from hvdlite.tools.commands import top
-
-    return top.run(arguments)
+# The module whose run() is the command. It is imported then, so `--help` answers at once.
+_HOMES = {
+    "compat": "hvdlite.compat.installation",
+    "doctor": "hvdlite.tools.doctor.examination",
+    "explain": "hvdlite.tools.commands.explain",
+    "leave": "hvdlite.tools.commands.leave",
+    "report": "hvdlite.observe.report.cli",
+    "simulate": "hvdlite.tools.simulate.cli",
+    "timeline": "hvdlite.observe.timeline.cli",
+    "top": "hvdlite.tools.commands.top",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -98,7 +49,9 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("-v", "--version", action="version", version=__version__)
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(
+        title="commands", dest="command", required=True, metavar="COMMAND"
+    )
 
     compat = commands.add_parser(
         "compat",
@@ -112,7 +65,6 @@ def build_parser() -> argparse.ArgumentParser:
     compat.add_argument(
         "--target", metavar="DIR", help="use a folder for PYTHONPATH instead of this environment"
     )
-    compat.set_defaults(run=_compat)
 
     doctor = commands.add_parser(
         "doctor",
@@ -134,7 +86,6 @@ def build_parser() -> argparse.ArgumentParser:
         help="first change imports such as `import horovod.torch` to `import hvdlite.torch` in "
         "Python files",
     )
-    doctor.set_defaults(run=_doctor)
 
     explain = commands.add_parser(
         "explain",
@@ -147,7 +98,6 @@ def build_parser() -> argparse.ArgumentParser:
     explain.add_argument("directory", help="a bundle, or the folder of HVDLITE_STALL_DUMP: its "
                          "newest bundle")  # fmt: skip
     explain.add_argument("--stacks", action="store_true", help="print the stacks of all threads")
-    explain.set_defaults(run=_explain)
 
     leave = commands.add_parser(
         "leave",
@@ -182,7 +132,6 @@ def build_parser() -> argparse.ArgumentParser:
     leave.add_argument(
         "--no-wait", action="store_true", help="return when the job knows, not when they have ended"
     )
-    leave.set_defaults(run=_leave)
 
     report = commands.add_parser(
         "report",
@@ -207,7 +156,6 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="the page (default: the first file's name with .html)",
     )
-    report.set_defaults(run=_report)
 
     simulate = commands.add_parser(
         "simulate",
@@ -216,7 +164,6 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     simulate_options.add(simulate)
-    simulate.set_defaults(run=_simulate)
 
     timeline = commands.add_parser("timeline", help="merge the timelines of all ranks into one")
     actions = timeline.add_subparsers(title="actions", required=True, metavar="ACTION")
@@ -249,7 +196,6 @@ def build_parser() -> argparse.ArgumentParser:
         help="add what torch.profiler (its file) or jax.profiler (its folder) has recorded on a "
         "rank; may be repeated",
     )
-    timeline.set_defaults(run=_timeline)
 
     top = commands.add_parser(
         "top",
@@ -278,7 +224,6 @@ def build_parser() -> argparse.ArgumentParser:
         default="rank",
         help="what the ranks are sorted by at first (default: rank)",
     )
-    top.set_defaults(run=_top)
     return parser
 
 
@@ -297,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     arguments = parser.parse_args(argv)
     try:
-        status: int = arguments.run(arguments)
+        status: int = import_module(_HOMES[arguments.command]).run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader (`| head`) has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -210,11 +210,7 @@ def _watch(connection: LauncherConnection, job: FoundJob, choice: View) -> None:
 
 
 def _draw(
-    connection: LauncherConnection,
-    job: FoundJob,
-    choice: View,
-    screen: Screen,
-    keyboard: list[int],
+    connection: LauncherConnection, job: FoundJob, choice: View, screen: Screen, keyboard: list[int]
 ) -> bool:
     """Draws until a key or the end of the job. Returns whether the job has ended."""
     assert job.about is not None

@@ -150,30 +150,19 @@ LAUNCHERS = {
 }
 
 #: variables that Horovod has and hvdlite does not read, and the reason
-NO_EFFECT = (
-    dict.fromkeys(
-        ["HOROVOD_CONTROLLER", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "HOROVOD_CCL_CACHE"],
-        _OURS,
-    )
-    | dict.fromkeys(
-        ["HOROVOD_NUM_NCCL_STREAMS", "HOROVOD_DISABLE_NVTX_RANGES", "HOROVOD_BATCH_D2D_MEMCOPIES"],
-        _OURS,
-    )
-    | dict.fromkeys(["HOROVOD_HIERARCHICAL_ALLGATHER", "HOROVOD_ENABLE_ASYNC_COMPLETION"], _OURS)
-    | dict.fromkeys(
-        ["HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE"],
-        _PAIRWISE,
-    )
-    | {
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": "a rank that is lost is noticed by itself; see "
-        "HVDLITE_HEARTBEAT_SECONDS in docs/reference/knobs.md",
-        "HOROVOD_ENABLE_XLA_OPS": "collectives in compiled functions need no setting",
-        "HOROVOD_ELASTIC": "hvdliterun --min-np makes a job elastic and sets it",
-    }
-    | {
-        f"HOROVOD_{name}": BUILD
-        for name in """GPU_ALLREDUCE GPU_ALLGATHER GPU_BROADCAST GPU_ALLTOALL
-            GPU_REDUCESCATTER WITH_MPI WITH_GLOO WITH_TENSORFLOW WITH_PYTORCH WITH_MXNET WITHOUT_MPI
-            WITHOUT_GLOO WITHOUT_TENSORFLOW WITHOUT_PYTORCH WITHOUT_MXNET CUDA_HOME""".split()
-    }
-)
+NO_EFFECT = {
+    f"HOROVOD_{name}": why
+    for why, names in {
+        _OURS: """CONTROLLER ADASUM_MPI_CHUNK_SIZE CCL_CACHE NUM_NCCL_STREAMS DISABLE_NVTX_RANGES
+            BATCH_D2D_MEMCOPIES HIERARCHICAL_ALLGATHER ENABLE_ASYNC_COMPLETION""",
+        _PAIRWISE: "AUTOTUNE_BAYES_OPT_MAX_SAMPLES AUTOTUNE_GAUSSIAN_PROCESS_NOISE",
+        "a rank that is lost is noticed by itself; see HVDLITE_HEARTBEAT_SECONDS in "
+        "docs/reference/knobs.md": "GLOO_TIMEOUT_SECONDS",
+        "collectives in compiled functions need no setting": "ENABLE_XLA_OPS",
+        "hvdliterun --min-np makes a job elastic and sets it": "ELASTIC",
+        BUILD: """GPU_ALLREDUCE GPU_ALLGATHER GPU_BROADCAST GPU_ALLTOALL GPU_REDUCESCATTER WITH_MPI
+            WITH_GLOO WITH_TENSORFLOW WITH_PYTORCH WITH_MXNET WITHOUT_MPI WITHOUT_GLOO
+            WITHOUT_TENSORFLOW WITHOUT_PYTORCH WITHOUT_MXNET CUDA_HOME""",
+    }.items()
+    for name in names.split()
+}

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hvdlite.tools.doctor import (
-    checks,
-    libraries,
-    reading,
-    rewriting,
-    surface,
-    training,
-    variables,
-)
-from hvdlite.tools.doctor.findings import Finding, Kind
+from hvdlite.tools.doctor import checks, libraries, reading, rewriting, surface, training, variables
+from hvdlite.tools.doctor.findings import Finding, Kind, to_json, to_text
 
 # Files that are not the user's program.
 _NOT_INSIDE = {"site-packages", "dist-packages", "node_modules", "__pycache__"}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command, and returns the exit status."""
+    for file, changed in fix(arguments.path) if arguments.fix else ():
+        print(f"{file}:{changed.line}: fixed: {changed.before} -> {changed.after}", file=sys.stderr)
+    found, unreadable = examine(arguments.path)
+    if arguments.json:
+        print(to_json(found, unreadable))
+    elif found or not unreadable:
+        print(to_text(found))
+    for sentence in unreadable:
+        print(f"hvdlite doctor: {sentence}", file=sys.stderr)
+    return 2 if unreadable else int(any(finding.kind is Kind.CHANGE for finding in found))
 
 
 def examine(paths: Sequence[str]) -> tuple[list[Finding], list[str]]:
@@ -90,19 +98,13 @@ class _Examination:
     def _where(self, file: str, line: int | None) -> str:
         if not line:
             return file
-        places = self._places.get(file)
-        return (
-            f"{file}:cell {places[line - 1].cell}:{places[line - 1].line}"
-            if places
-            else f"{file}:{line}"
-        )
+        if not (places := self._places.get(file)):
+            return f"{file}:{line}"
+        return f"{file}:cell {places[line - 1].cell}:{places[line - 1].line}"
 
     def _placed(self, finding: Finding) -> Finding:
         places = self._places.get(finding.file)
-        if not places:
-            return finding
-        place = places[finding.line - 1]
-        return replace(finding, cell=place.cell, line=place.line)
+        return replace(finding, **vars(places[finding.line - 1])) if places else finding
 
 
 def _names_horovod(file: str, raw: bytes) -> bool:

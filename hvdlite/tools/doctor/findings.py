@@ -57,15 +57,8 @@ def _place(finding: Finding) -> str:
 
 def to_json(findings: Sequence[Finding], unreadable: Sequence[str]) -> str:
     """Returns the same as an object."""
-    rows = [
-        {
-            "kind": f.kind.value,
-            "file": f.file,
-            "line": f.line,
-            "name": f.name,
-            "sentence": f.sentence,
-        }
-        | ({"cell": f.cell} if f.cell else {})
-        for f in in_order(findings)
-    ]
+    rows = [vars(finding) | {"kind": finding.kind.value} for finding in in_order(findings)]
+    for row in rows:
+        if not row["cell"]:
+            del row["cell"]
     return json.dumps({"findings": rows, "unreadable": list(unreadable)}, indent=2)

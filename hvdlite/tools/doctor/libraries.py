@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 
 from hvdlite.tools.doctor.findings import Finding, Kind
-from hvdlite.tools.doctor.reading import Program
+from hvdlite.tools.doctor.reading import Program, last_name
 
 LIGHTNING = (
     "Lightning has no Horovod since 2.0: import hvdlite.lightning, and give the Trainer "
@@ -45,7 +45,7 @@ def of_program(program: Program) -> Iterator[Finding]:
         elif isinstance(node, ast.Attribute) and node.attr in _SENTENCES:
             sentence = _SENTENCES[node.attr]
             yield Finding(Kind.CHANGE, program.file, node.lineno, ast.unparse(node), sentence)
-        elif isinstance(node, ast.Call) and _last_name(node.func) == "Trainer":
+        elif isinstance(node, ast.Call) and last_name(node) == "Trainer":
             for keyword in node.keywords:
                 if keyword.arg in _OF_TRAINER and _says_horovod(keyword.value):
                     name = f'Trainer({keyword.arg}="horovod")'
@@ -56,10 +56,6 @@ def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
     if isinstance(node, ast.ImportFrom):
         return [node.module or ""]
     return [alias.name for alias in node.names]
-
-
-def _last_name(node: ast.expr) -> str:
-    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _says_horovod(value: ast.expr) -> bool:

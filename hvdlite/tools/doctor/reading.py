@@ -93,7 +93,14 @@ def imported_by_call(node: ast.AST) -> str | None:
     """Returns the argument of a call of import_module(), of any module."""
     if not isinstance(node, ast.Call) or not node.args:
         return None
-    return _constant(node.args[0]) if _function(node) == "import_module" else None
+    return _constant(node.args[0]) if last_name(node) == "import_module" else None
+
+
+def last_name(node: ast.AST) -> str:
+    """Returns `f` for f, a.b.f, f() and a.b.f(), and "" for other expressions."""
+    while isinstance(node, ast.Call):
+        node = node.func
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 class _Reader(ast.NodeVisitor):
@@ -106,7 +113,7 @@ class _Reader(ast.NodeVisitor):
         self._guarded = False
         self._followed: set[int] = set()  # strings whose import was read
         self._imports_by_name = any(
-            isinstance(node, ast.Call) and _function(node) in ("import_module", "__import__")
+            isinstance(node, ast.Call) and last_name(node) in ("import_module", "__import__")
             for node in ast.walk(program.tree)
         )
 
@@ -170,7 +177,7 @@ class _Reader(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
         for target in node.targets:
-            if isinstance(target, ast.Subscript) and _is_environ(target.value):
+            if isinstance(target, ast.Subscript) and last_name(target.value) == "environ":
                 self._note_variable(target.slice, node.value, node)
             path = self._path(node.value) or self._imported(node.value)
             if isinstance(target, ast.Name) and path is not None:
@@ -234,11 +241,6 @@ class _Reader(ast.NodeVisitor):
             self._program.variables.append(Variable(name, line, _constant(value)))
 
 
-def _function(call: ast.Call) -> str:
-    """Returns `f` for f() and a.b.f()."""
-    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
-
-
 def _constant(node: ast.AST) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
@@ -249,20 +251,16 @@ def _catches_import_errors(handler: ast.ExceptHandler) -> bool:
     return any(isinstance(n, ast.Name) and n.id in _IMPORT_ERRORS for n in ast.walk(handler.type))
 
 
-def _is_environ(node: ast.AST) -> bool:
-    return getattr(node, "attr", getattr(node, "id", "")) == "environ"
-
-
 def _set_in_environment(call: ast.Call) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Returns the keys and values in os.environ.setdefault(key, ...), os.putenv(key, ...),
     os.environ.update({key: ...}, key=...)."""
     if not isinstance(call.func, ast.Attribute):
         return
-    method, owner = call.func.attr, call.func.value
-    if (method == "setdefault" and _is_environ(owner)) or method == "putenv":
+    method, of_environ = call.func.attr, last_name(call.func.value) == "environ"
+    if (method == "setdefault" and of_environ) or method == "putenv":
         if len(call.args) == 2:
             yield call.args[0], call.args[1]
-    elif method == "update" and _is_environ(owner):
+    elif method == "update" and of_environ:
         for argument in call.args:
             if isinstance(argument, ast.Dict):
                 pairs = zip(argument.keys, argument.values, strict=True)

@@ -52,7 +52,7 @@ def look_up(path: str) -> KnownName | MissingName:
         inside = f"{reached}.{part}"
         file = _file_of_horovods(inside)
         if file is not None:
-            if _is_empty(file):
+            if _read(file).listed == set():  # names.is_empty(), for a source
                 return MissingName(reached, part)
             reached = inside
             continue
@@ -65,7 +65,7 @@ def look_up(path: str) -> KnownName | MissingName:
 def public_names(module: str) -> list[str]:
     """Returns what `from module import *` binds, for one of horovod's modules."""
     file = _file_of_horovods(module)
-    return sorted(_bound(file, public=True)) if file is not None else []
+    return sorted(_bound(file)) if file is not None else []
 
 
 def _file_of_horovods(name: str) -> Path | None:
@@ -142,7 +142,7 @@ def _read(file: Path) -> _Module:
                 if alias.name != "*":
                     module.imports[alias.asname or alias.name] = (statement.module, alias.name)
                 elif (source := _source(_PACKAGE.parent, statement.module)) is not None:
-                    for name in _bound(source, public=True):
+                    for name in _bound(source):
                         module.imports.setdefault(name, (statement.module, name))
     return module
 
@@ -158,17 +158,11 @@ def _top_level(body: list[ast.stmt]) -> list[ast.stmt]:
     return found
 
 
-def _bound(file: Path, public: bool) -> set[str]:
+def _bound(file: Path) -> set[str]:
     module = _read(file)
-    every = {*module.definitions, *module.imports}
-    if public and module.listed is not None:
+    if module.listed is not None:
         return module.listed
-    return {name for name in every if not name.startswith("_")}
-
-
-def _is_empty(file: Path) -> bool:
-    """names.is_empty() for a source."""
-    return _read(file).listed == set()
+    return {name for name in (*module.definitions, *module.imports) if not name.startswith("_")}
 
 
 def _listed_by(module: _Module, added: ast.expr) -> set[str]:
@@ -176,38 +170,30 @@ def _listed_by(module: _Module, added: ast.expr) -> set[str]:
     if isinstance(added, ast.Attribute) and isinstance(added.value, ast.Name):
         package, name = module.imports[added.value.id]
         source = _source(_PACKAGE.parent, f"{package}.{name}")
-        return set() if source is None else _bound(source, public=True)
+        return set() if source is None else _bound(source)
     return set(ast.literal_eval(added))
 
 
 def _parameters_behind(definition: ast.stmt, behind: Sequence[str]) -> tuple[str, ...] | None:
-    """Returns the parameters of a definition, or of the method that is called by way of it."""
-    if not behind:
+    """Returns the parameters of a function, of a class, or of the method that is called by way of
+    it."""
+    if isinstance(definition, ast.FunctionDef) and not behind:
         return _parameters(definition)
     if len(behind) > 1 or not isinstance(definition, ast.ClassDef):
         return None
+    name = behind[0] if behind else "__init__"
     for method in definition.body:
-        if isinstance(method, ast.FunctionDef) and method.name == behind[0]:
+        if isinstance(method, ast.FunctionDef) and method.name == name:
             decorators = [getattr(each, "id", "") for each in method.decorator_list]
             parameters = _parameters(method)
             if parameters is None or not {*decorators} <= {"classmethod", "staticmethod"}:
                 return None
-            return parameters[1:] if "classmethod" in decorators else parameters
+            return parameters[1:] if "classmethod" in decorators or not behind else parameters
     return None
 
 
-def _parameters(definition: ast.stmt) -> tuple[str, ...] | None:
-    if isinstance(definition, ast.ClassDef):
-        made = [
-            f for f in definition.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"
-        ]
-        if not made:
-            return None
-        found = _parameters(made[0])
-        return None if found is None else found[1:]
-    if not isinstance(definition, ast.FunctionDef):
-        return None
-    arguments = definition.args
+def _parameters(function: ast.FunctionDef) -> tuple[str, ...] | None:
+    arguments = function.args
     if arguments.kwarg is not None or arguments.vararg is not None:
         return None
     return tuple(a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])

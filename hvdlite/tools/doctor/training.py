@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from hvdlite.tools.doctor.findings import Finding, Kind
-from hvdlite.tools.doctor.reading import Program
+from hvdlite.tools.doctor.reading import Program, last_name
 
 _ADAPTERS = ("horovod.torch", "horovod.tensorflow", "horovod.keras")
 _WRAPPERS = {
@@ -25,17 +25,13 @@ _STARTS = re.compile(
     r"[Bb]roadcast_?(parameters|variables|global_?variables|optimizer_state|object)", re.IGNORECASE
 )
 _SHARDING = {
-    "DistributedSampler",
-    "ElasticSampler",
-    "shard",
-    "num_replicas",
-    "num_shards",
-    "shard_index",
+    "DistributedSampler", "ElasticSampler", "shard", "num_replicas", "num_shards", "shard_index",
     "split_list",
-}
+}  # fmt: skip
 #: what averages gradients in a program of torch.distributed, over hvdlite's backend
-_BY_OTHERS = {"DistributedDataParallel", "DDP", "Accelerator", "FullyShardedDataParallel"} | {
-    "fully_shard", "init_process_group"
+_BY_OTHERS = {
+    "DistributedDataParallel", "DDP", "Accelerator", "FullyShardedDataParallel", "fully_shard",
+    "init_process_group",
 }  # fmt: skip
 #: functions that make data where they are called; with the same seed, the same on each rank
 _RANDOM = {"rand", "randn", "randint", "normal", "standard_normal", "uniform"}
@@ -84,21 +80,17 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
             "hvd.callbacks.BroadcastGlobalVariablesCallback (Keras)",
         )
     users = [p for p in programs if any(use.path.startswith(_ADAPTERS) for use in p.uses)]
-    for_library = (
-        "" if any(map(_starts_by_itself, users)) else "a library may leave that to its caller"
-    )
+    larger = ", although the batch of all ranks together is that much larger: is this intended?"
+    own_data = "does each rank read data of its own?"
+    if not any(map(_starts_by_itself, users)):
+        own_data = "a library may leave that to its caller"
+        larger = f": {own_data}"
     if (
         not all(program.is_hvdlites for program in users)
         and not any(_scales_by_size(program) for program in programs)
         and "LearningRateWarmupCallback" not in used
     ):
-        yield hint(
-            "learning rate",
-            f"is not multiplied by hvd.size(): {for_library}"
-            if for_library
-            else "is not multiplied by hvd.size(), although the batch of all ranks together is "
-            "that much larger: is this intended?",
-        )
+        yield hint("learning rate", f"is not multiplied by hvd.size(){larger}")
     if (
         not words & _SHARDING
         and not any(_computes_with_rank(program) for program in programs)
@@ -107,7 +99,7 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
         yield hint(
             "data",
             "these files have no DistributedSampler, no shard(), and no part of the data chosen by "
-            f"hvd.rank(): {for_library or 'does each rank read data of its own?'}",
+            f"hvd.rank(): {own_data}",
         )
 
 
@@ -123,9 +115,11 @@ def _starts_by_itself(program: Program) -> bool:
 
 def _seeds_all_alike(tree: ast.AST) -> bool:
     """Whether a seed is set that is the same on all ranks: their models are equal by it."""
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _name(n) in _SEEDS_OF_WEIGHTS]
+    calls = [
+        n for n in ast.walk(tree) if isinstance(n, ast.Call) and last_name(n) in _SEEDS_OF_WEIGHTS
+    ]
     return any(
-        isinstance(call.args[0], ast.Constant) or "seed" in _name(call.args[0])
+        isinstance(call.args[0], ast.Constant) or "seed" in last_name(call.args[0])
         for call in calls
         if call.args
     )
@@ -143,18 +137,12 @@ def _makes_data(tree: ast.AST) -> bool:
 
 
 def _words(tree: ast.AST) -> set[str]:
-    """Yields every identifier."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            found.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            found.add(node.attr)
-        elif isinstance(node, ast.keyword) and node.arg:
-            found.add(node.arg)
-        elif isinstance(node, ast.alias):
-            found.add(node.name.rpartition(".")[2])
-    return found
+    """Returns every identifier."""
+    nodes = list(ast.walk(tree))
+    found = {last_name(node) for node in nodes}
+    found |= {node.arg or "" for node in nodes if isinstance(node, ast.keyword)}
+    found |= {node.name.rpartition(".")[2] for node in nodes if isinstance(node, ast.alias)}
+    return found - {""}
 
 
 def _trains(words: set[str]) -> bool:
@@ -176,7 +164,7 @@ def _computes_with_rank(program: Program) -> bool:
     """Whether hvd.rank() is used for more than comparing it with 0 or printing it."""
     kinds = (ast.BinOp, ast.Subscript, ast.Slice, ast.keyword, ast.Call)
     places = [n for n in ast.walk(program.tree) if isinstance(n, kinds)]
-    return _any_holds(program, [n for n in places if _name(n) != "print"], {"rank"})
+    return _any_holds(program, [n for n in places if last_name(n) != "print"], {"rank"})
 
 
 def _any_holds(program: Program, nodes: Sequence[ast.AST], functions: set[str]) -> bool:
@@ -186,23 +174,10 @@ def _any_holds(program: Program, nodes: Sequence[ast.AST], functions: set[str]) 
     holders = set()
     for node in ast.walk(program.tree):
         if isinstance(node, ast.Assign) and id(node.value) in calls:
-            holders |= {_name(target) for target in node.targets}
+            holders |= {last_name(target) for target in node.targets}
         elif isinstance(node, ast.FunctionDef):
             results = [inside.value for inside in ast.walk(node) if isinstance(inside, ast.Return)]
             if any(id(result) in calls for result in results):
                 holders.add(node.name)
     children = (child for node in nodes for child in ast.iter_child_nodes(node))
-    return any(id(child) in calls or _name(child) in holders - {""} for child in children)
-
-
-def _name(node: ast.AST) -> str:
-    """Returns `size` for `size`, `args.size` and `self.size()`."""
-    if isinstance(node, ast.Call):
-        return _name(node.func)
-    return (
-        node.id
-        if isinstance(node, ast.Name)
-        else node.attr
-        if isinstance(node, ast.Attribute)
-        else ""
-    )
+    return any(id(child) in calls or last_name(child) in holders - {""} for child in children)

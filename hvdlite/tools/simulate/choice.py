@@ -69,10 +69,7 @@ def _hierarchical(size: float, cluster: Cluster, half: bool) -> Carried:
     share = size / cluster.local
     # The allreduces share the card: each has its k-th part.
     rail = replace(
-        cluster,
-        ranks=cluster.hosts,
-        ranks_per_host=1,
-        bandwidth=cluster.bandwidth / cluster.local,
+        cluster, ranks=cluster.hosts, ranks_per_host=1, bandwidth=cluster.bandwidth / cluster.local
     )
     inside = algorithms.in_memory(size, cluster)
     if half and share / 2 > EXCHANGE_MAX_ELEMENTS:
