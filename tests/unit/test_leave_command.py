@@ -11,7 +11,7 @@ from hvdlite.rendezvous import documents
 from hvdlite.rendezvous.documents import LeaveRequest, Refused
 from hvdlite.tools.commands import leave
 from hvdlite.tools.commands.cli import main
-from hvdlite.tools.commands.leave import CannotLeave, Leavers, job_of
+from hvdlite.tools.commands.leave import CannotLeave, job_of
 
 A, B = "10.0.0.1:4000", "10.0.0.1:5000"
 TOKEN = b"7" * 32
@@ -32,7 +32,7 @@ INSIDE = {"HVDLITE_MEMBER": "3", "HVDLITE_RENDEZVOUS": B}
 def test_the_job_is_the_one_that_is_named_or_of_this_process_or_the_only_one(
     named: str | None, jobs: list[str], environ: dict[str, str], meant: str
 ) -> None:
-    assert job_of(Leavers(None, None, named), jobs, environ) == meant
+    assert job_of(named, jobs, environ) == meant
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_job_that_is_not_clear_is_an_error(
     named: str | None, jobs: list[str], environ: dict[str, str], says: str
 ) -> None:
     with pytest.raises(CannotLeave, match=says):
-        job_of(Leavers(None, None, named), jobs, environ)
+        job_of(named, jobs, environ)
 
 
 def test_a_host_without_a_rank_is_an_error(

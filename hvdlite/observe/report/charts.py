@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hvdlite.observe.report.facts import Event
 from hvdlite.observe.report.words import escaped
 
 # Of the plot's own coordinates; the page stretches them.
@@ -27,14 +28,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A vertical line, such as a change of the ranks."""
-
-    time: float
-    text: str
-
-
-@dataclass(frozen=True)
 class Bar:
     label: str
     share: float  # of the whole width, 0 to 1
@@ -48,24 +41,19 @@ def lines(
     seconds: float,
     highest: float,
     unit: tuple[float, str],
-    marks: Iterable[Mark] = (),
+    marks: Iterable[Event] = (),
 ) -> str:
     """Lines over time, which begins at 0. Values above `highest` are cut off at the top. `unit`: of
     a value of 1, and its name."""
     factor, name = unit
     most = highest * factor
-    step = step_for(most, 4)
-    ticks = value_ticks(most, 4)
+    ticks = value_ticks(most)
     if ticks[-1] < most:
-        ticks.append(ticks[-1] + step)
+        ticks.append(ticks[-1] + _step_for(most))
     top = ticks[-1] or 1.0
     span = seconds or 1.0
-    parts = [_grid(top, ticks)]
-    for mark in marks:
-        x = _number(WIDTH * mark.time / span)
-        parts.append(
-            f'<path class="mark" d="M{x} 0V{HEIGHT:g}"><title>{escaped(mark.text)}</title></path>'
-        )
+    grid = "".join(f"M0 {_number(HEIGHT * (1 - tick / top))}H{WIDTH:g}" for tick in ticks)
+    parts = [f'<path class="grid" d="{grid}"/>', *_marked(marks, span, HEIGHT)]
     for line in sorted(drawn, key=lambda line: line.colour):
         path = _path(line.points, span, top / factor)
         if path:
@@ -73,8 +61,8 @@ def lines(
                 f'<path class="line k{line.colour}" d="{path}">'
                 f"<title>{escaped(line.label)}</title></path>"
             )
-    labels = [(1 - tick / top, _exactly(tick)) for tick in ticks]
-    return _figure("".join(parts), labels, name, time_ticks(span), span, "tall")
+    labels = [(1 - tick / top, f"{tick:.10g}") for tick in ticks]  # 0.25, 100
+    return _figure("".join(parts), labels, name, span, "tall")
 
 
 def legend(items: Iterable[tuple[str, int]], kind: str = "") -> str:
@@ -87,7 +75,7 @@ def heat_map(
     rows: Sequence[tuple[str, str, Sequence[float | None]]],
     seconds: float,
     top: float,
-    marks: Iterable[Mark] = (),
+    marks: Iterable[Event] = (),
 ) -> str:
     """`rows`: a label, a title and the values of equal times; `top`: the value of the darkest."""
     columns = max((len(values) for _, _, values in rows), default=0)
@@ -106,11 +94,7 @@ def heat_map(
         f'<path class="h{level}" d="{"".join(paths)}"/>'
         for level, paths in sorted(by_level.items())
     ]
-    for mark in marks:
-        x = _number(WIDTH * mark.time / (seconds or 1.0))
-        parts.append(
-            f'<path class="mark" d="M{x} 0V{len(rows)}"><title>{escaped(mark.text)}</title></path>'
-        )
+    parts += _marked(marks, seconds or 1.0, len(rows))
     parts += [
         f'<rect class="row" y="{y}" width="{WIDTH:g}" height="1"><title>{escaped(title)}</title>'
         "</rect>"
@@ -120,7 +104,7 @@ def heat_map(
     labels = [
         ((y + 0.5) / len(rows), label) for y, (label, _, _) in enumerate(rows) if y % every == 0
     ]
-    return _figure("".join(parts), labels, "rank", time_ticks(seconds), seconds, "rows", len(rows))
+    return _figure("".join(parts), labels, "rank", seconds, "rows", len(rows))
 
 
 def scale(top: float) -> str:
@@ -165,7 +149,6 @@ def _figure(
     marks: str,
     labels: Sequence[tuple[float, str]],
     unit: str,
-    times: Sequence[Tick],
     seconds: float,
     kind: str,
     rows: int = 0,
@@ -177,9 +160,9 @@ def _figure(
     )
     span = seconds or 1.0
     xs = "".join(
-        f'<span style="left:{_number(100 * tick.at / span)}%">{escaped(tick.text)}</span>'
-        for tick in times
-        if tick.at <= 0.97 * span
+        f'<span style="left:{_number(100 * at / span)}%">{escaped(text)}</span>'
+        for at, text in time_ticks(seconds)
+        if at <= 0.97 * span
     )
     return (
         f'<div class="plot {kind}"{style}><div class="unit">{escaped(unit)}</div>'
@@ -189,9 +172,13 @@ def _figure(
     )
 
 
-def _grid(top: float, ticks: Sequence[float]) -> str:
-    path = "".join(f"M0 {_number(HEIGHT * (1 - tick / top))}H{WIDTH:g}" for tick in ticks)
-    return f'<path class="grid" d="{path}"/>'
+def _marked(marks: Iterable[Event], span: float, height: float) -> list[str]:
+    """Vertical lines, such as for a change of the ranks."""
+    return [
+        f'<path class="mark" d="M{_number(WIDTH * mark.time / span)} 0V{height:g}">'
+        f"<title>{escaped(mark.text)}</title></path>"
+        for mark in marks
+    ]
 
 
 def _path(points: Sequence[tuple[float, float | None]], span: float, top: float) -> str:
@@ -226,7 +213,7 @@ def _runs(levels: Sequence[int | None]) -> Iterable[tuple[int, int, int | None]]
 
 
 def _number(value: float) -> str:
-    """At most two places, and none that says nothing."""
+    """At most two places, without zeros at the end."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -239,12 +226,6 @@ _TIMES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Tick:
-    at: float
-    text: str
-
-
 def rounded_up(value: float) -> float:
     """The least round number that is not smaller."""
     if value <= 0 or not math.isfinite(value):
@@ -253,21 +234,21 @@ def rounded_up(value: float) -> float:
     return next(power * step for step in _STEPS if power * step >= value * (1 - 1e-9))
 
 
-def step_for(most: float, parts: int) -> float:
-    """A round step, of which about `parts` reach up to `most`."""
-    return rounded_up(most / parts)
+def _step_for(most: float) -> float:
+    """A round step, of which about four reach up to `most`."""
+    return rounded_up(most / 4)
 
 
-def value_ticks(most: float, parts: int = 4) -> list[float]:
+def value_ticks(most: float) -> list[float]:
     """0 and round numbers up to `most`, which is one of them at best."""
-    step = step_for(most, parts)
+    step = _step_for(most)
     return [step * i for i in range(math.floor(most / step + 1e-9) + 1)]
 
 
-def time_ticks(seconds: float, parts: int = 6) -> list[Tick]:
-    """Marks at round times since the beginning."""
-    step = next((each for each in _TIMES if seconds / each <= parts), 10 * _TIMES[-1])
-    return [Tick(at, _clock(at, step)) for at in range(0, math.floor(seconds) + 1, step)]
+def time_ticks(seconds: float) -> list[tuple[int, str]]:
+    """Round times since the beginning, at most seven, and their texts."""
+    step = next((each for each in _TIMES if seconds / each <= 6), 10 * _TIMES[-1])
+    return [(at, _clock(at, step)) for at in range(0, math.floor(seconds) + 1, step)]
 
 
 def _clock(at: int, step: int) -> str:
@@ -278,27 +259,6 @@ def _clock(at: int, step: int) -> str:
     if step >= 60:
         return f"{at // 3600}:{at % 3600 // 60:02} h" if at >= 3600 else f"{at // 60} min"
     return f"{at // 60}:{at % 60:02} min" if at >= 60 else f"{at} s"
-
-
-def unit_of(most: float) -> tuple[float, str]:
-    """How many of which unit of time make a second, for an axis up to so many seconds."""
-    for factor, unit in ((1.0, "s"), (1e3, "ms")):
-        if most * factor >= 1:
-            return factor, unit
-    return 1e6, "µs"
-
-
-def _exactly(value: float) -> str:
-    """As short as it is exact: 0.25, 100."""
-    return f"{value:.10g}"
-
-
-def median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2
 
 
 # Sections and tables.

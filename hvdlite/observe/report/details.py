@@ -45,6 +45,11 @@ class Overlap:
     moving: float = 0
     hidden: float = 0
 
+    def plus(self, other: Overlap) -> Overlap:
+        return Overlap(
+            self.steps + other.steps, self.moving + other.moving, self.hidden + other.hidden
+        )
+
 
 @dataclass
 class Details:
@@ -80,11 +85,6 @@ def total(first: Details, second: Details) -> Details:
     tensors = _Tensors()
     for each in (*first.tensors, *second.tensors):
         tensors.of(each.name).add(each.operations, each.bytes, each.seconds, each.waited)
-    overlap = Overlap(
-        first.overlap.steps + second.overlap.steps,
-        first.overlap.moving + second.overlap.moving,
-        first.overlap.hidden + second.overlap.hidden,
-    )
     return Details(
         first.operations + second.operations,
         first.bytes + second.bytes,
@@ -93,7 +93,7 @@ def total(first: Details, second: Details) -> Details:
         _added(first.ways, second.ways),
         _added(first.dtypes, second.dtypes),
         _added(first.fusion, second.fusion),
-        overlap,
+        first.overlap.plus(second.overlap),
         second.versions or first.versions,
         second.knobs or first.knobs,
         second.rank,
@@ -125,16 +125,13 @@ class Tally:
 
     def take(self, recent: Sequence[Mapping[str, Any]]) -> None:
         """Each operation counts once, however many lists it is in."""
-        new = [each for each in recent if each["number"] >= self._next and not each["failed"]]
         if not recent:
             return
+        new = [each for each in recent if each["number"] >= self._next and not each["failed"]]
         self._next = recent[-1]["number"] + 1
         for batch in _batches(new):
             self._take_batch(batch)
-        overlap, seen = self._sum.overlap, overlap_of(new)
-        overlap.steps += seen.steps
-        overlap.moving += seen.moving
-        overlap.hidden += seen.hidden
+        self._sum.overlap = self._sum.overlap.plus(overlap_of(new))
 
     def details(self) -> Details:
         self._sum.tensors = self._tensors.slowest()
@@ -245,7 +242,4 @@ def _count(table: dict[str, float], name: str, more: float) -> None:
 
 
 def _added(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
-    found = dict(first)
-    for name, value in second.items():
-        _count(found, name, value)
-    return found
+    return {name: first.get(name, 0) + second.get(name, 0) for name in {**first, **second}}

@@ -7,7 +7,7 @@ one of each two.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 from hvdlite.base.processors import Taken
@@ -72,11 +72,11 @@ class History:
         self._last = now
 
     def _was_taken(self, now: Taken, elapsed: float) -> None:
-        seconds, mean = self._taken.get(now.host, (0.0, now))
+        seconds, before = self._taken.get(now.host, (0.0, now))
         together = seconds + elapsed
         part = elapsed / together if together else 1.0
-        each = mean.each + part * (now.each - mean.each)
-        others = mean.others + part * (now.others - mean.others)
+        each = before.each + part * (now.each - before.each)
+        others = before.others + part * (now.others - before.others)
         self._taken[now.host] = together, replace(now, each=each, others=others)
 
     def _waiting(self, rank: Mapping[str, Any], now: float) -> float | None:
@@ -142,10 +142,8 @@ class History:
         return details.total(self._before, self._details)
 
     def _learn(self, seen: Details) -> None:
-        old = self._details
-        if old is not None and seen.operations < old.operations:
-            # The rank has begun anew.
-            self._before = old if self._before is None else details.total(self._before, old)
+        if self._details is not None and seen.operations < self._details.operations:
+            self._before = self._together()  # the rank has begun anew
         self._details = seen
 
     def _count(self, rank: Mapping[str, Any]) -> bool:
@@ -258,23 +256,16 @@ def _point(rank: Mapping[str, Any], waiting: float | None) -> Point:
 
 
 def _merged(first: Sample, second: Sample) -> Sample:
-    ranks = sorted({*first.points, *second.points})
-    nothing = Point()
+    both = first.points, second.points
     points = {
-        rank: _mean(first.points.get(rank, nothing), second.points.get(rank, nothing))
-        for rank in ranks
+        rank: mean([each[rank] for each in both if rank in each])
+        for rank in sorted({*first.points, *second.points})
     }
     return Sample(second.time, first.seconds + second.seconds, points)
 
 
-def _mean(first: Point, second: Point) -> Point:
-    return Point(
-        average((first.step, second.step)),
-        average((first.waiting, second.waiting)),
-        average((first.bytes, second.bytes)),
-        average((first.cores, second.cores)),
-        average((first.memory, second.memory)),
-    )
+def mean(points: Iterable[Point]) -> Point:
+    return Point(*map(average, zip(*map(astuple, points), strict=True)))
 
 
 def average(values: Iterable[float | None]) -> float | None:

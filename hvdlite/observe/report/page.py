@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from statistics import median
 
 from hvdlite import __version__
 from hvdlite.observe.report import communication, ranks, style
 from hvdlite.observe.report import words as w
-from hvdlite.observe.report.charts import median
 from hvdlite.observe.report.facts import Facts
 from hvdlite.observe.report.findings import exposed_share, findings, moving_share, tells_enough
 from hvdlite.observe.report.words import escaped

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from hvdlite.observe.report import charts, series, words
 from hvdlite.observe.report.charts import Bar, section, table
@@ -35,7 +35,7 @@ def steps(facts: Facts) -> str:
     note = _STEPS
     if highest < known[-1]:
         note += f" Longer steps are cut off; the longest took {words.seconds(known[-1])}."
-    chart = charts.lines(drawn, seconds, highest, charts.unit_of(highest), series.marks(facts))
+    chart = charts.lines(drawn, seconds, highest, words.unit_of(highest), series.marks(facts))
     names = charts.legend(dict.fromkeys((line.label, line.colour) for line in drawn))
     return section("Step time", note, chart + names)
 
@@ -74,12 +74,11 @@ def waited_for(facts: Facts) -> str:
     if len(facts.waited_for) < 2 or not facts.active or not any(facts.waited_for.values()):
         return ""
     ordered = sorted(facts.waited_for.items(), key=lambda each: -each[1])
-    shown = ordered[:_SHOWN_BARS]
+    shown = [(r, s, min(1.0, s / facts.active)) for r, s in ordered[:_SHOWN_BARS]]
     drawn = charts.bars(
-        Bar(series.named(rank, facts), min(1.0, seconds / facts.active),
-            words.percent(min(1.0, seconds / facts.active)), words.duration(seconds), 2)
-        for rank, seconds in shown
-    )  # fmt: skip
+        Bar(series.named(rank, facts), share, words.percent(share), words.duration(seconds), 2)
+        for rank, seconds, share in shown
+    )
     note = "The share of the time in which an operation waited for this rank as the last one."
     if len(shown) < len(ordered):
         note += f" The first {len(shown)} of {len(ordered)} ranks."
@@ -151,11 +150,9 @@ def environment(facts: Facts) -> str:
 
 
 def _pairs(title: str, items: Iterable[tuple[str, str]], note: str) -> str:
-    rows: Sequence[str] = [
+    rows = "".join(
         f'<tr><td class="left"><code>{escaped(name)}</code></td>'
         f'<td class="left long">{escaped(value)}</td></tr>'
         for name, value in items
-    ]
-    if not rows:
-        return ""
-    return section(title, note, table("", "".join(rows)))
+    )
+    return section(title, note, table("", rows)) if rows else ""

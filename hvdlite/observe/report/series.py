@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import median
 
-from hvdlite.observe.report.charts import Line, Mark, median
-from hvdlite.observe.report.facts import Facts, Point, Sample
-from hvdlite.observe.report.history import average
+from hvdlite.observe.report.charts import Line
+from hvdlite.observe.report.facts import Event, Facts, Point, Sample
+from hvdlite.observe.report.history import average, mean
 
 LINE_POINTS = 240
 COLUMNS = 120
@@ -54,16 +55,10 @@ def by_rank(facts: Facts, value: Value, columns: int) -> dict[int, list[float | 
 
 def means(facts: Facts, ranks: Iterable[int]) -> dict[int, Point]:
     """Of each of these ranks, over the whole job."""
-    found = {}
-    for rank in ranks:
-        points = [sample.points[rank] for sample in facts.samples if rank in sample.points]
-        found[rank] = Point(
-            step=average(point.step for point in points),
-            waiting=average(point.waiting for point in points),
-            cores=average(point.cores for point in points),
-            memory=average(point.memory for point in points),
-        )
-    return found
+    return {
+        rank: mean([each.points[rank] for each in facts.samples if rank in each.points])
+        for rank in ranks
+    }
 
 
 def _shares(sample: Sample, begin: float, width: float, count: int) -> Iterator[tuple[int, float]]:
@@ -85,11 +80,9 @@ def step_lines(facts: Facts) -> list[Line]:
             Line(named(rank, facts), _timed(values, seconds), number)
             for number, (rank, values) in enumerate(found.items(), 1)
         ]
-    columns = list(zip(*found.values(), strict=True))
-    fastest = [min(known, default=None) for known in map(_known, columns)]
-    slowest = [max(known, default=None) for known in map(_known, columns)]
-    drawn = [Line(_OTHERS, _timed(fastest, seconds)), Line(_OTHERS, _timed(slowest, seconds))]
-    return drawn + [
+    columns = [[v for v in values if v is not None] for values in zip(*found.values(), strict=True)]
+    edges = [[edge(known, default=None) for known in columns] for edge in (min, max)]
+    return [Line(_OTHERS, _timed(values, seconds)) for values in edges] + [
         Line(named(rank, facts), _timed(found[rank], seconds), number)
         for number, rank in enumerate(_that_stand_out(facts, found), 1)
     ]
@@ -104,17 +97,17 @@ def waiting_rows(facts: Facts) -> list[tuple[int, list[float | None]]]:
     return list(found.items())
 
 
-def marks(facts: Facts) -> list[Mark]:
-    """Changes of the ranks, and failures."""
+def marks(facts: Facts) -> list[Event]:
+    """Changes of the ranks, and failures, by the time of the charts."""
     begin, seconds = span(facts)
-    return [Mark(min(max(0.0, event.time - begin), seconds), event.text) for event in facts.events]
+    return [Event(min(max(0.0, event.time - begin), seconds), event.text) for event in facts.events]
 
 
 def _that_stand_out(facts: Facts, found: Mapping[int, Sequence[float | None]]) -> list[int]:
     """Those that the others wait for, and those with long steps."""
     late = [rank for rank in found if facts.waited_for.get(rank, 0.0) >= _LATE * facts.active > 0]
     means = {rank: average(values) or 0.0 for rank, values in found.items()}
-    slow = [rank for rank in found if means[rank] > _SLOW * median(list(means.values()))]
+    slow = [rank for rank in found if means[rank] > _SLOW * median(means.values())]
     late.sort(key=lambda rank: -facts.waited_for[rank])
     slow.sort(key=lambda rank: -means[rank])
     return list(dict.fromkeys([*late, *slow]))[:_CHOSEN_LINES]
@@ -129,7 +122,3 @@ def named(rank: int, facts: Facts) -> str:
 def _timed(values: Sequence[float | None], seconds: float) -> list[tuple[float, float | None]]:
     width = seconds / len(values)
     return [((i + 0.5) * width, value) for i, value in enumerate(values)]
-
-
-def _known(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]

@@ -32,7 +32,14 @@ def percent(share: float) -> str:
 
 
 def size(value: float | None) -> str:
-    return "–" if value is None else _scaled(value, ("B", "kB", "MB", "GB", "TB", "PB"))
+    if value is None:
+        return "–"
+    unit = "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if abs(value) < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} B" if unit == "B" else f"{digits(value)} {unit}"
 
 
 def count(value: float | None) -> str:
@@ -46,10 +53,16 @@ def seconds(value: float | None) -> str:
         return "–"
     if not value:
         return "0 s"
-    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
-        if value * factor >= 1 or unit == "µs":
-            return f"{digits(value * factor)} {unit}"
-    raise AssertionError
+    factor, unit = unit_of(value)
+    return f"{digits(value * factor)} {unit}"
+
+
+def unit_of(most: float) -> tuple[float, str]:
+    """How many of which unit of time make a second, for times up to so many seconds."""
+    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+        if most * factor >= 1:
+            return factor, unit
+    return 1e6, "µs"
 
 
 def duration(value: float | None) -> str:
@@ -111,11 +124,3 @@ def command(program: Sequence[str]) -> str:
         if shown[-1] == "-m" and left:
             shown.append(left.pop(0))
     return " ".join(shown) + (" …" if left else "")
-
-
-def _scaled(value: float, units: Sequence[str]) -> str:
-    for unit in units:
-        if abs(value) < 999.5 or unit == units[-1]:
-            return f"{value:.0f} {unit}" if unit == units[0] else f"{digits(value)} {unit}"
-        value /= 1000
-    raise AssertionError

@@ -8,12 +8,11 @@ import os
 import select
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from hvdlite.rendezvous import StoreClient, documents
 from hvdlite.rendezvous.addresses import parse_address
 from hvdlite.rendezvous.documents import decode_assignment
-from hvdlite.tools.commands.ranks_here import RankHere, ranks_here
+from hvdlite.tools.commands.ranks_here import RankHere, ranks_here, secret_of
 
 _PATIENCE_SECONDS = 10.0
 
@@ -22,30 +21,23 @@ class CannotLeave(Exception):
     """The text says why."""
 
 
-@dataclass(frozen=True)
-class Leavers:
-    """The ranks that leave: the one with this `rank` or in this `slot`, or all on this host."""
-
-    rank: int | None
-    slot: int | None
-    job: str | None
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command, says what it did, and returns the exit status."""
-    choice = Leavers(arguments.rank, arguments.slot, arguments.job)
     try:
         if arguments.seconds is not None and not 0 <= arguments.seconds < 1e9:
             raise CannotLeave(f"--seconds {arguments.seconds:g} is not allowed")
         with contextlib.ExitStack() as stack:
             ranks = stack.enter_context(ranks_here())
-            address = job_of(choice, [rank.job for rank in ranks], os.environ)
+            address = job_of(arguments.job, [rank.job for rank in ranks], os.environ)
             mine = [rank for rank in ranks if rank.job == address]
-            store = stack.enter_context(_store_of(mine[0]))
-            chosen = _chosen(choice, mine, store)
-            _ask(
-                store, chosen, choice, documents.leave_request(arguments.reason, arguments.seconds)
-            )
+            at = parse_address(address, "HVDLITE_RENDEZVOUS")
+            store = stack.enter_context(StoreClient(at, secret_of(mine[0].pid)))
+            chosen = _chosen(arguments.rank, arguments.slot, mine, store)
+            whole_host = arguments.rank is None and arguments.slot is None
+            first = chosen[0]
+            key = f"{documents.LEAVE_HOST if whole_host else documents.LEAVE}/{first.member}"
+            asked = documents.leave_request(arguments.reason, arguments.seconds)
+            store.set(f"elastic/{key}", documents.encode_leave_request(asked, key, first.token()))
             names = ", ".join(f"member {rank.member} (slot {rank.slot})" for rank in chosen)
             if not arguments.no_wait:
                 _wait(chosen)
@@ -57,12 +49,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def job_of(choice: Leavers, jobs: Sequence[str], environ: Mapping[str, str]) -> str:
+def job_of(meant: str | None, jobs: Sequence[str], environ: Mapping[str, str]) -> str:
     """The job that is meant: that of the command line, of this process, or the only one. Pure."""
     found = sorted(set(jobs))
     if not found:
         raise CannotLeave("no rank of an elastic job runs on this host as this user")
-    meant = choice.job
     if meant is None and environ.get("HVDLITE_MEMBER"):
         meant = environ.get("HVDLITE_RENDEZVOUS")
     if meant is None and len(found) > 1:
@@ -74,19 +65,18 @@ def job_of(choice: Leavers, jobs: Sequence[str], environ: Mapping[str, str]) -> 
     return meant or found[0]
 
 
-def _store_of(rank: RankHere) -> StoreClient:
-    return StoreClient(parse_address(rank.job, "HVDLITE_RENDEZVOUS"), rank.secret())
-
-
-def _chosen(choice: Leavers, ranks: Sequence[RankHere], store: StoreClient) -> list[RankHere]:
-    if choice.rank is None and choice.slot is None:
+def _chosen(
+    rank: int | None, slot: int | None, ranks: Sequence[RankHere], store: StoreClient
+) -> list[RankHere]:
+    """Those of this host: the one with this rank or in this slot, or all."""
+    if rank is None and slot is None:
         return list(ranks)
-    if choice.slot is not None:
-        chosen, what = [rank for rank in ranks if rank.slot == choice.slot], f"slot {choice.slot}"
-        there = "slots " + ", ".join(str(rank.slot) for rank in ranks)
+    if slot is not None:
+        chosen, what = [each for each in ranks if each.slot == slot], f"slot {slot}"
+        there = "slots " + ", ".join(str(each.slot) for each in ranks)
     else:
-        numbers = {rank: number for rank, number in _present(ranks, store)}
-        chosen, what = [r for r, number in numbers.items() if number == choice.rank], "that rank"
+        numbers = dict(_present(ranks, store))
+        chosen, what = [each for each, number in numbers.items() if number == rank], "that rank"
         there = "ranks " + ", ".join(str(number) for number in numbers.values())
     if not chosen:
         raise CannotLeave(f"{what} of the job is not on this host, which has {there}")
@@ -101,16 +91,6 @@ def _present(ranks: Sequence[RankHere], store: StoreClient) -> Iterator[tuple[Ra
     for rank in ranks:
         if rank.member in numbers:
             yield rank, numbers.index(rank.member)
-
-
-def _ask(
-    store: StoreClient, chosen: Sequence[RankHere], choice: Leavers, asked: documents.LeaveRequest
-) -> None:
-    whole_host = choice.rank is None and choice.slot is None
-    kind = documents.LEAVE_HOST if whole_host else documents.LEAVE
-    first = chosen[0]
-    key = f"{kind}/{first.member}"
-    store.set(f"elastic/{key}", documents.encode_leave_request(asked, key, first.token()))
 
 
 def _wait(ranks: Sequence[RankHere]) -> None:

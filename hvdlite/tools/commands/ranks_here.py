@@ -29,9 +29,6 @@ class RankHere:
         except (OSError, KeyError, ValueError):
             raise ValueError(f"the environment of process {self.pid} names no token") from None
 
-    def secret(self) -> bytes:
-        return secret_of(self.pid)
-
 
 def secret_of(pid: int) -> bytes:
     """The job's secret: the process has inherited it, or its environment says where it is. Raises
@@ -61,11 +58,9 @@ def ranks_here() -> Iterator[list[RankHere]]:
     rank started has the same environment and is left out."""
     found: dict[int, RankHere] = {}
     try:
-        for name in os.listdir("/proc"):
-            if name.isdecimal() and int(name) != os.getpid():
-                rank = _rank(int(name))
-                if rank is not None:
-                    found[rank.pid] = rank
+        for pid in _processes():
+            if pid != os.getpid() and (rank := _rank(pid)) is not None:
+                found[pid] = rank
         members = {pid: (rank.job, rank.member) for pid, rank in found.items()}
         yield sorted(
             (rank for pid, rank in found.items() if members.get(_parent(pid)) != members[pid]),
@@ -77,23 +72,16 @@ def ranks_here() -> Iterator[list[RankHere]]:
 
 
 def _rank(pid: int) -> RankHere | None:
-    """Returns the process if it belongs to a rank of an elastic job and to this user."""
-    descriptor = -1
-    try:
-        if os.stat(f"/proc/{pid}").st_uid != os.getuid():
-            return None
+    """Returns the process if it belongs to a rank of an elastic job."""
+    with contextlib.suppress(OSError, KeyError, ValueError), contextlib.ExitStack() as stack:
         descriptor = os.pidfd_open(pid)
+        stack.callback(os.close, descriptor)
         environ = environment_of(pid)
         job = environ["HVDLITE_RENDEZVOUS"]
         member, slot = int(environ["HVDLITE_MEMBER"]), int(environ["HVDLITE_SLOT"])
-        found = RankHere(job, member, slot, pid, descriptor)
-        descriptor = -1
-    except (OSError, KeyError, ValueError):
-        return None
-    finally:
-        if descriptor >= 0:
-            os.close(descriptor)
-    return found
+        stack.pop_all()
+        return RankHere(job, member, slot, pid, descriptor)
+    return None
 
 
 def environment_of(pid: int) -> Mapping[str, str]:

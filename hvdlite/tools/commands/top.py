@@ -14,7 +14,6 @@ import time
 import tty
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import FrameType
 from typing import Any
 
 from hvdlite.launch.attach.client import FoundJob, LauncherConnection, Message, jobs_at, jobs_here
@@ -79,7 +78,7 @@ def choose(jobs: Sequence[FoundJob], pid: int | None) -> FoundJob:
     chosen = [job for job in jobs if pid in (None, job.pid)]
     if chosen and (len(chosen) == 1 or pid is not None):
         return chosen[0]
-    lines = "\n".join(_listing(jobs))
+    lines = "\n".join(top_view.listing(jobs))
     if not chosen:
         raise CannotShow(f"process {pid} is no hvdliterun of this user. There are:\n{lines}")
     raise CannotShow(
@@ -91,15 +90,12 @@ def _newest_first(jobs: Sequence[FoundJob]) -> list[FoundJob]:
     return sorted(jobs, key=lambda job: _name(job)[1], reverse=True)
 
 
-def _listing(jobs: Sequence[FoundJob]) -> list[str]:
-    return top_view.listing([(job.pid, job.about) for job in jobs])
-
-
 def _asked(jobs: Sequence[FoundJob]) -> FoundJob:
     """The job that the user chooses from a list on the terminal, by its number or its process."""
     jobs = _newest_first(jobs)
     print("several jobs run here:")
-    print("\n".join(f"{number:>3} {line}" for number, line in enumerate(_listing(jobs), 1)))
+    for number, line in enumerate(top_view.listing(jobs), 1):
+        print(f"{number:>3} {line}")
     while True:
         try:
             answer = input(f"which one? 1 to {len(jobs)} [1]: ")
@@ -116,8 +112,9 @@ def _asked(jobs: Sequence[FoundJob]) -> FoundJob:
 def answered(jobs: Sequence[FoundJob], answer: str) -> FoundJob | None:
     """The job of an answer: its place in the list, or its process; the first for none. Pure."""
     answer = answer.strip() or "1"
-    by_number = {str(number): job for number, job in enumerate(jobs, 1)}
-    return by_number.get(answer) or {str(job.pid): job for job in jobs}.get(answer)
+    named = {str(job.pid): job for job in jobs}
+    named |= {str(number): job for number, job in enumerate(jobs, 1)}
+    return named.get(answer)
 
 
 def _check_terminal(environ: Mapping[str, str]) -> None:
@@ -263,7 +260,7 @@ def _keys(descriptor: int) -> Iterator[list[int]]:
         yield []
         return
     before = termios.tcgetattr(descriptor)
-    handler = signal.signal(signal.SIGTERM, _end)
+    handler = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         tty.setcbreak(descriptor)
         yield [descriptor]
@@ -271,7 +268,3 @@ def _keys(descriptor: int) -> Iterator[list[int]]:
         with contextlib.suppress(termios.error):
             termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
         signal.signal(signal.SIGTERM, handler)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hvdlite.launch.attach.client import FoundJob
 from hvdlite.launch.monitor import view
 from hvdlite.launch.monitor.board import Row
 
@@ -65,19 +66,13 @@ class View:
         return replace(self, over=True) if key == "q" else self
 
 
-def rows_of(frame: Mapping[str, Any]) -> list[Row]:
-    return [Row(**row) for row in frame["rows"]]
-
-
 def ranks(
     frame: Mapping[str, Any], choice: View, width: int, most: int, colours: bool
 ) -> list[str]:
     """Returns the table, with at most so many ranks."""
-    order = ORDERS[choice.order]
-    sign = -1 if choice.reverse else 1
-    return view.render(
-        rows_of(frame), width, most, colours, _COLUMNS, lambda row: sign * order(row)
-    )
+    order, sign = ORDERS[choice.order], -1 if choice.reverse else 1
+    rows = [Row(**row) for row in frame["rows"]]
+    return view.render(rows, width, most, colours, _COLUMNS, lambda row: sign * order(row))
 
 
 def title(about: Mapping[str, Any], frame: Mapping[str, Any], now: float) -> list[str]:
@@ -132,15 +127,14 @@ def dumped(answer: Mapping[str, Any]) -> str:
     return f"{ranks} will print {whose} stacks to the job's stderr (--stall-dump: to files)."
 
 
-def listing(jobs: Sequence[tuple[int, Mapping[str, Any] | None]]) -> list[str]:
+def listing(jobs: Sequence[FoundJob]) -> list[str]:
     """Returns a line for each job."""
-    lines = []
-    for pid, about in jobs:
-        if about is None:
-            lines.append(f"{pid:>8}  does not answer")
-        else:
-            count = about["ranks"]
-            where = f"{count} rank{'' if count == 1 else 's'} on {', '.join(about['hosts'])}"
-            where = where if count else "no ranks yet"
-            lines.append(f"{pid:>8}  on {about['launcher']}: {where}  {about['command']}")
-    return lines
+    return [f"{job.pid:>8}  {_in_a_line(job.about)}" for job in jobs]
+
+
+def _in_a_line(about: Mapping[str, Any] | None) -> str:
+    if about is None:
+        return "does not answer"
+    count = about["ranks"]
+    where = f"{count} rank{'' if count == 1 else 's'} on {', '.join(about['hosts'])}"
+    return f"on {about['launcher']}: {where if count else 'no ranks yet'}  {about['command']}"
