@@ -23,7 +23,7 @@ def test_every_combination_is_a_row(capsys: pytest.CaptureFixture[str]) -> None:
         "--model resnet50 --ranks 8 64 --ranks-per-host 4 --bandwidth 10Gbit 25Gbit "
         "--compression none fp16 --step 0.25s --json"
     )
-    assert cli.main(arguments.split()) == 0
+    assert commands.main(["simulate", *arguments.split()]) == 0
     found = rows(capsys)
     assert [(r["ranks"], r["bandwidth"], r["compression"]) for r in found] == [
         (ranks, rate, compression)
@@ -36,7 +36,7 @@ def test_every_combination_is_a_row(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_one_host_has_one_row_for_all_bandwidths(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = "--model vgg16 --step 1s --ranks 4 --ranks-per-host 4 --bandwidth 1Gbit 10Gbit"
-    assert cli.main([*arguments.split(), "--json"]) == 0
+    assert commands.main(["simulate", *arguments.split(), "--json"]) == 0
     assert len(rows(capsys)) == 1
 
 
@@ -59,11 +59,12 @@ def test_a_timeline_needs_no_step_and_brings_its_jitter(
 ) -> None:
     file = tmp_path / "timeline.json"
     file.write_text(json.dumps(steps(0, 110, 220, 330)))
-    assert cli.main(["--timeline", str(file), "--ranks", "1", "--json"]) == 0
+    assert commands.main(["simulate", "--timeline", str(file), "--ranks", "1", "--json"]) == 0
     assert rows(capsys)[0]["step"] == pytest.approx(0.1)
-    assert cli.main(["--timeline", str(file), "--ranks", "1", "--step", "1s", "--json"]) == 0
+    words = ["simulate", "--timeline", str(file), "--ranks", "1", "--step", "1s", "--json"]
+    assert commands.main(words) == 0
     assert rows(capsys)[0]["step"] == pytest.approx(1.0)
-    assert cli.main(["--timeline", str(file)]) == 0
+    assert commands.main(["simulate", "--timeline", str(file)]) == 0
     assert "4 steps: 138 B in 2 gradients" in capsys.readouterr().out
 
 
@@ -78,7 +79,7 @@ def test_a_timeline_needs_no_step_and_brings_its_jitter(
 def test_a_question_without_sense_is_answered_with_a_sentence(
     arguments: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(arguments.split()) == 2
+    assert commands.main(["simulate", *arguments.split()]) == 2
     assert sentence in capsys.readouterr().err
 
 
@@ -96,7 +97,7 @@ def test_a_question_without_sense_is_answered_with_a_sentence(
 )
 def test_wrong_options_are_an_error_with_status_2(arguments: str) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(arguments.split())
+        commands.main(["simulate", *arguments.split()])
     assert ended.value.code == 2
 
 
@@ -112,8 +113,8 @@ def test_the_predictions_import_no_framework() -> None:
     import subprocess
 
     program = (
-        "import sys; from hvdlite.tools.simulate import cli; "
-        "cli.main(['--model', 'vgg16', '--step', '1s', '--json']); "
+        "import sys; from hvdlite.tools.commands import cli; "
+        "cli.main(['simulate', '--model', 'vgg16', '--step', '1s', '--json']); "
         "assert not {'numpy', 'torch', 'hvdlite._core'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)

@@ -84,16 +84,6 @@ def test_more_bytes_never_take_less_time(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "expected"),
-    [((0, 0, 1, 1), 1), ((0, 1, 0, 1), 2), ((0, 0, 0), 0), ((0, 1, 2), 1), ((0, 0, 1, 0, 1, 1), 2)],
-)
-def test_a_ring_crosses_a_card_as_often_as_its_order_says(
-    hosts: tuple[int, ...], expected: int
-) -> None:
-    assert algorithms.crossings(hosts) == expected
-
-
-@pytest.mark.parametrize(
     ("size", "ranks", "expected", "microseconds"),
     [
         # From the sentences of the core in timelines.
@@ -171,10 +161,6 @@ def test_the_carrier_follows_from_the_places() -> None:
     cluster = Cluster(ranks=512, ranks_per_host=4)
     assert choice.nccl(4.0, cluster).how == "nccl tree"
     assert choice.nccl(1024.0 * MIB, replace(cluster, ranks=8)).how == "nccl ring"
-
-
-def test_a_ring_allgather_is_half_an_allreduce_of_all_blocks() -> None:
-    assert algorithms.ring_allgather(1e9, on(BYTES, 4)) == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize(

@@ -82,3 +82,15 @@ def test_the_page_is_what_the_record_says() -> None:
     results = json.loads((PAGES / "data" / "simulate.json").read_text())
     notes = (FOLDER / "simulate_notes.md").read_text()
     assert (PAGES / "simulate.md").read_text() == simulate_report.write(results, notes)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [((0, 0, 1, 1), 1), ((0, 1, 0, 1), 2), ((0, 0, 0), 0), ((0, 1, 2), 1), ((0, 0, 1, 0, 1, 1), 2)],
+)
+def test_a_ring_crosses_a_card_as_often_as_its_order_says(
+    hosts: tuple[int, ...], expected: int
+) -> None:
+    import simulate_jobs
+
+    assert simulate_jobs.crossings(hosts) == expected

@@ -9,7 +9,7 @@ from statistics import mean
 import pytest
 
 from hvdlite.base import knobs
-from hvdlite.tools.simulate import fusion, models, schedule
+from hvdlite.tools.simulate import models, schedule
 from hvdlite.tools.simulate.choice import Carried
 from hvdlite.tools.simulate.cluster import Cluster
 from hvdlite.tools.simulate.models import Layer
@@ -73,13 +73,13 @@ def test_fusion(
     window: float,
     expected: list[tuple[float, int, float]],
 ) -> None:
-    batches = fusion.plan(gradients(*rows), threshold, window)
+    batches = schedule.plan(gradients(*rows), threshold, window)
     assert [(b.size, b.tensors, b.submitted) for b in batches] == expected
 
 
 def test_the_defaults_are_those_of_the_knobs() -> None:
-    assert knobs.by_field("fusion_threshold").default == fusion.THRESHOLD
-    assert knobs.by_field("cycle_time").default == pytest.approx(1e3 * fusion.WINDOW)
+    assert knobs.by_field("fusion_threshold").default == schedule.THRESHOLD
+    assert knobs.by_field("cycle_time").default == pytest.approx(1e3 * schedule.WINDOW)
 
 
 # The network takes a second for each byte.
@@ -99,7 +99,7 @@ def slowly(size: float, cluster: Cluster, half: bool) -> Carried:
 def test_batches_run_beside_the_computation_and_one_after_another(
     computes: float, rows: list[tuple[float, float]], seconds: float
 ) -> None:
-    batches = fusion.plan(gradients(*rows), window=0.0)
+    batches = schedule.plan(gradients(*rows), window=0.0)
     free = Cluster(ranks=2, latency=0.0, message_overhead=0.0)
     found = run_step(computes, batches, free, slowly)
     assert found.seconds == pytest.approx(seconds, abs=1e-4)  # negotiation takes microseconds
@@ -107,7 +107,7 @@ def test_batches_run_beside_the_computation_and_one_after_another(
 
 
 def test_the_largest_batch_names_what_carried_it() -> None:
-    batches = fusion.plan(gradients((2, 0.0), (5, 1.0), (3, 2.0)), window=0.0)
+    batches = schedule.plan(gradients((2, 0.0), (5, 1.0), (3, 2.0)), window=0.0)
     assert run_step(1.0, batches, Cluster(ranks=2), slowly).how == "5 bytes"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hvdlite.observe.timeline.reading import Clock, Event, Key, TimelineOperation, Trace
+from hvdlite.observe.timeline.reading import Event, Key, TimelineOperation, Trace
 
 # Waiting for less than this is not worth an arrow.
 WORTH_AN_ARROW = 10.0  # microseconds
@@ -40,7 +40,11 @@ class Merged:
 
     def document(self) -> dict[str, Any]:
         """What Perfetto and chrome://tracing open."""
-        return {"traceEvents": self.events, "otherData": {"clocks": _said(self.ranks)}}
+        clocks = {
+            f"rank {r.trace.rank}": f"{uncertainty(r.alignment)} ({r.alignment.how})"
+            for r in self.ranks
+        }
+        return {"traceEvents": self.events, "otherData": {"clocks": clocks}}
 
 
 def merge(traces: Sequence[Trace]) -> Merged:
@@ -62,12 +66,6 @@ def uncertainty(alignment: Alignment) -> str:
     if alignment.error is None:
         return "unknown"
     return f"±{alignment.error:.0f} µs" if alignment.error else "0"
-
-
-def _said(ranks: Iterable[Placed]) -> dict[str, str]:
-    return {
-        f"rank {r.trace.rank}": f"{uncertainty(r.alignment)} ({r.alignment.how})" for r in ranks
-    }
 
 
 def _moved(rank: Placed) -> Iterator[Event]:
@@ -176,15 +174,11 @@ def align(reference: Trace, other: Trace) -> Alignment:
         return Alignment(((0.0, shift),), 0.0, "one clock")
     stretches = list(_stretches(_shared(reference.operations, other.operations)))
     if not stretches:
-        return Alignment(((0.0, _by_the_wall(here, there)),), None, "the wall clocks")
+        return Alignment(((0.0, there.epoch - here.epoch),), None, "the wall clocks")
     points = tuple((at, -(low + high) / 2) for at, low, high, _ in stretches)
     error = max((high - low) / 2 for _, low, high, _ in stretches)
     count = sum(number for *_, number in stretches)
     return Alignment(points, error, f"{count} operations")
-
-
-def _by_the_wall(here: Clock, there: Clock) -> float:
-    return there.epoch - here.epoch
 
 
 def _shared(

@@ -7,12 +7,11 @@
     options      its options
     units        texts such as 10Gbit and 25us
     models       the table of models: their layers, tensors and arithmetic
-    schedule     gradients: bytes, and when each is ready
+    schedule     gradients: bytes, when each is ready, and which travel together
     timeline     the schedule that a recorded timeline shows
     cluster      what connects the ranks
     algorithms   the time of an allreduce by each algorithm
     choice       which algorithm runs, as csrc/comm/choose.h decides
-    fusion       which gradients travel together, as csrc/engine/fuse/plan.cc decides
 
 Nothing here imports a framework, and nothing but --calibrate measures.
 docs/guides/planning.md explains the questions and the answers.

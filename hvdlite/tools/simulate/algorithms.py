@@ -7,7 +7,7 @@ host. docs/how-it-works/algorithms.md explains the algorithms of hvdlite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from hvdlite.tools.simulate.cluster import Cluster
 
@@ -16,16 +16,6 @@ Cost = Callable[[float, Cluster], float]
 
 def ceil_log2(n: int) -> int:
     return (n - 1).bit_length()
-
-
-def crossings(hosts: Sequence[int]) -> int:
-    """How many links of a ring leave the host that most of them leave. `hosts[i]` is the host of
-    the ring's i-th rank. 1 is a good order: 0 0 1 1. With 0 1 0 1 it is 2."""
-    leaving: dict[int, int] = {}
-    for here, there in zip(hosts, [*hosts[1:], hosts[0]], strict=True):
-        if here != there:
-            leaving[here] = leaving.get(here, 0) + 1
-    return max(leaving.values(), default=0)
 
 
 def _message(cluster: Cluster) -> float:
@@ -51,8 +41,6 @@ def ring(size: float, cluster: Cluster, crossed: int = 1) -> float:
     """2 (n-1) steps, in each of which every rank sends M/n to the next one. `crossed` links of each
     host go through its card. What a rank sends first passes 2 (n-1) links, of both kinds."""
     n = cluster.ranks
-    if n == 1:
-        return 0.0
     between = 0 if cluster.hosts == 1 else crossed * cluster.hosts
     steps = 2 * (n - 1)
     around = between * _message(cluster) + (n - between) * cluster.host_latency
@@ -65,17 +53,10 @@ def interleaved_ring(size: float, cluster: Cluster) -> float:
     return ring(size, cluster, cluster.local)
 
 
-def ring_allgather(block: float, cluster: Cluster, crossed: int = 1) -> float:
-    """n-1 steps, in each of which every rank sends a block of this size to the next one."""
-    return ring(block * cluster.ranks, cluster, crossed) / 2
-
-
 def halving(size: float, cluster: Cluster) -> float:
     """Recursive vector halving with the neighbours first, then back. The ranks of a host have M/k
     left when they turn to other hosts, all of them at once."""
     n, k = cluster.ranks, cluster.local
-    if n == 1:
-        return 0.0
     inside = size * (1 - 1 / k) * cluster.inside + ceil_log2(k) * cluster.host_latency
     between = size * (1 - k / n) * cluster.card
     between += ceil_log2(cluster.hosts) * _message(cluster)
@@ -128,8 +109,6 @@ def one_shot(size: float, cluster: Cluster) -> float:
 def gather(size: float, cluster: Cluster) -> float:
     """Each rank collects all tensors in stretches that double, and adds them."""
     n = cluster.ranks
-    if n == 1:
-        return 0.0
     steps = ceil_log2(n) * _message(cluster)
     each = cluster.card * cluster.local + cluster.reduce_seconds
     return steps + (n - 1) * size * each

@@ -106,15 +106,6 @@ def _predictions(
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="hvdlite simulate", description=options.DESCRIPTION, allow_abbrev=False
-    )
-    options.add(parser)
-    return run(parser.parse_args(argv))
-
-
 def table(predictions: Sequence[Prediction]) -> str:
     rows = [_HEAD, *(_row(prediction) for prediction in predictions)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]

@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from hvdlite.tools.simulate import fusion
 from hvdlite.tools.simulate.choice import CARRIERS, Carried, Carrier
 from hvdlite.tools.simulate.cluster import Cluster, negotiation_seconds
-from hvdlite.tools.simulate.fusion import Batch
-from hvdlite.tools.simulate.schedule import Schedule
+from hvdlite.tools.simulate.schedule import THRESHOLD, WINDOW, Batch, Schedule, plan
 
 # What a gradient in float32 becomes.
 COMPRESSIONS: Mapping[str, float] = {"none": 1.0, "fp16": 0.5, "bf16": 0.5}
@@ -24,8 +22,8 @@ class RunOptions:
     """How the job is run."""
 
     carrier: str = "hvdlite"
-    threshold: float = fusion.THRESHOLD
-    window: float = fusion.WINDOW
+    threshold: float = THRESHOLD
+    window: float = WINDOW
     overlap: bool = True  # gradients are reduced during the backward pass
     jitter: float = 0.0  # the scatter of single ranks' computing times, as a share
 
@@ -69,7 +67,7 @@ def predict(
     gradients = slowest.compressed(factor).gradients
     if not options.overlap:
         gradients = tuple(replace(g, ready=slowest.seconds) for g in gradients)
-    batches = fusion.plan(gradients, options.threshold, options.window)
+    batches = plan(gradients, options.threshold, options.window)
     if cluster.ranks == 1:
         batches = []
     carry = CARRIERS[options.carrier]

@@ -1,8 +1,8 @@
-"""The gradients of one step: how large each is, and when it is ready. Pure."""
+"""The gradients of one step: how large each is, when it is ready, which travel together. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hvdlite.tools.simulate.models import Layer
@@ -57,3 +57,50 @@ def of_model(
         for name, numbers in reversed(layer.tensors):
             gradients.append(Gradient(f"{layer.name}.{name}", _FLOAT32 * numbers, now))
     return Schedule(tuple(gradients), seconds)
+
+
+# Which gradients travel together, as csrc/engine/fuse/plan.cc decides.
+
+THRESHOLD = 128 << 20
+WINDOW = 1e-3
+
+
+@dataclass(frozen=True)
+class Batch:
+    size: float  # bytes
+    tensors: int
+    submitted: float  # seconds since the step began
+
+
+def together(gradients: Sequence[Gradient], window: float) -> list[list[Gradient]]:
+    """The gradients that are announced at once. `gradients` are in order of time. The engine sends
+    what has become ready within the window after the first one."""
+    groups: list[list[Gradient]] = []
+    for gradient in gradients:
+        if groups and gradient.ready <= groups[-1][0].ready + window:
+            groups[-1].append(gradient)
+        else:
+            groups.append([gradient])
+    return groups
+
+
+def _fused(gradients: Sequence[Gradient], threshold: float) -> Iterator[list[Gradient]]:
+    batch: list[Gradient] = []
+    for gradient in gradients:
+        if batch and sum(g.size for g in batch) + gradient.size > threshold:
+            yield batch
+            batch = []
+        batch.append(gradient)
+    if batch:
+        yield batch
+
+
+def plan(
+    gradients: Sequence[Gradient], threshold: float = THRESHOLD, window: float = WINDOW
+) -> list[Batch]:
+    """The batches of a step, in order. A threshold of 0 turns fusion off."""
+    return [
+        Batch(sum(g.size for g in batch), len(batch), max(g.ready for g in batch))
+        for group in together(gradients, window)
+        for batch in _fused(group, threshold)
+    ]

@@ -41,24 +41,20 @@ def bytes_per_second(text: str) -> float:
 
 def bandwidth_text(rate: float) -> str:
     """Bytes in a second as bits in a second, such as 10 Gbit."""
-    bits = rate * 8
-    for unit, factor in (("Tbit", 1e12), ("Gbit", 1e9), ("Mbit", 1e6)):
-        if bits >= factor:
-            return f"{bits / factor:g} {unit}"
-    return f"{bits / 1e3:g} kbit"
+    return _text(rate * 8, ("Tbit", 1e12), ("Gbit", 1e9), ("Mbit", 1e6), ("kbit", 1e3), form="g")
 
 
 def time_text(value: float) -> str:
     """Seconds with three digits."""
-    for unit, factor in (("s", 1.0), ("ms", 1e-3)):
-        if value >= factor:
-            return f"{value / factor:.3g} {unit}"
-    return f"{value * 1e6:.3g} us"
+    return _text(value, ("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 
 
 def size_text(count: float) -> str:
     """Bytes with three digits."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count:.0f} B"
+    return _text(count, ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
+
+
+def _text(value: float, *units: tuple[str, float], form: str = ".3g") -> str:
+    """In the first unit of which it has at least one, or in the last."""
+    unit, factor = next((each for each in units if value >= each[1]), units[-1])
+    return f"{value / factor:{form}} {unit}"
