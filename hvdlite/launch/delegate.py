@@ -21,16 +21,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 
 from hvdlite.launch import direct, output, plan, secret
 from hvdlite.launch.hosts import Host, Launcher, from_environment
 from hvdlite.launch.job import Job, JobOptions, NotRun, of_the_command_line
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import delegated, launcher_output, local
-from hvdlite.launch.spawn.delegated import DelegatedRanks
+from hvdlite.launch.spawn.delegated import DelegatedLauncher, DelegatedRanks
 from hvdlite.launch.spawn.launcher_output import LAUNCHER
 from hvdlite.launch.spawn.other_launchers import (
-    LauncherCommand,
     LauncherRequest,
     MpiFamily,
     MpirunVersion,
@@ -77,15 +77,12 @@ class LaunchersVerdict(Verdict):
     def sentence(self, command: Sequence[str]) -> str:
         if self.lost is None or not self._is_unexplained():
             return super().sentence(command)
-        said = ""
+        sentence = f"hvdliterun: {self.lost[1]}. All ranks have ended."
         for (rank, name), stream in self.streams.items():
-            if name != "stderr" or rank == LAUNCHER:
-                continue
             words, names_an_error = stream.last_words.found()
-            if names_an_error:
-                said = f" The last words of rank {rank}: {shown(words)}"
-                break
-        return f"hvdliterun: {self.lost[1]}. All ranks have ended.{said}"
+            if name == "stderr" and rank != LAUNCHER and names_an_error:
+                return f"{sentence} The last words of rank {rank}: {shown(words)}"
+        return sentence
 
     def _is_unexplained(self) -> bool:
         return self.lost is not None and not self.interrupted and not self.failures
@@ -160,10 +157,7 @@ def _supervise(
             # KillWait, 30 s.
             mercy_seconds=_MERCY_SECONDS if by is Launcher.SRUN else 0.0,
         )
-        group = DelegatedRanks(
-            launcher.name, process, launcher.tags, launcher.causes, launcher.policy,
-            options.job.grace_seconds,
-        )  # fmt: skip
+        group = DelegatedRanks(launcher, process, options.job.grace_seconds)
         stack.callback(group.close)
         verdict.group = group
         own = _LaunchersStream(LAUNCHER, "stderr", job.console.stderr)
@@ -172,18 +166,7 @@ def _supervise(
         verdict.hosts = {**verdict.hosts, **group.hosts}
 
 
-@dataclass(frozen=True)
-class _Launcher:
-    """Everything that differs between launchers."""
-
-    name: str
-    launch: LauncherCommand
-    tags: Mapping[str, launcher_output.Tag]
-    causes: launcher_output.CauseReader
-    policy: delegated.SignalPolicy
-
-
-def _mpi(asked: LauncherRequest, here: bool, scratch: str) -> _Launcher:
+def _mpi(asked: LauncherRequest, here: bool, scratch: str) -> DelegatedLauncher:
     program = find_mpirun()
     version = ask_version(program)
     mark = f"<{secrets.token_hex(8)}>"
@@ -195,34 +178,23 @@ def _mpi(asked: LauncherRequest, here: bool, scratch: str) -> _Launcher:
         MpiFamily.INTEL: (),
     }[version.family]
     # Only mpirun reaches the ranks on other hosts.
-    far = delegated.ByItself if version.family is MpiFamily.MPICH else delegated.ToEverybody
+    far = delegated.ByItself if version.family is MpiFamily.MPICH else delegated.SignalPolicy
     policy = (delegated.AroundIt if here else far)(*passed_on)
     if version.family is MpiFamily.OPEN_MPI:
-        by_stream = {
-            stream: launcher_output.open_mpi_tag(stream, version.is_prrte)
-            for stream in ("stdout", "stderr")
-        }
-        return _Launcher("mpirun", launch, by_stream, launcher_output.open_mpi_causes, policy)
-    by_stream = dict.fromkeys(("stdout", "stderr"), launcher_output.hydra_tag(mark))
-    return _Launcher(
-        "mpirun",
-        launch,
-        by_stream,
-        lambda words: launcher_output.hydra_causes(words, version.family),
-        policy,
-    )
+        tag = partial(launcher_output.open_mpi_tag, prrte=version.is_prrte)
+        causes = launcher_output.open_mpi_causes
+        return DelegatedLauncher("mpirun", launch, tag, causes, policy)
+    hydra = launcher_output.hydra_tag(mark)
+    causes = partial(launcher_output.hydra_causes, family=version.family)
+    return DelegatedLauncher("mpirun", launch, lambda stream: hydra, causes, policy)
 
 
-def _srun(asked: LauncherRequest, environment: Mapping[str, str]) -> _Launcher:
+def _srun(asked: LauncherRequest, environment: Mapping[str, str]) -> DelegatedLauncher:
     name = f"hvdlite-{secrets.token_hex(4)}"
     policy = delegated.ThroughSlurm(name, signal.SIGUSR1, signal.SIGUSR2)
-    by_stream = dict.fromkeys(("stdout", "stderr"), launcher_output.SRUN_TAG)
-    return _Launcher(
-        "srun",
-        srun_command(name, environment, asked),
-        by_stream,
-        launcher_output.srun_causes,
-        policy,
+    launch, tag = srun_command(name, environment, asked), launcher_output.SRUN_TAG
+    return DelegatedLauncher(
+        "srun", launch, lambda stream: tag, launcher_output.srun_causes, policy
     )
 
 

@@ -31,7 +31,6 @@ _SHARE_OF_A_CORE = 0.01
 # Nothing tells whether a rank has not come to init() yet or has called shutdown() already.
 _ABSENT = "not between init() and shutdown()"
 
-
 _MOST_CLIENTS = 16
 _REQUEST_BYTES = 4096
 # A reader that is this far behind has stopped reading.
@@ -94,7 +93,8 @@ class AttachServer:
         self._flush(client)
 
     def close(self) -> None:
-        """Closes all connections. Clients still get what the kernel has taken."""
+        """Closes all connections. Clients still get what the kernel has taken. May be called
+        twice."""
         if self._path is not None:
             directory.remove(self._path)
         for client in list(self._clients.values()):
@@ -113,8 +113,8 @@ class AttachServer:
             return
         if _user_of(sock) != os.geteuid():
             sock.close()
-            return
-        self.admit(sock)
+        else:
+            self.admit(sock)
 
     def _read(self, client: AttachedClient) -> None:
         try:
@@ -217,24 +217,17 @@ class Attachable(JobObserver):
     ) -> None:
         self._command, self._hosts, self._dumps, self._log = command, hosts, dumps, log
         self._began = time.time()
-        self._server: AttachServer | None = None
+        self._server = AttachServer(self._asked)
         self._store: StoreServer | None = None
         self._guests: Mailbox[socket.socket] | None = None
         self._wanted: WantedReports | None = None
         self._status: Callable[[], JobStatus] | None = None
         self._board: Board | None = None  # while something is attached
         self._due = 0.0
-        #: request -> what answers it; another feature adds its own
-        self.requests: dict[str, Callable[[AttachedClient], None]] = {
-            "job": self._describe,
-            "ranks": self._attach,
-            "dump": self._dump,
-        }
 
     def begin(self, store: StoreServer, secret: bytes) -> None:
         self._store = store
         self._wanted = WantedReports(store, _SECONDS)
-        self._server = AttachServer(self._asked)
         self._guests = store.guests()
         try:
             self._server.listen(*directory.listen(os.environ))
@@ -245,7 +238,7 @@ class Attachable(JobObserver):
         self._status = status
 
     def calls(self) -> Mapping[int, Callable[[], None]]:
-        if self._server is None or self._guests is None:
+        if self._guests is None:
             return {}
         return {self._server.fileno(): self._server.serve, self._guests.fileno(): self._admit}
 
@@ -256,7 +249,7 @@ class Attachable(JobObserver):
         return min((pause for pause in pauses if pause is not None), default=None)
 
     def _show(self) -> float | None:
-        if self._board is None or self._server is None:
+        if self._board is None:
             return None
         now = time.monotonic()
         if now >= self._due:
@@ -273,34 +266,33 @@ class Attachable(JobObserver):
         return max(0.0, self._due - now)
 
     def end(self) -> None:
-        if self._server is not None:
-            for client in self._server.watchers:
-                self._server.send(client, {"ended": True})
+        for client in self._server.watchers:
+            self._server.send(client, {"ended": True})
         self.close()
 
     def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        self._server = None
+        self._server.close()
 
     def _admit(self) -> None:
         """Takes connections from other hosts."""
-        assert self._server is not None and self._guests is not None
+        assert self._guests is not None
         for sock in self._guests.take():
             self._server.admit(sock)
 
     def _asked(self, client: AttachedClient, what: str) -> None:
-        assert self._server is not None
-        if what in self.requests:
-            self.requests[what](client)
+        if what == "job":
+            self._server.send(client, self._description())
+        elif what == "ranks":
+            self._attach(client)
+        elif what == "dump":
+            self._dump(client)
         else:
             self._server.send(client, {"error": f"this hvdliterun does not know {what!r}"})
 
-    def _describe(self, client: AttachedClient) -> None:
-        assert self._server is not None
+    def _description(self) -> Mapping[str, Any]:
         present = self._present()
         hosts = present.names or set(present.hosts.values())
-        about = {
+        return {
             "pid": os.getpid(),
             "launcher": socket.gethostname(),
             "command": shlex.join(self._command),
@@ -308,7 +300,6 @@ class Attachable(JobObserver):
             "ranks": len(present.hosts),
             "hosts": sorted(hosts),
         }
-        self._server.send(client, about)
 
     def _attach(self, client: AttachedClient) -> None:
         assert self._wanted is not None
@@ -327,7 +318,7 @@ class Attachable(JobObserver):
         self._board = None
 
     def _dump(self, client: AttachedClient) -> None:
-        assert self._server is not None and self._wanted is not None
+        assert self._wanted is not None
         self._wanted.dump()
         self._server.send(client, {"asked": len(self._present().hosts), "dumps": self._dumps})
 

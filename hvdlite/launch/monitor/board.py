@@ -136,12 +136,10 @@ class _Rank:
         ):
             self.reports.popleft()
 
-    def growth(self, counter: str) -> float:
+    def growth(self, name: str, of: str = "counters") -> float:
         """Returns the growth of a counter within the window."""
-        first, last = (
-            report["counters"].get(counter, 0) for report in (self.reports[0], self.reports[-1])
-        )
-        return float(last - first)
+        first, last = self.reports[0].get(of, {}), self.reports[-1].get(of, {})
+        return float(last.get(name, 0) - first.get(name, 0))
 
     @property
     def span(self) -> float:
@@ -149,11 +147,12 @@ class _Rank:
 
     def processor_seconds(self) -> float:
         """Returns the processor time within the window."""
-        first, last = (
-            report.get("process", {}).get("cpu_seconds", 0.0)
-            for report in (self.reports[0], self.reports[-1])
-        )
-        return float(last - first)
+        return self.growth("cpu_seconds", "process")
+
+    def last(self, of: str) -> Mapping[str, Any]:
+        """Returns a table of the last report; empty if there is none."""
+        found: Mapping[str, Any] = self.reports[-1].get(of, {}) if self.reports else {}
+        return found
 
     def usage(self, host: str) -> Usage | None:
         """Of the cores that this rank may use, within the window."""
@@ -165,14 +164,13 @@ class _Rank:
 
     def pending(self) -> int:
         """Returns how many operations this rank has submitted that have not ended."""
-        counters = self.reports[-1]["counters"]
-        return (
-            self.announced() - int(counters.get("operations", 0)) - int(counters.get("failures", 0))
-        )
+        return self.announced() - self._sum("operations", "failures")
 
     def announced(self) -> int:
-        counters = self.reports[-1]["counters"]
-        return int(counters.get("requests_in_full", 0)) + int(counters.get("requests_by_slot", 0))
+        return self._sum("requests_in_full", "requests_by_slot")
+
+    def _sum(self, *counters: str) -> int:
+        return sum(int(self.last("counters").get(name, 0)) for name in counters)
 
 
 class Board:
@@ -216,24 +214,16 @@ class Board:
 
     def process(self, rank: int) -> Mapping[str, float]:
         """The processor time and the memory of that rank; empty if it has not reported."""
-        reports = self._ranks[rank].reports
-        process: Mapping[str, float] = reports[-1].get("process", {}) if reports else {}
-        return process
+        return self._ranks[rank].last("process")
 
     def counters(self, rank: int) -> Mapping[str, Any]:
         """What hvd.metrics() has returned on that rank; empty if it has not reported."""
-        reports = self._ranks[rank].reports
-        counters: Mapping[str, Any] = reports[-1]["counters"] if reports else {}
-        return counters
+        return self._ranks[rank].last("counters")
 
     @property
     def details(self) -> Mapping[str, Any]:
         """What rank 0 has reported about tensors, versions and knobs; empty: nothing."""
-        root = self._ranks.get(0)
-        found: Mapping[str, Any] = (
-            root.reports[-1].get("details", {}) if root and root.reports else {}
-        )
-        return found
+        return self._ranks[0].last("details") if 0 in self._ranks else {}
 
     def taken(self, now: float) -> list[Taken]:
         """The machines whose cores programs outside of the job use."""
@@ -284,20 +274,16 @@ class Board:
         if root is None or len(root.reports) < 2 or not root.growth("operations") or len(rows) < 2:
             return
         before, after = (
-            r["counters"].get("seconds_waited_for_rank", {})
-            for r in (root.reports[0], root.reports[-1])
+            each["counters"].get("seconds_waited_for_rank", {})
+            for each in (root.reports[0], root.reports[-1])
         )
-        late = {
-            row.rank: after.get(str(row.rank), 0.0) - before.get(str(row.rank), 0.0) for row in rows
-        }
-        average = sum(late.values()) / len(late)
+        waited = [after.get(str(row.rank), 0.0) - before.get(str(row.rank), 0.0) for row in rows]
+        average = sum(waited) / len(waited)
+        most = max(_LATE_SHARE_OF_TIME * root.span, _LATE_BEYOND_AVERAGE * average)
         steps = root.span * (rows[0].steps or rows[0].operations or float("inf"))
-        for row in rows:
-            row.late = late[row.rank] / steps
-            if (
-                late[row.rank] > _LATE_SHARE_OF_TIME * root.span
-                and late[row.rank] > _LATE_BEYOND_AVERAGE * average
-            ):
+        for row, seconds in zip(rows, waited, strict=True):
+            row.late = seconds / steps
+            if seconds > most:
                 row.straggler = True
                 row.note = row.note or f"others wait {milliseconds(row.late)} for it"
 
@@ -342,13 +328,7 @@ def rate(value: float | None) -> str:
     """Returns three digits."""
     if value is None:
         return "-"
-    return (
-        f"{value:.0f}"
-        if value >= 100 or value == 0
-        else f"{value:.1f}"
-        if value >= 10
-        else f"{value:.2f}"
-    )
+    return f"{value:.{0 if value >= 100 or value == 0 else 1 if value >= 10 else 2}f}"
 
 
 def size(value: float | None) -> str:

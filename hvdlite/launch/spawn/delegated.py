@@ -18,9 +18,9 @@ import select
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from hvdlite.launch.output import LineCutter, drain
 from hvdlite.launch.spawn import guardian, local
@@ -41,7 +41,7 @@ from hvdlite.launch.spawn.launcher_output import (
     Untangler,
     cause_of_shell,
 )
-from hvdlite.launch.spawn.other_launchers import ENDED
+from hvdlite.launch.spawn.other_launchers import ENDED, LauncherCommand
 
 _READ_BYTES = 1 << 16
 # This much of a launcher's own output is kept to learn which rank failed. The end matters.
@@ -49,40 +49,31 @@ _WORDS_BYTES = 1 << 16
 _SLURM_SECONDS = 10.0
 
 
-class SignalPolicy(Protocol):
-    """How the ranks of a launcher are asked to end. `pid`: the launcher's."""
+class SignalPolicy:
+    """How the ranks of a launcher are asked to end, and which signals the launcher passes on to all
+    of them. `pid`: the launcher's.
 
-    # The signals that the launcher passes on to all ranks.
-    forwards: frozenset[int]
+    This one is for a launcher that is not reliable: the guardian signals the launcher and all ranks
+    on this host.
+    """
+
     # The maximum time of terminate() and abandoned() themselves.
-    asking_seconds: float
-
-    def terminate(self, pid: int) -> bool:
-        """Sends SIGTERM to all ranks, while the launcher stays and waits for their end. Returns
-        False if the guardian has to do it."""
-
-    def abandoned(self) -> None:
-        """The launcher was killed. Sends SIGKILL to its processes elsewhere, if they do not end by
-        themselves."""
-
-
-class ToEverybody:
-    """For a launcher that is not reliable: the guardian signals the launcher and all ranks on this
-    host."""
-
     asking_seconds = 0.0
 
     def __init__(self, *forwards: int) -> None:
         self.forwards = frozenset(forwards)
 
     def terminate(self, pid: int) -> bool:
+        """Sends SIGTERM to all ranks, while the launcher stays and waits for their end. Returns
+        False if the guardian has to do it."""
         return False
 
     def abandoned(self) -> None:
-        pass
+        """The launcher was killed. Sends SIGKILL to its processes elsewhere, if they do not end by
+        themselves."""
 
 
-class ByItself(ToEverybody):
+class ByItself(SignalPolicy):
     """For a launcher that passes SIGTERM on and waits, as MPICH's does. The ranks must not get it
     twice."""
 
@@ -91,20 +82,12 @@ class ByItself(ToEverybody):
         return True
 
 
-class AroundIt(ToEverybody):
+class AroundIt(SignalPolicy):
     """For a launcher that must not get the signal: hvdliterun signals the ranks of this host once,
     and none of the launcher's processes. Open MPI's launcher would end within two seconds with the
     ranks' output, and Intel's would signal the ranks twice."""
 
-    _LAUNCHERS = (
-        "mpirun",
-        "mpiexec",
-        "mpiexec.hydra",
-        "hydra_pmi_proxy",
-        "hydra_bstrap_pr",
-        "prted",
-        "orted",
-    )
+    _LAUNCHERS = "mpirun mpiexec mpiexec.hydra hydra_pmi_proxy hydra_bstrap_pr prted orted".split()
 
     def terminate(self, pid: int) -> bool:
         members = guardian.members(guardian.processes(), pid, set())
@@ -123,7 +106,7 @@ def _command(pid: int) -> str:
         return ""
 
 
-class ThroughSlurm(ToEverybody):
+class ThroughSlurm(SignalPolicy):
     """For srun, which answers SIGTERM with SIGKILL for all ranks; scancel can send them SIGTERM.
     `name`: the step's."""
 
@@ -168,27 +151,30 @@ def _tells(line: bytes) -> bool:
     return not re.fullmatch(rb"\[mpiexec@[^]]*\] Exit codes: .*|\[[^]\s]+\] [\d,]+", line.strip())
 
 
+@dataclass(frozen=True)
+class DelegatedLauncher:
+    """What differs between launchers. `name`: for messages; `tag`: of a stream; `causes` parses the
+    launcher's output."""
+
+    name: str
+    launch: LauncherCommand
+    tag: Callable[[str], Tag]
+    causes: CauseReader
+    policy: SignalPolicy
+
+
 class DelegatedRanks:
-    """The RankGroup of all ranks of a job. `tags` by stream; `causes` parses the launcher's output;
-    `name` is the launcher's for messages."""
+    """The RankGroup of all ranks of a job. `launcher`: the process of `by`."""
 
     def __init__(
-        self,
-        name: str,
-        launcher: local.LocalRanks,
-        tags: Mapping[str, Tag],
-        causes: CauseReader,
-        policy: SignalPolicy,
-        grace_seconds: float,
+        self, by: DelegatedLauncher, launcher: local.LocalRanks, grace_seconds: float
     ) -> None:
         # The ranks' output comes as events, mixed as it is.
         self.pipes: Mapping[int, RankPipes] = {}
         self.status = 0  # the launcher's own output
         self.hosts: dict[int, str] = {}  # ranks that failed, if the launcher names them
-        self._name = name
+        self._by = by
         self._launcher = launcher
-        self._causes = causes
-        self._policy = policy
         self._grace_seconds = grace_seconds
         self._pid: int | None = None
         self._words = b""
@@ -202,8 +188,8 @@ class DelegatedRanks:
         self._poll.register(launcher.fileno(), select.EPOLLIN)
         (pipes,) = launcher.pipes.values()
         self._streams = {
-            pipes.stdout: ("stdout", Untangler(tags["stdout"])),
-            pipes.stderr: ("stderr", Untangler(tags["stderr"])),
+            pipes.stdout: ("stdout", Untangler(by.tag("stdout"))),
+            pipes.stderr: ("stderr", Untangler(by.tag("stderr"))),
         }
         for descriptor in self._streams:
             self._poll.register(descriptor, select.EPOLLIN)
@@ -231,7 +217,7 @@ class DelegatedRanks:
         self._launcher.kill()
 
     def forward(self, number: int) -> None:
-        if number in self._policy.forwards:
+        if number in self._by.policy.forwards:
             self._launcher.forward(number)
 
     def wake(self) -> None:
@@ -239,7 +225,7 @@ class DelegatedRanks:
 
     def ending_seconds(self, politely: bool) -> float:
         return self._launcher.ending_seconds(politely) + (
-            self._policy.asking_seconds if politely else 0.0
+            self._by.policy.asking_seconds if politely else 0.0
         )
 
     def abandon(self) -> list[Event]:
@@ -257,13 +243,13 @@ class DelegatedRanks:
         self._launcher.close()
 
     def _terminate(self) -> None:
-        if self._pid is not None and self._policy.terminate(self._pid):
+        if self._pid is not None and self._by.policy.terminate(self._pid):
             self._patience = threading.Timer(self._grace_seconds, self._launcher.kill)
             self._patience.daemon = True
             self._patience.start()
             return
         if self._killed:
-            self._policy.abandoned()
+            self._by.policy.abandoned()
         self._launcher.terminate()
 
     def _read(self, descriptor: int, happened: list[Event]) -> bool:
@@ -322,36 +308,23 @@ class DelegatedRanks:
         self.status = ended.status
         if not ended.status:
             return []
-        causes = [] if ended.signal else self._causes(self._words.decode(errors="replace"))
-        named = [cause for cause in causes if cause.rank is not None]
+        causes = [] if ended.signal else self._by.causes(self._words.decode(errors="replace"))
+        named = [(cause.rank, cause) for cause in causes if cause.rank is not None]
         if named:
-            self.hosts |= {
-                cause.rank: cause.host for cause in named if cause.host and cause.rank is not None
-            }
+            self.hosts |= {rank: cause.host for rank, cause in named if cause.host}
             return [
-                RankEnded(cause.rank, cause.code, cause.signal)
-                for cause in named
-                if cause.rank is not None and cause.rank not in self._told
+                RankEnded(rank, cause.code, cause.signal)
+                for rank, cause in named
+                if rank not in self._told
             ]
         if self._told:
             return []
         for cause in causes:
             self.status = 128 + cause.signal
-            return [
-                HostLost(
-                    f"a rank was killed by {signal_name(cause.signal)}; {self._name} does not say "
-                    "which one"
-                )
-            ]
-        how = (
-            f"was killed by {signal_name(ended.signal)}"
-            if ended.signal
-            else f"exited with code {ended.code}"
-        )
-        return [
-            HostLost(
-                f"{self._name} {how}; its messages are above"
-                if self._words
-                else f"{self._name} {how}"
-            )
-        ]
+            how = f"a rank was killed by {signal_name(cause.signal)}"
+            return [HostLost(f"{how}; {self._by.name} does not say which one")]
+        how = f"exited with code {ended.code}"
+        if ended.signal:
+            how = f"was killed by {signal_name(ended.signal)}"
+        more = "; its messages are above" if self._words else ""
+        return [HostLost(f"{self._by.name} {how}{more}")]

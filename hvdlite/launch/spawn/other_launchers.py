@@ -162,14 +162,8 @@ def _open_mpi(prrte: bool, program: str, scratch: str, request: LauncherRequest)
         argv += ["-H", request.host_list]
     argv += request.binding_arguments or ["--bind-to", "none", "--map-by", "slot"]
     if request.tcp_only:
-        argv += [
-            "--mca",
-            "pml",
-            "ob1",
-            "--mca",
-            "btl",
-            "self,sm,tcp" if prrte else "self,vader,tcp",
-        ]
+        shared = "sm" if prrte else "vader"
+        argv += f"--mca pml ob1 --mca btl self,{shared},tcp".split()
     if request.ssh_arguments:
         argv += [runtime, f"{remote}_args", request.ssh_arguments]
     # PRRTE refuses the loopback, which is enough on one host
@@ -178,14 +172,8 @@ def _open_mpi(prrte: bool, program: str, scratch: str, request: LauncherRequest)
         argv += ["--mca", "btl_tcp_if_include", names]
         argv += [runtime, "prte_if_include" if prrte else "oob_tcp_if_include", names]
     if len(request.hosts) >= _MANY_HOSTS:
-        argv += [
-            runtime,
-            f"{remote}_no_tree_spawn",
-            "1",
-            runtime,
-            f"{remote}_num_concurrent",
-            str(len(request.hosts)),
-        ]
+        argv += [runtime, f"{remote}_no_tree_spawn", "1"]
+        argv += [runtime, f"{remote}_num_concurrent", str(len(request.hosts))]
     for name in request.forward:
         argv += ["-x", name]
     argv += [*request.extra_arguments, *request.command]
@@ -196,14 +184,8 @@ def _open_mpi(prrte: bool, program: str, scratch: str, request: LauncherRequest)
 
 def _hydra(family: MpiFamily, program: str, tag: str, request: LauncherRequest) -> LauncherCommand:
     environment: dict[str, str] = {}
-    argv = [
-        program,
-        "-prepend-pattern",
-        f"{tag}%r:",
-        "-print-all-exitcodes",
-        "-np",
-        str(request.processes),
-    ]
+    argv = [program, "-prepend-pattern", f"{tag}%r:", "-print-all-exitcodes"]
+    argv += ["-np", str(request.processes)]
     if len(request.hosts) == 1:  # Intel's mpirun takes `a:2` for a name if it is alone
         argv += ["-hosts", request.hosts[0].name, "-ppn", str(request.hosts[0].slots)]
     elif request.hosts:
@@ -262,24 +244,13 @@ def srun_command(
 def srun_agent(host: str, command: Sequence[str]) -> list[str]:
     """Returns srun's command line for one agent that starts all ranks of its node. `command` is the
     agent's."""
-    return [
-        "srun",
-        # The step has the whole node, whatever else runs there.
-        "--overlap",
-        "--nodes=1",
-        "--ntasks=1",
-        "--ntasks-per-node=1",
-        f"--nodelist={host}",
-        "--mem=0",
-        "--cpu-bind=none",
-        "--job-name=hvdlite-agent",
-        "--mpi=none",
-        "--export=ALL",
-        # Frames have no ends of lines.
-        "--unbuffered",
-        "--quiet",
-        *command,
-    ]
+    # --overlap: the step has the whole node, whatever else runs there; --unbuffered: frames have no
+    # ends of lines.
+    flags = (
+        f"--overlap --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist={host} --mem=0 "
+        "--cpu-bind=none --job-name=hvdlite-agent --mpi=none --export=ALL --unbuffered --quiet"
+    )
+    return ["srun", *flags.split(), *command]
 
 
 def _srun_placement(request: LauncherRequest) -> list[str]:
@@ -290,11 +261,8 @@ def _srun_placement(request: LauncherRequest) -> list[str]:
             "host. Leave -H out: Slurm knows the hosts of this job."
         )
     names = ",".join(host.name for host in request.hosts)
-    return [
-        f"--nodes={len(request.hosts)}",
-        f"--nodelist={names}",
-        f"--ntasks-per-node={counts.pop()}",
-    ]
+    per_node = f"--ntasks-per-node={counts.pop()}"
+    return [f"--nodes={len(request.hosts)}", f"--nodelist={names}", per_node]
 
 
 def jsrun_command(request: LauncherRequest) -> LauncherCommand:
