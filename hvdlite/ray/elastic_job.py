@@ -7,30 +7,26 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
 from ray.util.queue import Queue
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from hvdlite.base.mailbox import Mailbox
 from hvdlite.job import basics
-from hvdlite.launch import delivery, environment, job, task
+from hvdlite.launch import delivery, environment, task
 from hvdlite.launch.console import of_a_module
-from hvdlite.launch.elastic.agents import Connector
-from hvdlite.launch.elastic.context import Context, ElasticVerdict, Streams
-from hvdlite.launch.elastic.delivery import ElasticDelivery
+from hvdlite.launch.elastic.delivery import run_on
 from hvdlite.launch.elastic.discovery import Answer
-from hvdlite.launch.elastic.driver import PREFIX
-from hvdlite.launch.elastic.host_discovery import HostDiscovery
+from hvdlite.launch.elastic.host_discovery import HostDiscovery, HostSource
 from hvdlite.launch.elastic.options import Policy
-from hvdlite.launch.elastic.run import drive
 from hvdlite.launch.hosts import Host
+from hvdlite.launch.job import JobOptions, OpenedJob
 from hvdlite.launch.last_words import in_one_line
-from hvdlite.launch.observers import JobObserver, Observers
-from hvdlite.launch.spawn.elastic_ranks import ElasticRank
-from hvdlite.launch.spawn.events import AllGone, Event, RankEnded, RankPipes, Unanswered
+from hvdlite.launch.observers import JobObserver
+from hvdlite.launch.spawn.elastic_ranks import ClusterRank, ElasticRank, RankStarter
+from hvdlite.launch.spawn.events import AllGone, RankEnded
 from hvdlite.ray import coordinator, identity, nodes, ray_logger
 from hvdlite.ray.bundles import Need
 from hvdlite.ray.ray_logger import Callback, pass_on
@@ -58,31 +54,16 @@ def run(
         reset_limit=settings.reset_limit,
         cooldown_range=settings.cooldown_range,
     )
+
+    def cluster(opened: OpenedJob, _: object) -> tuple[RankStarter, HostSource]:
+        shared = coordinator.variables(opened.store.address[1], True, settings.timeout_s)
+        shared |= {**variables, "HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"}
+        return _Actors(need, shared, opened.key, queue).start, _Nodes(settings.discovery)
+
     payload = delivery.pickled_function((function, (), {}))
-    verdict = ElasticVerdict({})
-    results = ElasticDelivery(payload, verdict, least, _COMMAND, every=True)
     with of_a_module("hvdlite.ray") as console, _queue(callbacks) as queue:
-        observer: JobObserver = Observers(results, _Callbacks(queue, callbacks))
-        options = job.JobOptions()
-        observer = job.watchable(observer, _COMMAND, variables, verdict, console, options)
-        this = job.Job([], _COMMAND, {}, options, [], console, verdict, observer)
-        with this.opened(PREFIX, everywhere=True) as opened:
-            shared = coordinator.variables(opened.store.address[1], True, settings.timeout_s)
-            shared |= {**variables, "HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"}
-            context = Context(
-                console,
-                this.log,
-                _COMMAND,
-                _Actors(need, shared, opened.key, queue).start,
-                near=[],
-                several_hosts=False,  # the core finds out which ranks share a host
-                streams=Streams(console, None, collapse=False),
-                observer=observer,
-                torch_run="",
-                verdict=verdict,
-            )
-            drive(this, opened, policy, context, _Nodes(settings.discovery), Connector(_by_ray))
-    return results.results
+        values = _Callbacks(queue, callbacks)
+        return run_on(cluster, payload, policy, _COMMAND, variables, console, JobOptions(), values)
 
 
 class _Actors:
@@ -127,10 +108,6 @@ class _Nodes(HostDiscovery):
         self._told = ""
         changed, self._last = hosts != self._last, hosts
         return Answer(hosts if changed else None)
-
-
-def _by_ray(host: str, slots: int, connector: Connector) -> None:
-    """No agent is needed: Ray starts actors on every node."""
 
 
 class _Callbacks(JobObserver):
@@ -185,29 +162,19 @@ class ElasticWorker:
         return status, line
 
 
-class ActorRank:
-    """The ElasticRank of one member (hvdlite/launch/spawn/elastic_ranks.py). A thread waits for its
-    end.
+class ActorRank(ClusterRank):
+    """The ElasticRank of one member. A thread waits for its end.
 
     Ray shows the output of actors. Its error stream here has the last line alone, for the verdict.
     """
 
     def __init__(self, number: int, actor: Any, ended: Any) -> None:
         """`ended`: the reference to what run() returns."""
-        self._number, self._actor, self._ended = number, actor, ended
-        self._news: Mailbox[Event] = Mailbox()
-        out, out_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        os.close(out_end)
-        errors, self._errors_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self.pipes: dict[int, RankPipes] = {number: RankPipes(out, errors)}
+        super().__init__(number)
+        self._actor, self._ended = actor, ended
+        os.close(self.ends["stdout"])
         self._thread = threading.Thread(target=self._wait, name="hvd-member", daemon=True)
         self._thread.start()
-
-    def fileno(self) -> int:
-        return self._news.fileno()
-
-    def events(self) -> list[Event]:
-        return self._news.take()
 
     def terminate(self) -> None:
         self.kill()
@@ -218,38 +185,24 @@ class ActorRank:
     def forward(self, number: int) -> None:
         """Ray passes no signals on."""
 
-    def wake(self) -> None:
-        """Ray tells of the end by itself."""
-
-    def is_stopped(self, table: Iterable[object]) -> bool:
-        return False
-
     def ending_seconds(self, politely: bool) -> float:
         return _END_SECONDS
 
-    def abandon(self) -> list[Event]:
-        """Ray has not told of the end in time."""
-        killed = RankEnded(self._number, signal=signal.SIGKILL)
-        return [Unanswered(killed=True), killed, AllGone()]
-
     def close(self) -> None:
         self.kill()
+        self.close_pipes()
         self._thread.join(_END_SECONDS)
-        for pipes in self.pipes.values():
-            os.close(pipes.stdout)
-            os.close(pipes.stderr)
-        self.pipes.clear()
-        self._news.close()
+        self.news.close()
 
     def _wait(self) -> None:
         try:
             status, line = ray.get(self._ended)
-            ended = RankEnded(self._number, code=status)
+            ended = RankEnded(self.number, code=status)
         except Exception as error:
-            ended, line = RankEnded(self._number, signal=signal.SIGKILL), in_one_line(error)
+            ended, line = RankEnded(self.number, signal=signal.SIGKILL), in_one_line(error)
         with contextlib.suppress(OSError):
-            os.write(self._errors_end, f"{line}\n".encode() if line else b"")
-        os.close(self._errors_end)
+            os.write(self.ends["stderr"], f"{line}\n".encode() if line else b"")
+        os.close(self.ends["stderr"])
         ray.kill(self._actor)
-        self._news.put(ended)
-        self._news.put(AllGone())
+        self.news.put(ended)
+        self.news.put(AllGone())

@@ -1,12 +1,22 @@
-"""`hvdlite.run(fn, min_num_proc=...)`: the results of an elastic job."""
+"""The results of an elastic job, for `hvdlite.run(fn, min_num_proc=...)`, Ray and Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hvdlite.launch import delivery
-from hvdlite.launch.elastic.context import ElasticVerdict
+from hvdlite.launch.console import Console
+from hvdlite.launch.elastic.agents import Connector
+from hvdlite.launch.elastic.context import Context, ElasticVerdict, Streams
+from hvdlite.launch.elastic.driver import PREFIX
+from hvdlite.launch.elastic.host_discovery import HostSource
+from hvdlite.launch.elastic.options import Policy
+from hvdlite.launch.elastic.run import drive
+from hvdlite.launch.job import Job, JobOptions, OpenedJob, watchable
+from hvdlite.launch.observers import JobObserver, Observers
+from hvdlite.launch.spawn.elastic_ranks import RankStarter
 from hvdlite.launch.verdict import is_consequence
 from hvdlite.rendezvous import StoreClient
 
@@ -63,3 +73,34 @@ class ElasticDelivery(delivery.Delivery):
             if report is not None and not is_consequence(report.last_line.encode()):
                 delivery.fail(sentence, self._name(member), report)
         raise RuntimeError(sentence)
+
+
+# Tells how members start and where the job finds its hosts. What it opens ends with the job.
+Cluster = Callable[[OpenedJob, contextlib.ExitStack], tuple[RankStarter, HostSource]]
+
+
+def run_on(
+    cluster: Cluster,
+    payload: bytes,
+    policy: Policy,
+    command: Sequence[str],
+    knobs: Mapping[str, str],
+    console: Console,
+    options: JobOptions,
+    *observers: JobObserver,
+) -> list[Any]:
+    """Returns the results of the last ranks of a job whose members another system starts, such as
+    Ray or Spark. `payload`: the pickled function. `command`: what sentences call a member."""
+    verdict = ElasticVerdict({})
+    results = ElasticDelivery(payload, verdict, policy.least, command, every=True)
+    observer = watchable(Observers(results, *observers), command, knobs, verdict, console, options)
+    job = Job([], command, {}, options, [], console, verdict, observer)
+    with job.opened(PREFIX, everywhere=True) as opened, contextlib.ExitStack() as stack:
+        start, hosts = cluster(opened, stack)
+        streams = Streams(console, None, collapse=False)
+        # All members are of this host: no agent is called, and the core finds out which share one.
+        context = Context(
+            console, job.log, command, start, [], False, streams, observer, "", verdict
+        )
+        drive(job, opened, policy, context, hosts, Connector(lambda *_: None))
+    return results.results

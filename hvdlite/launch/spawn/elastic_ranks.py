@@ -9,14 +9,17 @@ import contextlib
 import errno
 import os
 import selectors
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.spawn import guardian
 from hvdlite.launch.spawn.events import (
     AllGone,
     Event,
+    RankEnded,
     RankGone,
     RankGroup,
     RankPipes,
@@ -35,6 +38,44 @@ class ElasticRank(RankGroup, Protocol):
 
 # Starts a rank with what only this one gets, or raises OSError.
 RankStarter = Callable[[int, Mapping[str, str]], ElasticRank]
+
+
+class ClusterRank:
+    """What the ElasticRanks have in common that another system starts, such as Ray or Spark. A
+    thread writes their output to `ends` and puts their `news`."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.news: Mailbox[Event] = Mailbox()
+        (out, out_end), (errors, errors_end) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(out, False)
+        os.set_blocking(errors, False)
+        self.pipes: dict[int, RankPipes] = {number: RankPipes(out, errors)}
+        self.ends = {"stdout": out_end, "stderr": errors_end}
+
+    def fileno(self) -> int:
+        return self.news.fileno()
+
+    def events(self) -> list[Event]:
+        return self.news.take()
+
+    def wake(self) -> None:
+        """The other system tells of the end by itself."""
+
+    def is_stopped(self, table: Iterable[object]) -> bool:
+        return False
+
+    def abandon(self) -> list[Event]:
+        """The other system has not told of the end in time."""
+        killed = RankEnded(self.number, signal=signal.SIGKILL)
+        return [Unanswered(killed=True), killed, AllGone()]
+
+    def close_pipes(self) -> None:
+        """Ends what the thread still writes."""
+        for pipes in self.pipes.values():
+            os.close(pipes.stdout)
+            os.close(pipes.stderr)
+        self.pipes.clear()
 
 
 class ElasticRanks:

@@ -14,14 +14,15 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.elastic.discovery import Answer
 from hvdlite.launch.elastic.host_discovery import HostDiscovery
 from hvdlite.launch.spawn import agent_protocol, events
 from hvdlite.launch.spawn.agent_protocol import Decoder, EndOne, Frame, StartOne
-from hvdlite.launch.spawn.events import AllGone, Event, RankEnded, RankGone, RankPipes, Unanswered
+from hvdlite.launch.spawn.elastic_ranks import ClusterRank
+from hvdlite.launch.spawn.events import AllGone, Event, RankEnded, RankGone
 from hvdlite.launch.spawn.guardian import ASKING, FORWARDED, KILL_SECONDS
 from hvdlite.launch.spawn.silent_hosts import socket_options
 from hvdlite.spark.elastic.agent_task import TaskHello
@@ -35,24 +36,17 @@ _JOIN_SECONDS = 10.0
 _STREAMS = {agent_protocol.STDOUT: "stdout", agent_protocol.STDERR: "stderr"}
 
 
-class SparkRank:
-    """The ElasticRank of one member (hvdlite/launch/spawn/elastic_ranks.py)."""
+class SparkRank(ClusterRank):
+    """The ElasticRank of one member. Its thread is the connection's."""
 
     def __init__(self, number: int, connection: TaskConnection, grace_seconds: float) -> None:
-        self.number = number
+        super().__init__(number)
         self._connection, self._grace = connection, grace_seconds
-        self._news: Mailbox[Event] = Mailbox()
         self._told = False  # the loop has heard its last event
         self._over = threading.Event()  # the connection's thread has told it
-        (out, out_end), (errors, errors_end) = _pipe(), _pipe()
-        self.pipes: dict[int, RankPipes] = {number: RankPipes(out, errors)}
-        self._ends = {"stdout": out_end, "stderr": errors_end}  # of the connection's thread
-
-    def fileno(self) -> int:
-        return self._news.fileno()
 
     def events(self) -> list[Event]:
-        found = self._news.take()
+        found = super().events()
         self._told = self._told or any(isinstance(event, AllGone) for event in found)
         return found
 
@@ -65,62 +59,41 @@ class SparkRank:
     def forward(self, number: int) -> None:
         self._connection.send((FORWARDED | ASKING)[signal.Signals(number)])
 
-    def wake(self) -> None:
-        """The agent does it there."""
-
-    def is_stopped(self, table: Iterable[object]) -> bool:
-        return False
-
     def ending_seconds(self, politely: bool) -> float:
         return (self._grace if politely else 0.0) + KILL_SECONDS + _MARGIN_SECONDS
 
     def abandon(self) -> list[Event]:
-        """The agent has not told of the end in time."""
         self._connection.hang_up()
-        killed = RankEnded(self.number, signal=signal.SIGKILL)
-        return [Unanswered(killed=True), killed, AllGone()]
+        return super().abandon()
 
     def close(self) -> None:
-        for pipes in self.pipes.values():
-            os.close(pipes.stdout)
-            os.close(pipes.stderr)
-        self.pipes.clear()
+        self.close_pipes()
         if not self._told:
             self._connection.close()
         self._over.wait(_MARGIN_SECONDS)
-        self._news.close()
+        self.news.close()
 
     # What the connection's thread calls.
 
     def printed(self, name: str, data: bytes) -> None:
         """Empty: the stream has ended. Waits while the driver does not read."""
-        end = self._ends.get(name)
+        end = self.ends.get(name)
         if end is None:
             return
         if not data:
-            os.close(self._ends.pop(name))
+            os.close(self.ends.pop(name))
         view = memoryview(data)
         with contextlib.suppress(OSError):  # the driver reads it no more
             while view:
                 view = view[os.write(end, view) :]
 
-    def happened(self, event: Event) -> None:
-        self._news.put(event)
-
     def gone(self, *last: Event) -> None:
         """These are its last events."""
-        while self._ends:
-            os.close(self._ends.popitem()[1])
+        while self.ends:
+            os.close(self.ends.popitem()[1])
         for event in last:
-            self._news.put(event)
+            self.news.put(event)
         self._over.set()
-
-
-def _pipe() -> tuple[int, int]:
-    """Returns both ends; reading does not wait."""
-    read, write = os.pipe2(os.O_CLOEXEC)
-    os.set_blocking(read, False)
-    return read, write
 
 
 class TaskConnection:
@@ -214,7 +187,7 @@ class TaskConnection:
                 self._member = None
             member.gone(AllGone(event.resisting))
         else:
-            member.happened(event)
+            member.news.put(event)
 
 
 class TaskConnections(HostDiscovery):

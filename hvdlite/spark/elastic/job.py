@@ -10,14 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-from hvdlite.launch import job
 from hvdlite.launch.console import of_a_module
-from hvdlite.launch.elastic.agents import Connector
-from hvdlite.launch.elastic.context import Context, ElasticVerdict, Streams
-from hvdlite.launch.elastic.delivery import ElasticDelivery
-from hvdlite.launch.elastic.driver import PREFIX
+from hvdlite.launch.elastic.delivery import run_on
 from hvdlite.launch.elastic.options import Policy
-from hvdlite.launch.elastic.run import drive
+from hvdlite.launch.job import JobOptions, OpenedJob
+from hvdlite.launch.spawn.elastic_ranks import RankStarter
 from hvdlite.rendezvous import StoreServer, addresses
 from hvdlite.spark import outcome, sessions
 from hvdlite.spark.elastic.agent_task import ElasticOrder
@@ -48,51 +45,35 @@ class ElasticChoices:
 
 def run(session: Any, payload: bytes, policy: Policy, choice: ElasticChoices) -> list[Any]:
     """Returns the results of the last generation's ranks. `payload`: the pickled function."""
-    verdict = ElasticVerdict({})
-    results = ElasticDelivery(payload, verdict, policy.least, _COMMAND, every=True)
     asked = policy.most or policy.processes
+
+    def cluster(
+        opened: OpenedJob, stack: contextlib.ExitStack
+    ) -> tuple[RankStarter, TaskConnections]:
+        door = stack.enter_context(StoreServer.reached(opened.key, everywhere=True))
+        known = [] if choice.interfaces else [sessions.driver_host(session)]
+        names = dict.fromkeys([*known, *addresses.of_this_machine(choice.interfaces)])
+        order = ElasticOrder(
+            tuple(filter(None, names)),
+            door.address[1],
+            opened.store.address[1],
+            opened.key,
+            {**choice.environment, "HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"},
+            choice.grace_seconds,
+            policy.silence_seconds,
+        )
+        hosts = TaskHosts(policy.processes, asked, time.monotonic(), choice.start_timeout)
+        connections = TaskConnections(
+            door.guests(), hosts, choice.grace_seconds, policy.silence_seconds
+        )
+        tasks = Tasks(session, order, asked, connections.failed)
+        stack.callback(tasks.close)
+        stack.callback(connections.hang_up)
+        return connections.start, connections
+
+    options = JobOptions(grace_seconds=choice.grace_seconds)
     with of_a_module("hvdlite.spark", choice.stdout, choice.stderr, choice.timestamps) as console:
-        options = job.JobOptions(grace_seconds=choice.grace_seconds)
-        observer = job.watchable(results, _COMMAND, choice.environment, verdict, console, options)
-        this = job.Job([], _COMMAND, {}, options, [], console, verdict, observer)
-        with this.opened(PREFIX, everywhere=True) as opened, contextlib.ExitStack() as stack:
-            door = stack.enter_context(StoreServer.reached(opened.key, everywhere=True))
-            known = [] if choice.interfaces else [sessions.driver_host(session)]
-            names = dict.fromkeys([*known, *addresses.of_this_machine(choice.interfaces)])
-            order = ElasticOrder(
-                tuple(filter(None, names)),
-                door.address[1],
-                opened.store.address[1],
-                opened.key,
-                {**choice.environment, "HVDLITE_ELASTIC": "1", "HOROVOD_ELASTIC": "1"},
-                choice.grace_seconds,
-                policy.silence_seconds,
-            )
-            hosts = TaskHosts(policy.processes, asked, time.monotonic(), choice.start_timeout)
-            connections = TaskConnections(
-                door.guests(), hosts, choice.grace_seconds, policy.silence_seconds
-            )
-            tasks = Tasks(session, order, asked, connections.failed)
-            stack.callback(tasks.close)
-            stack.callback(connections.hang_up)
-            context = Context(
-                console,
-                this.log,
-                _COMMAND,
-                connections.start,
-                near=[],
-                several_hosts=False,  # the core finds out which ranks share a host
-                streams=Streams(console, None, collapse=False),
-                observer=observer,
-                torch_run="",
-                verdict=verdict,
-            )
-            drive(this, opened, policy, context, connections, Connector(_by_spark))
-    return results.results
-
-
-def _by_spark(host: str, slots: int, connector: Connector) -> None:
-    """No agent is called: each task has brought its own."""
+        return run_on(cluster, payload, policy, _COMMAND, choice.environment, console, options)
 
 
 # Keeps jobs of Spark running, of one task each.
