@@ -73,11 +73,11 @@ def _file_of_horovods(name: str) -> Path | None:
     target = names.target(name)
     if target is None:
         return _source(Path(DIRECTORY), name)
-    return _source(_PACKAGE.parent, _ALSO_CALLED.get(target, target))
+    return _source(_PACKAGE.parent, ALSO_CALLED.get(target, target))
 
 
 # Modules that exist under a second name once their package is imported.
-_ALSO_CALLED = {
+ALSO_CALLED = {
     "hvdlite.torch.mpi_ops": "hvdlite.torch",
     "hvdlite.tensorflow.mpi_ops": "hvdlite.tensorflow",
     "hvdlite.tensorflow.keras.callbacks": "hvdlite.keras.callbacks",
