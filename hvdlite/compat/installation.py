@@ -142,19 +142,15 @@ def _contents(place: Site) -> dict[Path, str]:
         metadata / name: (source / _METADATA / name).read_text()
         for name in ("INSTALLER", "METADATA")
     }
-    files[place.packages / "horovod" / "__init__.py"] = (
-        source / "horovod" / "__init__.py"
-    ).read_text()
+    module = Path("horovod", "__init__.py")
+    files[place.packages / module] = (source / module).read_text()
     files[place.commands / "horovodrun"] = _first_line() + _COMMAND
     record = io.StringIO()
     rows = csv.writer(record, lineterminator="\n")
     for path, text in files.items():
-        digest = (
-            base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-        )
-        rows.writerow(
-            [os.path.relpath(path, place.packages), f"sha256={digest}", len(text.encode())]
-        )
+        data = text.encode()
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.writerow([os.path.relpath(path, place.packages), f"sha256={digest}", len(data)])
     rows.writerow([f"{_METADATA}/RECORD", "", ""])
     return {metadata / "RECORD": record.getvalue(), **files}
 

@@ -27,13 +27,7 @@ def find(places: Iterable[str]) -> str | None:
 
 def say_if_hidden() -> None:
     """Prints one line at log level info that says which of the two runs."""
-    chosen = next(
-        (
-            text
-            for name in knobs.by_field("log_level").environment
-            if (text := os.environ.get(name))
-        ),
-        "",
-    )
+    asked = map(os.environ.get, knobs.by_field("log_level").environment)
+    chosen = next(filter(None, asked), "")
     if chosen.lower() in ("trace", "debug", "info") and (hidden := find(sys.path)):
         print(f"hvdlite: horovod is hvdlite in this process; {hidden} is not used", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,12 @@ class Training:
     @property
     def columns(self) -> list[str]:
         return [*self.features, *self.labels, *([self.weight] if self.weight else [])]
+
+    @property
+    def checkpoint(self) -> str:
+        """The path of the run's checkpoint."""
+        name = f"{self.store.get_checkpoint_filename()}.ckpt"
+        return posixpath.join(self.store.get_checkpoint_path(self.run_id), name)
 
     def read(self, path: str, rank: int, size: int) -> dict[str, Any]:
         """Returns a rank's part of the rows, by column."""

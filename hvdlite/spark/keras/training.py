@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import posixpath
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,25 +50,26 @@ def described(optimizer: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _file() -> Iterator[str]:
+def _file(name: str, data: bytes = b"") -> Iterator[Path]:
+    """A file with these bytes, for a moment: Keras knows its formats by their names."""
     with tempfile.TemporaryDirectory() as folder:
-        yield os.path.join(folder, "model.keras")
+        path = Path(folder, name)
+        if data:
+            path.write_bytes(data)
+        yield path
 
 
 def dumped(model: Any) -> bytes:
     """The model with its weights, in Keras' own format."""
-    with _file() as path:
+    with _file("model.keras") as path:
         model.save(path)
-        with open(path, "rb") as file:
-            return file.read()
+        return path.read_bytes()
 
 
 def loaded(data: bytes, custom_objects: Mapping[str, Any] | None) -> Any:
     import keras
 
-    with _file() as path:
-        with open(path, "wb") as file:
-            file.write(data)
+    with _file("model.keras", data) as path:
         return keras.models.load_model(path, dict(custom_objects or {}), compile=False)
 
 
@@ -82,9 +83,8 @@ def train(asked: Training, job: KerasJob) -> tuple[list[Any], dict[str, Any]] | 
     keras.utils.set_random_seed(asked.seed + basics.rank())
     model = loaded(job.model, job.custom_objects)
     if basics.rank() == 0:
-        _resume(model, asked, job)
-    optimizer = job.optimizer
-    optimizer = keras.optimizers.get(optimizer)
+        _resume(model, asked)
+    optimizer = keras.optimizers.get(job.optimizer)
     model.compile(
         hvd.DistributedOptimizer(optimizer, compression=job.compression or hvd.Compression.none),
         loss=job.loss,
@@ -170,27 +170,17 @@ def _batches(arrays: Mapping[str, Any], asked: Training, job: KerasJob, most: in
     return Batches()
 
 
-def _checkpoint(asked: Training) -> str:
-    name = f"{asked.store.get_checkpoint_filename()}.ckpt"
-    return posixpath.join(asked.store.get_checkpoint_path(asked.run_id), name)
-
-
 def _save(model: Any, asked: Training) -> None:
     """Writes the weights of this epoch in place of those of the last one."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "checkpoint.weights.h5")
+    with _file("checkpoint.weights.h5") as path:
         model.save_weights(path)
-        with open(path, "rb") as file:
-            asked.store.write(_checkpoint(asked), file.read())
+        asked.store.write(asked.checkpoint, path.read_bytes())
 
 
-def _resume(model: Any, asked: Training, job: KerasJob) -> None:
+def _resume(model: Any, asked: Training) -> None:
     """A run with this name may have been here before."""
-    if asked.store.saving_runs() and asked.store.exists(_checkpoint(asked)):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "checkpoint.weights.h5")
-            with open(path, "wb") as file:
-                file.write(asked.store.read(_checkpoint(asked)))
+    if asked.store.saving_runs() and asked.store.exists(asked.checkpoint):
+        with _file("checkpoint.weights.h5", asked.store.read(asked.checkpoint)) as path:
             model.load_weights(path, skip_mismatch=False)
 
 

@@ -20,7 +20,7 @@ from hvdlite.job import basics
 from hvdlite.spark.common import rows
 from hvdlite.spark.common.rows import Training
 from hvdlite.spark.task import get_available_devices
-from hvdlite.spark.torch.training import Trained, checkpoint, dtype_of, dumped, tensors
+from hvdlite.spark.torch.training import Trained, dtype_of, dumped, tensors
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
@@ -188,14 +188,13 @@ def _save(asked: Training, trainer: Any) -> None:
         trainer.save_checkpoint(path)
         if basics.rank() == 0:
             with open(path, "rb") as file:
-                asked.store.write(checkpoint(asked), file.read())
+                asked.store.write(asked.checkpoint, file.read())
 
 
 def _resume(asked: Training, model: Any) -> None:
     """A run with this name may have been here before."""
-    path = checkpoint(asked)
-    if asked.store.saving_runs() and asked.store.exists(path):
-        data = io.BytesIO(asked.store.read(path))
+    if asked.store.saving_runs() and asked.store.exists(asked.checkpoint):
+        data = io.BytesIO(asked.store.read(asked.checkpoint))
         # The store is the user's own, like a saved model.
         state = torch.load(data, map_location="cpu", weights_only=False)
         model.load_state_dict(state["state_dict"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -151,11 +150,11 @@ class _Trainer:
             state = {"model": self.model.state_dict(), "optimizer": self._optimizer.state_dict()}
             buffer = io.BytesIO()
             torch.save(state, buffer)
-            store.write(checkpoint(self._asked), buffer.getvalue())
+            store.write(self._asked.checkpoint, buffer.getvalue())
 
     def _resume(self, optimizer: torch.optim.Optimizer) -> None:
         """A run with this name may have been here before."""
-        store, path = self._asked.store, checkpoint(self._asked)
+        store, path = self._asked.store, self._asked.checkpoint
         if store.saving_runs() and store.exists(path):
             state = torch.load(io.BytesIO(store.read(path)), map_location=self._device)
             self.model.load_state_dict(state["model"])
@@ -282,12 +281,6 @@ def _move(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
         for name, value in state.items():
             if torch.is_tensor(value) and value.dim():
                 state[name] = value.to(device)
-
-
-def checkpoint(asked: Training) -> str:
-    """Returns the path of a run's checkpoint."""
-    name = f"{asked.store.get_checkpoint_filename()}.ckpt"
-    return posixpath.join(asked.store.get_checkpoint_path(asked.run_id), name)
 
 
 def _line(said: dict[str, Any]) -> str:
