@@ -70,9 +70,8 @@ class _Actors:
     """Starts members. `shared`: variables of all of them. `key`: the job's secret."""
 
     def __init__(self, need: Need, shared: Mapping[str, str], key: bytes, queue: Any) -> None:
-        self._kind = ray.remote(
-            num_cpus=need.cpus, num_gpus=need.gpus, max_restarts=0
-        )(ElasticWorker)  # fmt: skip
+        remote = ray.remote(num_cpus=need.cpus, num_gpus=need.gpus, max_restarts=0)
+        self._kind = remote(ElasticWorker)
         self._shared, self._key, self._queue = shared, key, queue
 
     def start(self, member: int, own: Mapping[str, str]) -> ElasticRank:

@@ -122,9 +122,8 @@ class StaticAdapter:
         timeout_s = self.settings.placement_group_timeout_s
         self._placement = strategy.place(self._layout, timeout_s, self._use_current)
         size = self._layout.ranks
-        kind = ray.remote(
-            num_cpus=self._need.cpus, num_gpus=self._need.gpus, max_restarts=0
-        )(BaseHorovodWorker)  # fmt: skip
+        remote = ray.remote(num_cpus=self._need.cpus, num_gpus=self._need.gpus, max_restarts=0)
+        kind = remote(BaseHorovodWorker)
         self.workers = [
             kind.options(scheduling_strategy=self._placement.strategy(n)).remote(n, size)
             for n in range(size)

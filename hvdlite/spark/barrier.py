@@ -82,8 +82,10 @@ def carry_out(order: BarrierOrder) -> Iterator[outcome.Row]:
         key = bytes.fromhex(first.secret)
         address, client = addresses.reach(offered, key, _REACH_SECONDS)
         stack.callback(client.close)
-        here = sum(hello.host == own.host for hello in hellos)
-        shared = _environment(order, own, here) | plan.rendezvous_environment(address)
+        here = sum(hello.host == own.host for hello in hellos)  # the ranks of this host
+        shared = placement.environment(order.environment, own.gpus)
+        shared |= machine.threads(shared, machine.here(shared).cores, here)
+        shared |= plan.rendezvous_environment(address)
         hearing = stack.enter_context(contextlib.closing(_FailureListener(address, key)))
         report = _run(order, slot, own.name, shared, key, partition, client, hearing)
         hearing.close()
@@ -108,12 +110,6 @@ def _open_store(
     return BarrierHello(
         own.host, own.name, own.gpus, list(dict.fromkeys(filter(None, names))), port, key.hex()
     )
-
-
-def _environment(order: BarrierOrder, own: BarrierHello, here: int) -> dict[str, str]:
-    """`here`: how many ranks this host has."""
-    shared = placement.environment(order.environment, own.gpus)
-    return shared | machine.threads(shared, machine.here(shared).cores, here)
 
 
 def _run(

@@ -61,9 +61,8 @@ def write(
     `validation`: the part of the rows that is drawn for it, or the column that is true for them.
     One job of Spark writes both, so a row that Spark computes twice is in one of them only.
     """
-    by_column = validation if isinstance(validation, str) else None
-    check_columns(frame.columns, [*columns, *([by_column] if by_column else [])])
-    kept = list(dict.fromkeys([*columns, *([by_column] if by_column else [])]))
+    kept = list(dict.fromkeys([*columns, validation] if isinstance(validation, str) else columns))
+    check_columns(frame.columns, kept)
     frame = as_arrays(frame.select(*kept)).repartition(partitions)
     for path in paths:
         store.delete(path)

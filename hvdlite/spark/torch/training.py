@@ -311,10 +311,7 @@ class Predictor:
 
     def __call__(self, features: Sequence[Any]) -> list[Any]:
         self._model.eval()
-        dtype, inputs = dtype_of(self._model), []
-        for i, values in enumerate(features):
-            shape = self._shapes[i] if self._shapes else None
-            tensor = torch.as_tensor(np.array(shaped(values, shape)))  # its own memory
-            inputs.append(tensor.to(dtype) if tensor.is_floating_point() else tensor)
+        columns = {f"{i}": np.array(values) for i, values in enumerate(features)}  # own memory
+        inputs = tensors(columns, list(columns), self._shapes, dtype_of(self._model))
         with torch.no_grad():
             return [output.numpy() for output in _several(self._model(*inputs))]

@@ -46,7 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
             elif arguments.once:
                 _once(connection, job, arguments.json, View(arguments.sort))
             elif arguments.json:
-                _lines(connection)
+                for frame in _frames(connection):
+                    print(json.dumps(frame), flush=True)
             else:
                 _watch(connection, job, View(arguments.sort))
     except CannotShow as why:
@@ -181,11 +182,6 @@ def _dump(connection: LauncherConnection, job: FoundJob) -> None:
     if answer is None:
         raise CannotShow(f"hvdliterun ({job.pid}) does not answer.")
     print(top_view.dumped(answer))
-
-
-def _lines(connection: LauncherConnection) -> None:
-    for frame in _frames(connection):
-        print(json.dumps(frame), flush=True)
 
 
 def _colours() -> bool:

@@ -108,12 +108,10 @@ def _predictions(
 
 def table(predictions: Sequence[Prediction]) -> str:
     rows = [_HEAD, *(_row(prediction) for prediction in predictions)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    lines = []
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=False)]
-        lines.append("  ".join([*cells, row[-1]]))
-    return "\n".join(lines)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[-1] = 0  # the last column is not padded
+    cells = ([cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
+    return "\n".join(map("  ".join, cells))
 
 
 def _row(p: Prediction) -> tuple[str, ...]:
