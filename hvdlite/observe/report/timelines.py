@@ -17,7 +17,7 @@ _MICRO = 1e-6
 def facts(traces: Sequence[Trace]) -> Facts:
     """Raises ValueError if two are of one rank, or if nothing has been completed in them."""
     ranks = merge(traces).ranks
-    done = {placed.trace.rank: _done(placed) for placed in ranks}
+    done = {placed.trace.rank: _completed(placed.trace.operations) for placed in ranks}
     if not any(done.values()):
         raise ValueError("no operation has ended in the timeline")
     epoch = ranks[0].trace.clock.epoch * _MICRO
@@ -66,10 +66,6 @@ def _asked(operation: TimelineOperation) -> float:
 
 def _completed(operations: Iterable[TimelineOperation]) -> list[TimelineOperation]:
     return [each for each in operations if each.began is not None and each.ended is not None]
-
-
-def _done(placed: Placed) -> list[TimelineOperation]:
-    return _completed(placed.trace.operations)
 
 
 def _steps(operations: Sequence[TimelineOperation]) -> list[float]:

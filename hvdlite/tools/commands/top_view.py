@@ -19,12 +19,7 @@ _COLUMNS = (
 
 def _most_first(value: Callable[[Row], float | None]) -> Callable[[Row], float]:
     """Ranks without a number come last."""
-
-    def key(row: Row) -> float:
-        number = value(row)
-        return float("inf") if number is None else -number
-
-    return key
+    return lambda row: float("inf") if (number := value(row)) is None else -number
 
 
 #: By what ranks can be sorted: the largest first, except for their own number.

@@ -67,8 +67,7 @@ def _edits(tree: ast.Module) -> Iterator[Edit]:
         ):
             # after the quotation mark
             yield Edit(node.args[0].lineno, node.args[0].col_offset + 1, name, new)
-    if not any(_binds_horovod(node) and not _is_plain(node) for node in ast.walk(tree)):
-        yield from _of_plain_imports(tree)
+    yield from _of_plain_imports(tree)
 
 
 def _of_import_from(node: ast.ImportFrom) -> Iterator[Edit]:
@@ -87,36 +86,24 @@ def _of_import_from(node: ast.ImportFrom) -> Iterator[Edit]:
         yield Edit(node.lineno, node.col_offset + len("from "), module, new)
 
 
-# --- `import horovod.torch`, followed by uses such as horovod.torch.init(): changes all of them, or
-# none
-
-
-def _binds_horovod(node: ast.AST) -> bool:
-    return isinstance(node, ast.Import) and any(
-        alias.name.partition(".")[0] == "horovod" and not alias.asname for alias in node.names
-    )
-
-
-def _is_plain(node: ast.AST) -> bool:
-    """Whether the bound name is the same in hvdlite."""
-    assert isinstance(node, ast.Import)
-    return all(
-        _new_name(alias.name) == alias.name.replace("horovod", "hvdlite", 1)
+def _of_plain_imports(tree: ast.Module) -> Iterator[Edit]:
+    """Of `import horovod.torch`, followed by uses such as horovod.torch.init(): changes all of
+    them, or none if a module has another name in hvdlite."""
+    nodes = list(ast.walk(tree))
+    imported = [
+        alias
+        for node in nodes
+        if isinstance(node, ast.Import)
         for alias in node.names
         if alias.name.partition(".")[0] == "horovod" and not alias.asname
-    )
-
-
-def _of_plain_imports(tree: ast.Module) -> Iterator[Edit]:
-    if not any(_binds_horovod(node) for node in ast.walk(tree)):
+    ]
+    same = all(_new_name(a.name) == a.name.replace("horovod", "hvdlite", 1) for a in imported)
+    if not (imported and same):
         return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.partition(".")[0] == "horovod" and not alias.asname:
-                    yield Edit(alias.lineno, alias.col_offset, "horovod", "hvdlite")
-        elif isinstance(node, ast.Name) and node.id == "horovod":
-            yield Edit(node.lineno, node.col_offset, "horovod", "hvdlite")
+    used = [node for node in nodes if isinstance(node, ast.Name) and node.id == "horovod"]
+    places: list[ast.alias | ast.Name] = [*imported, *used]
+    for place in places:
+        yield Edit(place.lineno, place.col_offset, "horovod", "hvdlite")
 
 
 def _new_name(module: str) -> str | None:
