@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hvdlite.tools.commands.cli import main
-from hvdlite.tools.doctor.rewriting import rewritten
+from hvdlite.tools.doctor.examination import rewritten
 
 CASES = {
     "with a name": ("import horovod.torch as hvd\n", "import hvdlite.torch as hvd\n"),

@@ -1,6 +1,6 @@
 """`hvdlite doctor train.py`: what differs with hvdlite for a program that was written for Horovod.
 
-    examination  START HERE: files in, findings out
+    examination  START HERE: files in, findings out; `--fix` changes imports
     reading      what a program says about Horovod: imports, names, calls, variables
     checks       says what each of them means with hvdlite
     surface      which of Horovod's names hvdlite has, by its sources
@@ -8,7 +8,6 @@
     variables    says what an environment variable of Horovod means
     libraries    Horovod inside other libraries: Lightning's strategy, Databricks' runner
     training     hints about a whole program, such as data that are the same on each rank
-    rewriting    `--fix`: changes imports
     findings     a finding, as text and as JSON
 
 The doctor parses programs and never runs them. It imports neither the programs nor hvdlite's
