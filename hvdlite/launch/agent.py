@@ -16,6 +16,7 @@ itself is killed, the guardian kills them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import selectors
@@ -24,6 +25,7 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from functools import partial
 
 from hvdlite.launch import machine, output, plan, secret
@@ -43,7 +45,9 @@ _FAREWELL_SECONDS = 5.0
 
 
 def main() -> int:
-    _leave_with_the_channel()
+    # Neither a terminal nor a login manager decides when the job ends.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
     os.write(1, agent_protocol.MARK)
     job = guardian.read_job()
     if job is None:
@@ -51,36 +55,27 @@ def main() -> int:
     try:
         return _run(AgentOrder.decode(job))
     except (OSError, ValueError) as error:
-        os.write(
-            1,
-            agent_protocol.encode(
-                agent_protocol.REFUSED, str(error).encode()[: agent_protocol.MOST_BYTES]
-            ),
-        )
+        why = str(error).encode()[: agent_protocol.MOST_BYTES]
+        os.write(1, agent_protocol.encode(agent_protocol.REFUSED, why))
         return 1
-
-
-def _leave_with_the_channel() -> None:
-    # Neither a terminal nor a login manager decides when the job ends.
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
 
 
 def _run(order: AgentOrder) -> int:
     expected = order.slots or len(order.ranks)
-    shares = machine.bind(order.bind, *machine.processors_here(), ranks=len(order.ranks))
+    processors = machine.shares_here(order.bind, order.ranks.keys())
     key = bytes.fromhex(order.secret)
-    offered = [
-        (host, order.port)
-        for host in dict.fromkeys([*_where_ssh_came_from(order), *order.addresses])
-    ]
+    # The launcher's address as seen from here, unless the user has chosen interfaces.
+    seen = [] if order.addresses_chosen else os.environ.get("SSH_CONNECTION", "").split()[:1]
+    offered = [(host, order.port) for host in dict.fromkeys([*seen, *order.addresses])]
     try:
         address, store = addresses.reach(offered, key, order.patience)
     except ConnectionError as error:
         raise ConnectionError(
             f"{error} (the agent tries for half of --start-timeout, 10 s at most)"
         ) from error
-    _ask_for_signs_of_life(store.socket, order.silence_seconds)
+    # The connection ends when the other machine's kernel has been silent for longer.
+    for level, option, value in socket_options(order.silence_seconds):
+        store.socket.setsockopt(level, option, value)
     os.write(1, agent_protocol.encode(agent_protocol.READY, join_address(*address).encode()))
     if os.read(0, 1) != agent_protocol.START:
         return 1
@@ -91,43 +86,26 @@ def _run(order: AgentOrder) -> int:
             f"cannot go to the launcher's working directory: {error}; ranks start in {os.getcwd()}",
             file=sys.stderr,
         )
-    text = order.environment.get(secret.TEXT_VARIABLE)
-    descriptor = None if text else secret.store(key)
-    proof = {} if descriptor is None else {secret.DESCRIPTOR_VARIABLE: str(descriptor)}
-    shared = {**os.environ, **order.environment, **plan.rendezvous_environment(address), **proof}
-    shared |= machine.threads(shared, machine.here(shared).cores, expected)
-    if order.torch_port:
-        shared |= plan.torch_rendezvous(order.torch_host or address[0], order.torch_port)
-    processors = dict(zip(order.ranks, shares, strict=False))
-    start = partial(
-        local.start,
-        order.command,
-        shared,
-        secret=descriptor,
-        grace_seconds=order.grace_seconds,
-        processors=processors,
-    )
-    ranks: local.LocalRanks | ElasticRanks = (
-        ElasticRanks(lambda rank, own: start({rank: own})) if order.slots else start(order.ranks)
-    )
-    try:
+    with contextlib.ExitStack() as stack:
+        descriptor, proof = secret.hand_over(key, order.environment, stack)
+        shared = {**os.environ, **order.environment, **plan.rendezvous_environment(address)}
+        shared |= proof | machine.threads(shared, machine.here(shared).cores, expected)
+        if order.torch_port:
+            shared |= plan.torch_rendezvous(order.torch_host or address[0], order.torch_port)
+
+        def start(own: Mapping[int, Mapping[str, str]]) -> local.LocalRanks:
+            return local.start(
+                order.command, shared, own, descriptor, order.grace_seconds, processors=processors
+            )
+
+        ranks: local.LocalRanks | ElasticRanks = (
+            ElasticRanks(lambda rank, own: start({rank: own}))
+            if order.slots
+            else start(order.ranks)
+        )
+        stack.callback(ranks.close)
         _Relay(ranks, store.socket, join_address(*address)).run()
-    finally:
-        ranks.close()
     return 0
-
-
-def _ask_for_signs_of_life(sock: socket.socket, silence: float) -> None:
-    """Makes the connection end when the other machine's kernel has been silent for longer; 0:
-    never."""
-    for level, option, value in socket_options(silence):
-        sock.setsockopt(level, option, value)
-
-
-def _where_ssh_came_from(order: AgentOrder) -> list[str]:
-    """Returns the launcher's address as seen from here, unless the user has chosen interfaces."""
-    client = os.environ.get("SSH_CONNECTION", "").split()[:1]
-    return [] if order.addresses_chosen else client
 
 
 class _Relay:
@@ -187,8 +165,7 @@ class _Relay:
 
     def _pause(self) -> float | None:
         now = time.monotonic()
-        one = None if self.elastic is None else self.elastic.left(now)
-        reasons = (self.patience.left(now), one)
+        reasons = [self.patience.left(now), self.elastic.left(now) if self.elastic else None]
         return min((seconds for seconds in reasons if seconds is not None), default=None)
 
     def _set_reading(self, reading: bool) -> None:

@@ -48,49 +48,39 @@ def supervise(job: Job) -> None:
         text = os.environ.get(secret.TEXT_VARIABLE)
         if text:
             shared[secret.TEXT_VARIABLE] = text
-        own = {
-            slot.rank: plan.rank_environment(slot, several_hosts=len(hosts) > 1) for slot in slots
-        }
-        torch = torch_rendezvous(shared, hosts[0], job.far) if options.torch_env else ("", 0)
+        several = len(hosts) > 1
+        own = {slot.rank: plan.rank_environment(slot, several_hosts=several) for slot in slots}
+        torch = ("", 0)
         if options.torch_env:
-            run = plan.torch_environment(slots, f"hvdlite-{port}")
-            own = {rank: {**environment, **run[rank]} for rank, environment in own.items()}
+            torch = torch_rendezvous(shared, hosts[0], job.far)
+            for rank, environment in plan.torch_environment(slots, f"hvdlite-{port}").items():
+                own[rank] |= environment
         near = {slot.rank: own[slot.rank] for slot in slots if slot.host not in job.far}
         threads = share_cores(job, shared, len(near))  # of this host; agents decide for theirs
         groups: dict[str, RankGroup] = {}
+        remotes: list[ssh.RemoteRanks] = []
         if job.far:
             common = order(job, opened, shared, torch)
-            orders = {host: replace(common, ranks=_of(host, slots, own)) for host in job.far}
+            orders = {
+                host: replace(common, ranks={s.rank: own[s.rank] for s in slots if s.host == host})
+                for host in job.far
+            }
             remotes = ssh.contact(
-                orders,
-                options.ssh,
-                os.environ,
-                options.start_timeout,
-                job.console.say,
-                job.log,
+                orders, options.ssh, os.environ, options.start_timeout, job.console.say, job.log,
                 job.console.show_phases,
-            )
+            )  # fmt: skip
             stack.callback(ssh.close, remotes)
             groups |= {remote.host: remote for remote in remotes}
         signals = stack.enter_context(contextlib.closing(job.signals()))
         if near and options.torch_env:
-            seen = [
-                remote.address.rpartition(":")[0].strip("[]")
-                for remote in groups.values()
-                if isinstance(remote, ssh.RemoteRanks)
-            ]
-            shared |= plan.torch_rendezvous(torch[0] or next(iter(seen), "127.0.0.1"), torch[1])
+            seen = remotes[0].address.rpartition(":")[0].strip("[]") if remotes else "127.0.0.1"
+            shared |= plan.torch_rendezvous(torch[0] or seen, torch[1])
         if near:
-            groups[next(host for host in hosts if host not in job.far)] = _start_here(
-                job,
-                {**shared, **threads, **plan.rendezvous_environment(("127.0.0.1", port))},
-                near,
-                opened.key,
-                stack,
-            )
-        for group in groups.values():
-            if isinstance(group, ssh.RemoteRanks):
-                group.start()
+            shared |= {**threads, **plan.rendezvous_environment(("127.0.0.1", port))}
+            here = next(host for host in hosts if host not in job.far)
+            groups[here] = _start_here(job, shared, near, opened.key, stack)
+        for remote in remotes:
+            remote.start()
         job.watch(groups, opened.streams, signals)
         job.verdict.has_met = options.torch_env or ranks_have_met(opened.store)
 
@@ -150,12 +140,6 @@ def share_cores(job: Job, environment: Mapping[str, str], ranks: int) -> Mapping
     return given
 
 
-def _of(
-    host: str, slots: Sequence[plan.Slot], own: Mapping[int, Mapping[str, str]]
-) -> Mapping[int, Mapping[str, str]]:
-    return {slot.rank: own[slot.rank] for slot in slots if slot.host == host}
-
-
 def _start_here(
     job: Job,
     shared: Mapping[str, str],
@@ -164,31 +148,13 @@ def _start_here(
     stack: contextlib.ExitStack,
 ) -> local.LocalRanks:
     """Starts the ranks of this host. What ends them goes on `stack`."""
-    processors = dict(
-        zip(
-            own,
-            machine.bind(job.options.bind, *machine.processors_here(), ranks=len(own)),
-            strict=False,
-        )
-    )
+    processors = machine.shares_here(job.options.bind, own.keys())
     for rank, numbers in processors.items():
         job.log(f"rank {rank} gets the processors {', '.join(map(str, numbers))} (--bind)")
-    descriptor, variables = hand_over(key, shared, stack)
+    descriptor, variables = secret.hand_over(key, shared, stack)
     everywhere = {**shared, **variables}
     ranks = local.start(
         job.command, everywhere, own, descriptor, job.options.grace_seconds, processors=processors
     )
     stack.callback(ranks.close)
     return ranks
-
-
-def hand_over(
-    key: bytes, shared: Mapping[str, str], stack: contextlib.ExitStack
-) -> tuple[int | None, Mapping[str, str]]:
-    """Returns how processes here get the secret: a descriptor that they inherit, and the variable
-    that names it. Returns neither if the user has chosen the secret."""
-    if secret.TEXT_VARIABLE in shared:
-        return None, {}
-    descriptor = secret.store(key)
-    stack.callback(os.close, descriptor)
-    return descriptor, {secret.DESCRIPTOR_VARIABLE: str(descriptor)}

@@ -145,16 +145,10 @@ class Job:
     ) -> None:
         """Watches until all ranks have ended. `signals` have been caught since before the first
         rank was started."""
-        watch.watch(
-            groups,
-            streams,
-            self.verdict,
-            self.log,
-            self.observer.tick,
-            signals,
-            self.observer.calls(),
-        )
-        self.observer.end()
+        observer = self.observer
+        calls = observer.calls()
+        watch.watch(groups, streams, self.verdict, self.log, observer.tick, signals, calls)
+        observer.end()
 
     @contextlib.contextmanager
     def concluded(self) -> Iterator[Conclusion]:
@@ -264,8 +258,5 @@ def _why_not(error: Exception) -> str:
             f"too many open files: {limit} are allowed here, and every rank needs 4. `ulimit "
             "-n` raises that."
         )
-    return (
-        f"cannot open {error.filename}: {error.strerror}."
-        if error.filename is not None
-        else f"{error.strerror}."
-    )
+    what = "" if error.filename is None else f"cannot open {error.filename}: "
+    return f"{what}{error.strerror}."

@@ -1,15 +1,15 @@
 """What this machine offers to ranks: processors and GPUs, and each rank's share of them. Only
-here(), processors_here() and host_identity() read the system; the rest is pure."""
+here(), processors_here(), shares_here() and host_identity() read the system; the rest is pure."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 # Libraries that use OpenMP, such as MKL and OpenBLAS, start this many threads.
 THREADS = "OMP_NUM_THREADS"
@@ -88,12 +88,8 @@ class Processor:
 def processors_here() -> tuple[list[Processor], int]:
     """Returns the processors that this process may use, and how many this host has."""
     allowed = [
-        Processor(
-            number,
-            _topology(number, "physical_package_id", 0),
-            _topology(number, "core_id", number),
-        )
-        for number in sorted(os.sched_getaffinity(0))
+        Processor(each, _topology(each, "physical_package_id", 0), _topology(each, "core_id", each))
+        for each in sorted(os.sched_getaffinity(0))
     ]
     return allowed, max(os.cpu_count() or 0, len(allowed))
 
@@ -112,14 +108,8 @@ def shares_of_processors(processors: Sequence[Processor], ranks: int) -> list[li
     cores = _cores(processors)
     if ranks > len(cores):
         return []
-    return [
-        [
-            number
-            for core in cores[rank * len(cores) // ranks : (rank + 1) * len(cores) // ranks]
-            for number in core
-        ]
-        for rank in range(ranks)
-    ]
+    starts = [rank * len(cores) // ranks for rank in range(ranks + 1)]
+    return [sum(cores[start:end], []) for start, end in itertools.pairwise(starts)]
 
 
 def bind(wish: str, processors: Sequence[Processor], online: int, ranks: int) -> list[list[int]]:
@@ -144,12 +134,17 @@ def bind(wish: str, processors: Sequence[Processor], online: int, ranks: int) ->
     return chosen
 
 
+def shares_here(wish: str, ranks: Collection[int]) -> dict[int, list[int]]:
+    """Returns the processors of each of this host's ranks that is bound, as bind() says."""
+    return dict(zip(ranks, bind(wish, *processors_here(), ranks=len(ranks)), strict=False))
+
+
 def _cores(processors: Sequence[Processor]) -> list[list[int]]:
     """Returns the numbers of each core's threads, neighbours side by side."""
     ordered = sorted(processors, key=lambda each: (each.package, each.core, each.number))
     return [
         [each.number for each in threads]
-        for _, threads in groupby(ordered, key=lambda each: (each.package, each.core))
+        for _, threads in itertools.groupby(ordered, key=lambda each: (each.package, each.core))
     ]
 
 

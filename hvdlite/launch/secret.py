@@ -11,6 +11,7 @@ HVDLITE_SECRET_FILE names a file with these digits that only its owner can read.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import resource
@@ -44,14 +45,22 @@ def store(secret: bytes) -> int:
         os.write(first, secret)
         fcntl.fcntl(first, fcntl.F_ADD_SEALS, _SEALS)
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        lowest = (
-            _LOWEST_DESCRIPTOR
-            if limit == resource.RLIM_INFINITY
-            else min(_LOWEST_DESCRIPTOR, limit // 2)
-        )
-        return fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, lowest)
+        most = _LOWEST_DESCRIPTOR if limit == resource.RLIM_INFINITY else limit // 2
+        return fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, min(_LOWEST_DESCRIPTOR, most))
     finally:
         os.close(first)
+
+
+def hand_over(
+    key: bytes, shared: Mapping[str, str], stack: contextlib.ExitStack
+) -> tuple[int | None, dict[str, str]]:
+    """Returns how processes here get the secret: a descriptor that they inherit, and the variable
+    that names it. Returns neither if the user has chosen the secret."""
+    if shared.get(TEXT_VARIABLE):
+        return None, {}
+    descriptor = store(key)
+    stack.callback(os.close, descriptor)
+    return descriptor, {DESCRIPTOR_VARIABLE: str(descriptor)}
 
 
 def load(descriptor: int) -> bytes:

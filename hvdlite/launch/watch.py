@@ -120,9 +120,8 @@ class Watch:
         chore: Callable[[], float | None],
     ) -> None:
         self.chore = chore
-        self.glance = (
-            None if threading.current_thread() is threading.main_thread() else _GLANCE_SECONDS
-        )
+        is_main = threading.current_thread() is threading.main_thread()
+        self.glance = None if is_main else _GLANCE_SECONDS
         self.streams = dict(streams)  # groups that have not ended
         self.stderr = {rank: stream for (rank, name), stream in streams.items() if name == "stderr"}
         self.verdict = verdict
@@ -203,11 +202,7 @@ class Watch:
                 drain(partial(self._read, descriptor))
             if whose == rank and descriptor in self.pipes:
                 self._forget(descriptor)
-                self._end(self.pipes.pop(descriptor))
-
-    def end_stream(self, rank: int, name: str) -> None:
-        """Ends a stream, if it has not ended yet."""
-        self._end((rank, name))
+                self.end_stream(self.pipes.pop(descriptor))
 
     def judge(self) -> None:
         if self.verdict.decide(time.monotonic()):
@@ -239,7 +234,7 @@ class Watch:
             self._feed(self.pipes[descriptor], data)
         else:
             self._forget(descriptor)
-            self._end(self.pipes.pop(descriptor))
+            self.end_stream(self.pipes.pop(descriptor))
             for _, group in self.groups.values():
                 group.wake()
         return bool(data)
@@ -248,7 +243,8 @@ class Watch:
         if which in self.streams:
             self.streams[which].feed(data, self.turn)
 
-    def _end(self, which: tuple[int, str]) -> None:
+    def end_stream(self, which: tuple[int, str]) -> None:
+        """Ends a stream, if it has not ended yet."""
         if which in self.streams:
             self.streams.pop(which).end()
 
@@ -270,18 +266,18 @@ class Watch:
             if event.data:
                 self._feed((event.rank, event.stream), event.data)
             else:
-                self._end((event.rank, event.stream))
+                self.end_stream((event.rank, event.stream))
         elif isinstance(event, RankStarted):
-            self.log(
-                f"rank {event.rank} on {self.verdict.hosts[event.rank]} is process {event.pid}"
-            )
+            where = self.verdict.hosts[event.rank]
+            self.log(f"rank {event.rank} on {where} is process {event.pid}")
         elif isinstance(event, RankStartFailed):
             self.verdict.start_failure = event
         elif isinstance(event, RankEnded):
             self.log(f"rank {event.rank} ended with status {event.status}")
-            words = self.stderr[event.rank].last_words.found()[0]
+            said = self.stderr[event.rank].last_words
+            words = said.found()[0]
             if not is_consequence(words):  # where such a rank waited explains nothing
-                words = self.stderr[event.rank].last_words.with_place()
+                words = said.with_place()
             self.verdict.ended(event, words, time.monotonic())
         elif isinstance(event, HostLost):
             self.verdict.lost_host(host, event.reason)
@@ -336,9 +332,8 @@ class Watch:
                 self._pause_unless(self.streams[which].sink.accepts(now), descriptor)
         if any(not group.pipes for _, group in self.groups.values()) or self.paused:
             # The output of another host comes in one stream with its events.
-            accepts = all(
-                sink.accepts(now) for sink in {stream.sink for stream in self.streams.values()}
-            )
+            sinks = {stream.sink for stream in self.streams.values()}
+            accepts = all(sink.accepts(now) for sink in sinks)
             for descriptor, (_, group) in self.groups.items():
                 self._pause_unless(accepts or bool(group.pipes), descriptor)
 

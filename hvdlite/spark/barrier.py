@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdlite.base.mailbox import Mailbox
-from hvdlite.launch import direct, machine, output, plan, secret, task
+from hvdlite.launch import machine, output, plan, secret, task
 from hvdlite.launch.console import Console
 from hvdlite.launch.last_words import shown
 from hvdlite.launch.spawn import local
@@ -130,7 +130,7 @@ def _run(
             for name, sink in (("stdout", console.stdout), ("stderr", console.stderr))
         }
         signals = stack.enter_context(contextlib.closing(Signals()))
-        descriptor, variables = direct.hand_over(key, shared, stack)
+        descriptor, variables = secret.hand_over(key, shared, stack)
         command = [order.executable or sys.executable, "-m", "hvdlite.launch.task"]
         own = {slot.rank: plan.rank_environment(slot, several_hosts=False)}
         own[slot.rank]["HOROVOD_HOSTNAME"] = host

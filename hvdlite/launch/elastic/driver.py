@@ -333,7 +333,7 @@ class Driver(Watch):
         """A member's process and all that it has started are gone."""
         self.finish(member)
         for name in ("stdout", "stderr"):
-            self.end_stream(member, name)
+            self.end_stream((member, name))
         self._context.streams.close(member)
         self._agents.close_one(member)
         self._processes.pop(member, None)

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from hvdlite.launch import direct, plan
+from hvdlite.launch import direct, plan, secret
 from hvdlite.launch.elastic.agents import Connector
 from hvdlite.launch.elastic.context import Context, ElasticVerdict, Streams
 from hvdlite.launch.elastic.driver import PREFIX, Driver
@@ -70,7 +70,7 @@ def supervise(job: Job, options: ElasticOptions, verdict: ElasticVerdict) -> Non
             job.console,
             job.log,
             job.command,
-            _starter(job, shared, direct.hand_over(opened.key, shared, stack)),
+            _starter(job, shared, secret.hand_over(opened.key, shared, stack)),
             near=[name for name in names if name not in job.far],
             several_hosts=may_grow or len(names) > 1,
             streams=Streams(job.console, job.options.output_directory, job.options.collapse),
@@ -103,7 +103,7 @@ def drive(
 def _starter(
     job: Job, shared: Mapping[str, str], handed: tuple[int | None, Mapping[str, str]]
 ) -> RankStarter:
-    """How members of this host are started. `handed`: what direct.hand_over() returns."""
+    """How members of this host are started. `handed`: what secret.hand_over() returns."""
     descriptor, variables = handed
 
     def start(member: int, own: Mapping[str, str]) -> local.LocalRanks:

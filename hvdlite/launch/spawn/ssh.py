@@ -161,11 +161,8 @@ class RemoteRanks:
         pass  # the agent does it there
 
     def ending_seconds(self, politely: bool) -> float:
-        return (
-            (self.order.grace_seconds if politely else 0.0)
-            + guardian.KILL_SECONDS
-            + _MARGIN_SECONDS
-        )
+        grace = self.order.grace_seconds if politely else 0.0
+        return grace + guardian.KILL_SECONDS + _MARGIN_SECONDS
 
     def abandon(self) -> list[Event]:
         self._kill()
@@ -232,22 +229,16 @@ class RemoteRanks:
             if frame.kind == agent_protocol.READY:
                 self.phase, self.address = "ready", frame.payload.decode()
             elif frame.kind == agent_protocol.REFUSED:
-                self.problem = (
-                    f"host {self.host}: {frame.payload.decode(errors='backslashreplace')}"
-                )
+                why = frame.payload.decode(errors="backslashreplace")
+                self.problem = f"host {self.host}: {why}"
                 if self.phase == "running":
-                    found.append(HostLost(frame.payload.decode(errors="backslashreplace")))
+                    found.append(HostLost(why))
             elif frame.kind == agent_protocol.EVENT:
                 found.append(events.parse(frame.payload.decode()))
                 self._ended = self._ended or isinstance(found[-1], AllGone)
             else:
-                found.append(
-                    Output(
-                        frame.rank,
-                        "stdout" if frame.kind == agent_protocol.STDOUT else "stderr",
-                        frame.payload,
-                    )
-                )
+                stream = "stdout" if frame.kind == agent_protocol.STDOUT else "stderr"
+                found.append(Output(frame.rank, stream, frame.payload))
         return found
 
     def _channel_ended(self) -> list[Event]:
@@ -270,13 +261,8 @@ class RemoteRanks:
                 self.host, status, words or noise.replace(_LOGGED_IN, ""), self.interpreter, self.by
             )
             return [AllGone()]
-        why = (
-            f"{self.by} was killed by signal {-status}"
-            if status < 0
-            else f"{self.by} ended with status {status}"
-        )
         said = words.strip().splitlines()[-1:]
-        return [HostLost("; ".join([why, *said])), AllGone()]
+        return [HostLost("; ".join([f"{self.by} {_how(status)}", *said])), AllGone()]
 
 
 def contact(
@@ -315,19 +301,16 @@ def contact(
                     log(f"host {host}: {remotes[host].phase}")
                     pending.append(remotes[host])
                     selector.register(remotes[host], selectors.EVENT_READ)
-                show(
-                    dict.fromkeys(orders, "waiting")
-                    | {host: remote.phase for host, remote in remotes.items()}
-                )
+                phases = {host: remote.phase for host, remote in remotes.items()}
+                show(dict.fromkeys(orders, "waiting") | phases)
                 if not pending and not again:
                     return list(remotes.values())
                 if now >= deadline or any(remote.problem for remote in pending):
                     problems = [remote.problem for remote in pending if remote.problem]
                     if now >= deadline:
-                        phases = {each.host: each.phase for each in pending if not each.problem}
-                        problems += late_hosts(
-                            phases, [*left, *(host for _, host in again)], timeout
-                        )
+                        late = {each.host: each.phase for each in pending if not each.problem}
+                        uncalled = [*left, *(host for _, host in again)]
+                        problems += late_hosts(late, uncalled, timeout)
                     raise ConnectionError("\n".join(problems))
                 until = min(deadline, again[0][0]) if again else deadline
                 for key, _ in selector.select(until - now):
@@ -335,11 +318,7 @@ def contact(
                         raise ConnectionError("the hosts are not needed any more")
                     remote = cast(RemoteRanks, key.fileobj)
                     _listen(remote, selector, log)
-                    if (
-                        options.hosts_may_come_late
-                        and remote.problem
-                        and _PASSING.search(remote.problem)
-                    ):
+                    if options.hosts_may_come_late and _PASSING.search(remote.problem):
                         log(f"{remote.problem}; trying again")
                         remotes.pop(remote.host).close()
                         again.append((time.monotonic() + _PAUSE, remote.host))
@@ -378,10 +357,8 @@ def _listen(remote: RemoteRanks, selector: selectors.BaseSelector, log: Log) -> 
     before = remote.phase
     remote.events()
     if remote.phase != before:
-        log(
-            f"host {remote.host}: {remote.phase}"
-            + (f", the store is at {remote.address}" if remote.address else "")
-        )
+        where = f", the store is at {remote.address}" if remote.address else ""
+        log(f"host {remote.host}: {remote.phase}{where}")
     if remote.phase == "ready" or remote.problem:
         selector.unregister(remote)
 
@@ -400,38 +377,23 @@ def close(remotes: Iterable[RemoteRanks]) -> None:
 
 # The first that matches. `{host}` and `{python}` are filled in.
 _ADVICE = (
-    (
-        r"Host key verification failed|REMOTE HOST IDENTIFICATION",
-        "its host key is unknown here, or has changed: run `ssh {host}` once by hand",
-    ),
-    (
-        r"Permission denied",
-        "it refused the login: `ssh {host} true` has to work without a password "
-        "(ssh-copy-id, --ssh-identity-file)",
-    ),
-    (
-        r"Could not resolve hostname|Name or service not known",
-        "no such host: check -H or the hostfile",
-    ),
-    (
-        r"Connection refused",
-        "no ssh server listens there: is sshd running, is --ssh-port right?",
-    ),
-    (
-        r"timed out|No route to host|Network is unreachable",
-        "it does not answer: is it up, is the name right, does a firewall stand between?",
-    ),
-    (
-        r"Requested node configuration is not available|Invalid node name",
-        "it is no node of this Slurm allocation: check -H or the discovery script, or reach hosts "
-        "by ssh (--gloo)",
-    ),
-    (
-        r"allocation .*has been revoked|Job/step already completing|Invalid job id",
-        "the Slurm allocation is over",
-    ),
+    (r"Host key verification failed|REMOTE HOST IDENTIFICATION",
+     "its host key is unknown here, or has changed: run `ssh {host}` once by hand"),
+    (r"Permission denied",
+     "it refused the login: `ssh {host} true` has to work without a password (ssh-copy-id, "
+     "--ssh-identity-file)"),
+    (r"Could not resolve hostname|Name or service not known",
+     "no such host: check -H or the hostfile"),
+    (r"Connection refused", "no ssh server listens there: is sshd running, is --ssh-port right?"),
+    (r"timed out|No route to host|Network is unreachable",
+     "it does not answer: is it up, is the name right, does a firewall stand between?"),
+    (r"Requested node configuration is not available|Invalid node name",
+     "it is no node of this Slurm allocation: check -H or the discovery script, or reach hosts by "
+     "ssh (--gloo)"),
+    (r"allocation .*has been revoked|Job/step already completing|Invalid job id",
+     "the Slurm allocation is over"),
     (r"No module named '?hvdlite", "hvdlite is not installed there for {python}"),
-)
+)  # fmt: skip
 
 
 def explained(host: str, status: int, words: str, interpreter: str, by: str = "ssh") -> str:
@@ -445,16 +407,18 @@ def explained(host: str, status: int, words: str, interpreter: str, by: str = "s
             f"host {host}: there is no {interpreter}: the same Python must be at the same place "
             f"on every host ({said})"
         )
-    how = f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
-    return f"host {host}: {by} {how} before the agent answered" + (f" ({said})" if said else "")
+    more = f" ({said})" if said else ""
+    return f"host {host}: {by} {_how(status)} before the agent answered{more}"
+
+
+def _how(status: int) -> str:
+    return f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
 
 
 def late_hosts(phases: Mapping[str, str], left: Iterable[str], timeout: float) -> list[str]:
     """Says which hosts have not answered in time: by phase, and those that were not called."""
+    said = {host: f"still {phase}" for host, phase in phases.items()}
+    said |= dict.fromkeys(left, "not reached")
     return [
-        *(
-            f"host {host}: still {phase} after {timeout:g} s (--start-timeout)"
-            for host, phase in phases.items()
-        ),
-        *(f"host {host}: not reached after {timeout:g} s (--start-timeout)" for host in left),
+        f"host {host}: {how} after {timeout:g} s (--start-timeout)" for host, how in said.items()
     ]
