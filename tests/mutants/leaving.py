@@ -31,7 +31,7 @@ test_elastic_leaving.py::test_a_worker_that_a_rank_forks_ends_by_sigterm
 EL5: a request to leave can write control characters to terminals
 hvdlite/rendezvous/fields.py
 - or not value.isprintable()
-test_leave_command.py::test_what_is_no_request_is_refused
+test_leave_command.py::test_a_seal_makes_no_request_of_what_is_none
 
 EL6: a rank that has the state leaves while a new process keeps its slot
 hvdlite/launch/elastic/members.py

@@ -96,7 +96,7 @@ def test_the_elastic_job_follows_the_operators_script_and_its_pods_leave_in_orde
     assert arguments.script == "/etc/mpi/discover_hosts.sh" and arguments.least == 2
     hook, *leave = pods["Worker"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     asked = commands.build_parser().parse_args(leave)
-    assert hook == "hvdlite" and asked.run.__name__ == "_leave" and asked.rank is asked.slot is None
+    assert hook == "hvdlite" and asked.command == "leave" and asked.rank is asked.slot is None
     assert asked.seconds == arguments.leave_seconds
     for pod in pods.values():
         assert pod["terminationGracePeriodSeconds"] > asked.seconds
