@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from hvdlite.keras.flavour import KERAS
+from hvdlite.keras import backends
+from hvdlite.keras.flavour import KERAS, backend_name
 
 
 def refuse_inside_loss_scaling(what: str, instead: str) -> None:
@@ -56,6 +57,26 @@ def with_loss_scaling(optimizer: Any) -> Any:
     if KERAS.config.dtype_policy().name != "mixed_float16" or isinstance(optimizer, scaler):
         return optimizer
     return scaler(optimizer)
+
+
+def when(condition: Any, change: Callable[[], None], variables: Sequence[Any]) -> None:
+    """Calls `change` if the condition is true, which a compiled step decides; it may assign to
+    these variables."""
+    if backend_name() != "jax":
+        KERAS.ops.cond(condition, change, lambda: None)
+        return
+
+    def changed(values: list[Any]) -> list[Any]:
+        # what a branch assigns must leave it as its result
+        mapping = list(zip(variables, values, strict=True))
+        with KERAS.StatelessScope(state_mapping=mapping) as scope:
+            change()
+        return [scope.get_current_value(variable) for variable in variables]
+
+    before = [variable.value for variable in variables]
+    after = backends.chosen().either(condition, changed, before)
+    for variable, value in zip(variables, after, strict=True):
+        variable.assign(value)
 
 
 @contextlib.contextmanager

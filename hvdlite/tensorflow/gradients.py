@@ -3,8 +3,9 @@ Not differentiable."""
 
 from __future__ import annotations
 
+import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -27,6 +28,7 @@ from hvdlite.tensorflow.place import members
 # The name of the tensor by which ranks compare what they lack; docs/reference/errors.md has it.
 _LACKING = "variables without a gradient (numbers behind the 0)"
 _SHOWN = 6
+_BEGIN = time.time()  # float32 has not enough digits for the clock of a machine
 
 
 class TensorFlowBackend(Backend):
@@ -98,6 +100,14 @@ class TensorFlowBackend(Backend):
         if self.is_sparse(gradient):
             return tf.IndexedSlices(gradient.values / count, gradient.indices, gradient.dense_shape)
         return gradient / count
+
+    def either(
+        self, condition: Any, change: Callable[[list[Any]], list[Any]], given: list[Any]
+    ) -> list[Any]:
+        return list(tf.cond(condition, lambda: change(given), lambda: given))
+
+    def seconds(self) -> Any:
+        return tf.cast(tf.timestamp() - _BEGIN, tf.float32)
 
 
 BACKEND = TensorFlowBackend()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from hvdlite.core.engine import Pending, run_all
 from hvdlite.core.framework import Tensor
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet
+
+_BEGIN = time.monotonic()  # float32 has not enough digits for the clock of a machine
 
 Group = dict[int, Tensor]  # what travels together, by the numbers of its variables
 
@@ -65,6 +68,18 @@ class Backend:
 
     def zeros_like(self, variable: Any) -> Tensor:
         raise NotImplementedError
+
+    # ---- what depends on a number of the step, at once, or as the step that is traced decides
+
+    def either(
+        self, condition: Any, change: Callable[[list[Tensor]], list[Tensor]], given: list[Tensor]
+    ) -> list[Tensor]:
+        """change(given) if the condition is true, else `given`."""
+        return change(given) if bool(condition) else given
+
+    def seconds(self) -> Any:
+        """The clock of this process, when the step runs."""
+        return time.monotonic() - _BEGIN
 
 
 def _by_core(

@@ -42,6 +42,27 @@ def reduced(options: Options, backend: Backend, gradients: Sequence[Any], variab
     return results
 
 
+def reduced_if(condition: Any, options: Options, backend: Backend, gradients: Sequence[Any],
+               variables: Sequence[Any]) -> Gradients:  # fmt: skip
+    """reduced() if the condition is true, which a compiled step decides, else this rank's own
+    gradients: dense ones, with None where there is none."""
+    own = [None if each is None else backend.to_dense(each) for each in gradients]
+    if backend.dynamic:  # the condition is a number already, and gradients may be missing here only
+        return reduced(options, backend, own, variables) if bool(condition) else own
+
+    def of_all(given: Sequence[Any]) -> Gradients:
+        means = reduced(options, backend, _in_place_of(own, given), variables)
+        return [mean for mean in means if mean is not None]
+
+    return _in_place_of(own, backend.either(condition, of_all, [g for g in own if g is not None]))
+
+
+def _in_place_of(gradients: Gradients, there: Sequence[Any]) -> Gradients:
+    """With these instead of those that are not None."""
+    rest = iter(there)
+    return [None if each is None else next(rest) for each in gradients]
+
+
 def _with_missing_ones(options: Options, backend: Backend, results: Gradients,
                        variables: Sequence[Any], numbers: Sequence[int],
                        absent: Sequence[Any] | None) -> None:  # fmt: skip

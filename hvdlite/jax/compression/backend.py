@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.experimental import io_callback
 
 from hvdlite.adapter.at_once.primitives import Backend, Group
 from hvdlite.adapter.compression.methods import Encoded
@@ -41,8 +44,35 @@ class JaxBackend(Backend):
             Call(ALLREDUCE, f"{options.scope}encoded", options.process_set, SUM), group
         )
 
+    def either(
+        self, condition: Any, change: Callable[[list[Any]], list[Any]], given: list[Any]
+    ) -> list[Any]:
+        if not trace.is_tracing():
+            return super().either(condition, change, given)
+
+        def changed(token: Any, given: list[Any]) -> tuple[Any, list[Any]]:
+            with traced.after(token):
+                result = change(given)
+                return traced.token(), result
+
+        # The token goes through, so that other collectives of the program keep their order.
+        token, result = jax.lax.cond(
+            condition, changed, lambda *same: same, traced.token(), list(given)
+        )
+        traced.follow(token)
+        return list(result)
+
+    def seconds(self) -> Any:
+        if not trace.is_tracing():
+            return super().seconds()
+        return io_callback(_seconds, jax.ShapeDtypeStruct((), jnp.float32))
+
 
 BACKEND = JaxBackend()
+
+
+def _seconds() -> Any:
+    return np.float32(Backend.seconds(BACKEND))
 
 
 def _in_program(call: Call, asked: dict[int, Encoded]) -> dict[int, Any]:

@@ -2,7 +2,6 @@
 
 local_steps    START HERE: LocalSGD and DiLoCo
 onebit         1-bit Adam
-either         what depends on a number of the step
 """
 
 from __future__ import annotations

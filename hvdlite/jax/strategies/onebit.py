@@ -3,22 +3,25 @@ momentum."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import tree_map
 
 from hvdlite.adapter import names
+from hvdlite.adapter.at_once.reduction import reduced_if
 from hvdlite.adapter.compression import CompressionAdapter
 from hvdlite.adapter.compression.codecs import sign
 from hvdlite.adapter.step import NO_COMPRESSION, Options
 from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax.compression.algebra import algebra
+from hvdlite.jax.compression.backend import BACKEND
 from hvdlite.jax.compression.transformation import Compressing
-from hvdlite.jax.gradients import Transformation, allreduce_gradients
-from hvdlite.jax.strategies.either import either
+from hvdlite.jax.gradients import Transformation
 
 Array = Any
 Tree = Any
@@ -45,7 +48,7 @@ class _Adam:
     compressing: Compressing
 
     def init(self, params: Tree) -> OneBitAdamState:
-        zeros = jax.tree_util.tree_map(jnp.zeros_like, params)
+        zeros = tree_map(jnp.zeros_like, params)
         _, memory, ranks = self.compressing.init((), params)
         return OneBitAdamState(jnp.int32(0), zeros, zeros, memory, ranks)
 
@@ -54,17 +57,25 @@ class _Adam:
     ) -> tuple[Tree, OneBitAdamState]:
         if self.weight_decay and params is None:
             raise ValueError("weight_decay needs the parameters: update(gradients, state, params)")
+        _, mu, nu, *kept = state
         is_frozen = state.count >= self.freeze_step
+        leaves, structure = jax.tree_util.tree_flatten(gradients)
+        dense = replace(self.compressing.options, compression=NO_COMPRESSION)
+        leaves = reduced_if(jnp.logical_not(is_frozen), dense, BACKEND, leaves, leaves)
+        gradients = jax.tree_util.tree_unflatten(structure, leaves)
+        if self.weight_decay:
+            gradients = tree_map(lambda g, p: g + self.weight_decay * p, gradients, params)
+        mu = tree_map(lambda m, g: self.b1 * m + (1 - self.b1) * g, mu, gradients)
+        squares = tree_map(lambda v, g: self.b2 * v + (1 - self.b2) * g * g, nu, gradients)
+        nu = tree_map(partial(jnp.where, is_frozen), nu, squares)
 
-        def adam(given: Any) -> Any:
-            return self._adam(given, params)
+        def signs(given: list[Any]) -> list[Any]:
+            mu = _where_gradients_were(given[0], nu)
+            if self.compressing.options.takes_part():
+                mu, *given[1:] = self.compressing.reduced(mu, *given[1:])
+            return [_where_gradients_were(mu, nu), *given[1:]]
 
-        def signs(given: Any) -> Any:
-            return self._signs(given, params)
-
-        given = (gradients, *state[1:])
-        given = either(jnp.logical_not(is_frozen), adam, given)
-        _, mu, nu, memory, ranks = either(is_frozen, signs, given)
+        mu, *kept = BACKEND.either(is_frozen, signs, [mu, *kept])
         count = state.count + 1
         rate = self.learning_rate
         rate = rate(state.count) if callable(rate) else rate
@@ -75,41 +86,12 @@ class _Adam:
             size = jnp.sqrt(second / (1 - self.b2**seen)) + self.eps
             return (-rate / (1 - self.b1**count) * first / size).astype(first.dtype)
 
-        updates = jax.tree_util.tree_map(way, mu, nu)
-        return updates, OneBitAdamState(count, mu, nu, memory, ranks)
-
-    def _adam(self, given: Any, params: Tree) -> Any:
-        """A step of Adam with the gradients of all ranks."""
-        gradients, mu, nu, memory, ranks = given
-        leaves, structure = jax.tree_util.tree_flatten(gradients)
-        dense = Options(Average, 1.0, 1.0, NO_COMPRESSION,
-                        process_set=self.compressing.options.process_set,
-                        scope=self.compressing.options.scope)  # fmt: skip
-        averaged = jax.tree_util.tree_unflatten(structure, allreduce_gradients(leaves, dense))
-        averaged = self._decayed(averaged, params)
-        mu = jax.tree_util.tree_map(lambda m, g: self.b1 * m + (1 - self.b1) * g, mu, averaged)
-        nu = jax.tree_util.tree_map(lambda v, g: self.b2 * v + (1 - self.b2) * g * g, nu, averaged)
-        return gradients, mu, nu, memory, ranks
-
-    def _signs(self, given: Any, params: Tree) -> Any:
-        """Each rank moves its momentum by its own gradient; then it is averaged by signs."""
-        gradients, mu, nu, memory, ranks = given
-        own = self._decayed(gradients, params)
-        mu = jax.tree_util.tree_map(lambda m, g: self.b1 * m + (1 - self.b1) * g, mu, own)
-        mu = _where_gradients_were(mu, nu)
-        if self.compressing.options.takes_part():
-            mu, memory, ranks = self.compressing.reduced(mu, memory, ranks)
-        return gradients, _where_gradients_were(mu, nu), nu, memory, ranks
-
-    def _decayed(self, gradients: Tree, params: Tree) -> Tree:
-        if not self.weight_decay:
-            return gradients
-        return jax.tree_util.tree_map(lambda g, p: g + self.weight_decay * p, gradients, params)
+        return tree_map(way, mu, nu), OneBitAdamState(count, mu, nu, *kept)
 
 
 def _where_gradients_were(mu: Tree, nu: Tree) -> Tree:
     """Where no gradient has ever been, a sign would make one."""
-    return jax.tree_util.tree_map(lambda m, v: jnp.where(v > 0, m, jnp.zeros_like(m)), mu, nu)
+    return tree_map(lambda m, v: jnp.where(v > 0, m, jnp.zeros_like(m)), mu, nu)
 
 
 def OneBitAdam(learning_rate: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8,

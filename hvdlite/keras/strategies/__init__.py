@@ -1,7 +1,6 @@
 """Training that sends less, or takes larger batches, than averaging each step's gradients.
 
 local_steps    START HERE: LocalSGD and DiLoCo
-conditions     what depends on a number of the step, on each backend
 onebit         1-bit Adam
 lars           LARS
 """

@@ -8,56 +8,28 @@ states have them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from hvdlite.adapter import names
-from hvdlite.adapter.agreement import drift
-from hvdlite.adapter.at_once.reduction import reduced
 from hvdlite.adapter.local import schedule
+from hvdlite.adapter.local.averaging import Averager, Settings, settings_of
 from hvdlite.adapter.local.outer import Outer, OuterSGD
-from hvdlite.adapter.local.outer import step as outer_step
 from hvdlite.adapter.local.schedule import Count, Plan
-from hvdlite.adapter.step import Options
-from hvdlite.base.ops import Average, Sum
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.keras import backends
-from hvdlite.keras.flavour import KERAS, LEGACY, backend_name
+from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.host import prepared, to_numpy
-from hvdlite.keras.strategies.conditions import reduced_if, seconds, when
 from hvdlite.keras.wrapping import (
     refuse_inside_loss_scaling,
     refuse_other_variables,
     refuse_twice,
+    when,
     with_loss_scaling,
 )
 
 _NUMBERS = len(Count._fields)
-_SHARES = -1  # the number of the tensor with the ranks' shares and losses
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a program asks for."""
-
-    plan: Plan
-    outer: Outer | None  # None for LocalSGD, which takes the average as it is
-    averages_state: bool
-    options: Options  # of sums
-
-    @property
-    def gradients(self) -> Options:
-        return replace(self.options, op=Average)
-
-    def inside_loss_scaling(self) -> tuple[str, str]:
-        """The optimizer's name, and what to write instead."""
-        name = "LocalSGD" if self.outer is None else "DiLoCo"
-        around = f"hvd.{name}(keras.optimizers.LossScaleOptimizer(optimizer), ...)"
-        return name, f"Wrap it the other way round:\n    {around}"
 
 
 class LocalSteps:
@@ -73,7 +45,9 @@ class LocalSteps:
 
     def build(self, variables: Sequence[Any]) -> None:
         """Makes the optimizer's variables."""
-        refuse_inside_loss_scaling(*self._hvd_settings.inside_loss_scaling())
+        name = "LocalSGD" if self._hvd_settings.outer is None else "DiLoCo"
+        around = f"hvd.{name}(keras.optimizers.LossScaleOptimizer(optimizer), ...)"
+        refuse_inside_loss_scaling(name, f"Wrap it the other way round:\n    {around}")
         super().build(variables)  # type: ignore[misc]
         self._hvd_add_variables()
 
@@ -110,14 +84,9 @@ class LocalSteps:
 
         Where averages go by time, it takes part in those of ranks that are still on their way.
         """
-        plan, process_set = self._hvd_settings.plan, self._hvd_settings.options.process_set
-        if not self._hvd_takes_part() or plan.always_synchronous:
-            return
-        here = self._hvd_average(None, is_sync=True)
-        while plan.is_timed and float(to_numpy(here)) < (process_set.size() or 1):
-            here = self._hvd_average(None, is_sync=True)
-        if plan.is_timed and self._hvd_outer:
-            self._hvd_level()
+        settings = self._hvd_settings
+        if settings.options.takes_part() and not settings.plan.always_synchronous:
+            _Averager(self).sync()
 
     def adapt(self, loss: float) -> None:
         """Sets the interval that follows from the mean loss of all ranks. For adaptive=True; see
@@ -132,101 +101,18 @@ class LocalSteps:
 
     def _hvd_before(self, gradients: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """Of the first step, and of synchronous ones."""
-        settings, plan = self._hvd_settings, self._hvd_settings.plan
+        averager, ops = _Averager(self), KERAS.ops
         begun = self._hvd_count.value[0] > 0.0
-        now = seconds() if plan.is_timed else 0.0
-        first = KERAS.ops.cast(KERAS.ops.stack(list(schedule.begin(plan, now))), "float32")
-        self._hvd_count.assign(KERAS.ops.where(begun, self._hvd_count.value, first))
-        if settings.outer is not None:
-            when(KERAS.ops.logical_not(begun), self._hvd_anchor, self._hvd_variables())
-        if plan.never_synchronous or not self._hvd_takes_part():
-            return list(gradients)
-        if plan.always_synchronous:
-            return reduced(settings.gradients, backends.chosen(), gradients, variables)
-        condition = schedule.is_synchronous(plan, self._hvd_numbers())
-        return reduced_if(condition, settings.gradients, gradients, variables)
+        first = averager.stacked(schedule.begin(averager.plan, averager.now()))
+        self._hvd_count.assign(ops.where(begun, self._hvd_count.value, first))
+        if self._hvd_settings.outer is not None:
+            averager.when(ops.logical_not(begun), self._hvd_anchor)
+        return averager.gradients(gradients, variables)
 
     def _hvd_after(self) -> None:
-        """Counts, and averages what is due."""
-        plan, ops = self._hvd_settings.plan, KERAS.ops
-        now = seconds() if plan.is_timed else 0.0
-        count = schedule.stepped(plan, self._hvd_numbers(), now, ops)
-        self._hvd_keep(count)
-        if plan.always_synchronous or not self._hvd_takes_part():
-            return
-
-        def average(fragment: int | None = None) -> None:
-            self._hvd_average(fragment)
-
-        if not plan.is_cut:
-            when(schedule.is_due(plan, count, now), average, self._hvd_variables())
-            return
-        for fragment, start in enumerate(schedule.starts(plan)):
-            is_due = ops.equal(count.since, float(start))
-            when(is_due, partial(average, fragment), self._hvd_variables())
-        since = ops.where(ops.equal(count.since, float(plan.every)), 0.0, count.since)
-        self._hvd_keep(count._replace(since=since))
-
-    def _hvd_average(self, fragment: int | None, is_sync: bool = False) -> Any:
-        """None: all fragments, and a new interval begins. How many ranks were in sync()."""
-        settings, plan = self._hvd_settings, self._hvd_settings.plan
-        count = self._hvd_numbers()
-        share = schedule.share(plan, count, KERAS.ops)
-        chosen_ones = self._hvd_of(fragment)
-        trained: Sequence[Any] = self._trainable_variables  # type: ignore[attr-defined]
-        targets = [trained[i] for i in chosen_ones]
-        if settings.averages_state:
-            targets += self._hvd_memory()
-        sent = [target.value for target in targets]
-        if settings.outer is not None:
-            sent = [self._hvd_outer[i][0].value - value
-                    for i, value in zip(chosen_ones, sent, strict=True)]  # fmt: skip
-        means, here = self._hvd_means(sent, share, is_sync)
-        for number, (target, mean) in enumerate(zip(targets, means, strict=True)):
-            if settings.outer is not None:
-                anchor, velocity = self._hvd_outer[chosen_ones[number]]
-                mean, moved = outer_step(
-                    settings.outer, anchor.value, mean, velocity.value, KERAS.ops
-                )
-                anchor.assign(_apart(mean))
-                velocity.assign(moved)
-            target.assign(mean)
-        if fragment is None:
-            now = seconds() if plan.is_timed else 0.0
-            self._hvd_keep(count._replace(since=0.0, samples=0.0, at=now))
-        return here
-
-    def _hvd_level(self) -> None:
-        """A compiled program rounds otherwise than sync(), and a slower rank may have been in the
-        one when others were in the other."""
-        kept = [variable for pair in self._hvd_outer for variable in pair]
-        values = [variable.value for variable in kept]
-        means = reduced(self._hvd_settings.gradients, backends.chosen(), values, kept)
-        for variable, mean in zip(kept, means, strict=True):
-            variable.assign(mean)
-        for variable, (anchor, _) in zip(self._trainable_variables, self._hvd_outer, strict=True):  # type: ignore[attr-defined]
-            variable.assign(_apart(anchor.value))
-
-    def _hvd_means(self, sent: Sequence[Any], share: Any, is_sync: bool) -> tuple[list[Any], Any]:
-        """Of what all ranks send, by their shares; and how many ranks are in sync()."""
-        ops = KERAS.ops
-        group = dict(enumerate(sent))
-        if self._hvd_settings.plan.is_timed:
-            group = {i: ops.cast(value, "float32") * share for i, value in group.items()}
-        share = ops.cast(ops.convert_to_tensor(share), "float32")
-        group[_SHARES] = ops.stack([share, ops.convert_to_tensor(float(is_sync), "float32")])
-        sums = backends.chosen().allreduce([group], self._hvd_settings.options)
-        total, here = sums[_SHARES][0], sums[_SHARES][1]
-        means = [
-            ops.cast(sums[i] / ops.cast(total, sums[i].dtype), value.dtype)
-            for i, value in enumerate(sent)
-        ]
-        return means, here
+        _Averager(self).stepped()
 
     # ---- what there is
-
-    def _hvd_takes_part(self) -> bool:
-        return self._hvd_settings.options.takes_part()
 
     def _hvd_add_variables(self) -> None:
         if self._hvd_count is not None:
@@ -243,32 +129,7 @@ class LocalSteps:
     def _hvd_anchor(self) -> None:
         """Ranks start where they are."""
         for variable, (anchor, _) in zip(self._trainable_variables, self._hvd_outer, strict=True):  # type: ignore[attr-defined]
-            anchor.assign(_apart(variable.value))
-
-    def _hvd_numbers(self) -> Count:
-        return Count(*(self._hvd_count.value[i] for i in range(_NUMBERS)))
-
-    def _hvd_keep(self, count: Count) -> None:
-        numbers = [KERAS.ops.cast(number, "float32") for number in count]
-        self._hvd_count.assign(KERAS.ops.stack(numbers))
-
-    def _hvd_of(self, fragment: int | None) -> list[int]:
-        """The numbers of the trainable variables of a fragment."""
-        trained = self._trainable_variables  # type: ignore[attr-defined]
-        if fragment is None:
-            return list(range(len(trained)))
-        sizes = [int(np.prod(variable.shape)) for variable in trained]
-        return list(drift.cuts(sizes, self._hvd_settings.plan.fragments)[fragment])
-
-    def _hvd_memory(self) -> list[Any]:
-        """What the optimizer remembers of gradients."""
-        optimizer: Any = getattr(self, "inner_optimizer", self)
-        shapes = {tuple(v.shape) for v in self._trainable_variables if len(v.shape)}  # type: ignore[attr-defined]
-        own = {id(self._hvd_count)}
-        return [
-            v for v in optimizer.variables
-            if tuple(v.shape) in shapes and id(v) not in own and "float" in str(v.dtype)
-        ]  # fmt: skip
+            anchor.assign(KERAS.ops.copy(variable.value))
 
     def _hvd_variables(self) -> list[Any]:
         return [*self._trainable_variables, *self.variables]  # type: ignore[attr-defined]
@@ -294,10 +155,35 @@ class LocalSteps:
         return weights, [scope.get_current_value(v) for v in self.variables]  # type: ignore[attr-defined]
 
 
-def _apart(value: Any) -> Any:
-    """In memory of its own: on JAX a variable has what it was assigned, and a compiled step takes
-    no array for two variables."""
-    return KERAS.ops.copy(value) if backend_name() == "jax" else value
+class _Averager(Averager):
+    ops: Any = getattr(KERAS, "ops", None)  # which tf_keras has not
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._count = optimizer._hvd_count
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        state = [variable for variable in inner.variables if variable is not self._count]
+        super().__init__(optimizer._hvd_settings, backends.chosen(), optimizer._trainable_variables,
+                         state, optimizer._hvd_outer)  # fmt: skip
+
+    @property
+    def count(self) -> Count:
+        return Count(*(self._count.value[i] for i in range(_NUMBERS)))
+
+    def keep(self, count: Count) -> None:
+        self._count.assign(self.stacked(count))
+
+    def stacked(self, count: Count) -> Any:
+        return self.ops.stack([self.cast(number, "float32") for number in count])
+
+    def sizes(self) -> list[int]:
+        return [int(np.prod(variable.shape)) for variable in self.weights]
+
+    def cast(self, value: Any, dtype: Any) -> Any:
+        return self.ops.cast(value, dtype)
+
+    def when(self, condition: Any, change: Callable[[], None]) -> None:
+        when(condition, change, self._optimizer._hvd_variables())
 
 
 def LocalSGD(optimizer: Any, every: int | str, start: int = 0, momentum: str = "local",
@@ -336,15 +222,11 @@ def _with_local_steps(
             f"expected an optimizer of Keras 3, got {type(optimizer).__module__}."
             f"{type(optimizer).__name__}"
         )
-    options = Options(
-        Sum, 1.0, 1.0, process_set=process_set, scope=f"{names.scope()}local.",
-        fixed_names=plan.is_timed,  # a rank's average may meet another rank's sync()
-    )  # fmt: skip
+    settings = settings_of(plan, outer, averages_state, process_set)
     refuse_twice(optimizer)
-    options.takes_part()  # says that hvd.init() is missing
+    settings.options.takes_part()  # says that hvd.init() is missing
     backends.chosen()  # loaded now, and not while a step is being traced
     optimizer = with_loss_scaling(optimizer)
-    settings = Settings(plan, outer, averages_state, options)
     base = type(optimizer)
     body = {"__module__": base.__module__, "__qualname__": base.__qualname__,
             "__doc__": base.__doc__, "_hvd_settings": settings}  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvdlite.adapter import names
-from hvdlite.adapter.at_once.reduction import begin_memory, reduced
+from hvdlite.adapter.at_once.reduction import begin_memory, reduced, reduced_if
 from hvdlite.adapter.compression import CompressionAdapter
 from hvdlite.adapter.compression.codecs import sign
 from hvdlite.adapter.step import Options
@@ -16,8 +16,7 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.keras.backends import chosen as chosen_backend
 from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.host import prepared
-from hvdlite.keras.strategies.conditions import reduced_if, when
-from hvdlite.keras.wrapping import refuse_inside_loss_scaling, without
+from hvdlite.keras.wrapping import refuse_inside_loss_scaling, when, without
 
 ops: Any = getattr(KERAS, "ops", None)  # which tf_keras has not
 
@@ -85,7 +84,9 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
         is_frozen = self._is_frozen()
         if chosen_backend().dynamic and bool(is_frozen):
             return self._with_average_momentum(grads, variables)
-        grads = reduced_if(ops.logical_not(is_frozen), self._hvd, grads, variables)
+        grads = reduced_if(
+            ops.logical_not(is_frozen), self._hvd, chosen_backend(), grads, variables
+        )
         when(is_frozen, lambda: self._average_momentum(grads, variables), self.variables)
         return grads
 
