@@ -18,7 +18,7 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.jax.compression import Compression
 from hvdlite.jax.compression.transformation import CompressedState, Compressing
 from hvdlite.jax.gradients import Transformation, allreduce_gradients
-from hvdlite.jax.strategies.local_steps import DiLoCo, LocalSGD
+from hvdlite.jax.strategies import DiLoCo, LocalSGD
 from hvdlite.job import basics
 
 _SUPPORT = Support(

@@ -14,7 +14,7 @@ from checks.here import Here, raises
 from checks.jax_strategies import plain, trained
 from checks.jax_training import _mine, _params, _train
 from hvdlite.jax.compression.transformation import CompressedState
-from hvdlite.jax.strategies.local_steps import LocalSteps
+from hvdlite.jax.strategies import LocalSteps
 
 
 def same(got: Any, want: Any) -> None:
