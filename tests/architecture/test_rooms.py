@@ -8,8 +8,8 @@ import pytest
 import rooms
 
 # Numbers that may only fall, as scripts/house counts them.
-FILES = 426
-LINES = 60_450
+FILES = 421
+LINES = 59_420
 ROOT_ROOMS = 19
 ROOMS_OF_COMM = 26
 
