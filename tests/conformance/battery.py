@@ -32,7 +32,8 @@ def belongs(configuration: Configuration, check: Listed) -> bool:
 
 def cases_of(configurations: Sequence[Configuration]) -> list[tuple[Configuration, Listed]]:
     """What a run makes. Below the tier `all` each check once over each communicator of each
-    launcher, in a configuration that the seed picks; a costly one by turns."""
+    launcher, in a configuration that the seed picks; a costly one by turns. What a configuration
+    with turns of its own makes comes on top of that."""
     cases = [(c, check) for c in configurations for check in listed(c.suite) if belongs(c, check)]
     if tier.TIER == "all":
         return cases
@@ -43,14 +44,16 @@ def cases_of(configurations: Sequence[Configuration]) -> list[tuple[Configuratio
 
 
 def _promise(configuration: Configuration, check: Listed) -> tuple[str, ...]:
-    return configuration.launcher.name, configuration.communicator, configuration.suite, check.name
+    c = configuration
+    apart = c.name if c.turns > 1 else ""
+    return c.launcher.name, c.communicator, c.suite, check.name, apart
 
 
 def _drawn(configuration: Configuration, check: Listed, alike: Sequence[str]) -> bool:
     if ALWAYS in check.tags:
         return True
     what = " ".join(_promise(configuration, check))
-    turns = len(alike) * (tier.COSTLY_TURNS if COSTLY in check.tags else 1)
+    turns = len(alike) * max(configuration.turns, COSTLY in check.tags and tier.COSTLY_TURNS)
     return tier.draw(what, turns) == alike.index(configuration.name)
 
 

@@ -39,13 +39,15 @@ def configurations(launcher: Launcher) -> tuple[Configuration, ...]:
     hierarchical = replace(
         on_hosts("2x2", "hierarchical", "aabb"), tags=frozenset(), modules=_COLLECTIVES
     )
-    always = (
-        hierarchical,
-        on_hosts("flat", "mpi", "abab", HIERARCHICAL_ALLREDUCE="off"),
-        engine("library", 3, MPI_ALLREDUCE="library"),
-        engine("direct", 3, MPI_ALLREDUCE="direct"),
+    ways = one_of(
+        (
+            on_hosts("flat", "mpi", "abab", HIERARCHICAL_ALLREDUCE="off"),
+            engine("library", 3, MPI_ALLREDUCE="library"),
+            engine("direct", 3, MPI_ALLREDUCE="direct"),
+        ),
+        f"{launcher.name} ways",
     )
-    by_turns = one_of(
+    knobs = one_of(
         (
             on_hosts("interleaved", "hierarchical", "abab"),
             on_hosts("2+1", "hierarchical", "aab"),
@@ -56,5 +58,9 @@ def configurations(launcher: Launcher) -> tuple[Configuration, ...]:
         ),
         launcher.name,
     )
-    commit = (replace(whole(3), modules=_COLLECTIVES), *always, *by_turns)
-    return tuple(by_tier(commit, commit, (whole(2), whole(3), whole(4), *always, *by_turns)))
+    commit = (
+        replace(whole(3), modules=_COLLECTIVES), replace(hierarchical, turns=2), *ways, *knobs
+    )  # fmt: skip
+    return tuple(
+        by_tier(commit, commit, (whole(2), whole(3), whole(4), hierarchical, *ways, *knobs))
+    )

@@ -48,6 +48,7 @@ class Configuration:
     suite: str = ""  # see checks.SUITES
     launcher: Launcher = HVDLITERUN
     over_mpi: bool = False  # the communicator, or the part of it that is between hosts
+    turns: int = 1  # below the tier `all` one run in so many makes a check here
 
 
 @dataclass

@@ -16,8 +16,9 @@ _QUICKLY = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 }
 _ALONE = Configuration(
-    "shm-1", "shm", 1, (), _QUICKLY, ("programs", "jax_compiled", "jax_training"), suite="jax"
-)
+    "shm-1", "shm", 1, (), _QUICKLY, ("programs", "jax_compiled", "jax_training"), suite="jax",
+    turns=2,
+)  # fmt: skip
 _TWO = Configuration("shm-2", "shm", 2, (), _QUICKLY, suite="jax")
 _THREE = Configuration(
     "shm-3",
@@ -27,11 +28,14 @@ _THREE = Configuration(
     _QUICKLY,
     ("collectives", "jax_trees", "arguments", "jax_arguments"),
     suite="jax",
+    turns=4,
 )
 
 CONFIGURATIONS = by_tier(
-    quick=(replace(_TWO, modules=("collectives", "jax_trees", "objects", "jax_functions")),),
-    commit=(_TWO, *one_of((_ALONE, _THREE), "jax")),
+    quick=(
+        replace(_TWO, modules=("collectives", "jax_trees", "objects", "jax_functions"), turns=3),
+    ),
+    commit=(replace(_TWO, turns=2), *one_of((_ALONE, _THREE), "jax")),
     everything=(_ALONE, _TWO, _THREE),
 )
 

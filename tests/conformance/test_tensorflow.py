@@ -20,7 +20,7 @@ _QUIET = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
 }  # fmt: skip
 _ESSENTIAL = frozenset({"essential"})
-_ALONE = Configuration("shm-1", "shm", 1, (), _QUIET, suite="tensorflow", tags=_ESSENTIAL)
+_ALONE = Configuration("shm-1", "shm", 1, (), _QUIET, suite="tensorflow", tags=_ESSENTIAL, turns=2)
 _THREE = Configuration("shm-3", "shm", 3, (), _QUIET, suite="tensorflow")
 _NET = Configuration("net-2", "net", 2, ("host0", "host1"), _QUIET, suite="tensorflow")
 _WITHOUT_KERNELS = Configuration(
@@ -31,12 +31,16 @@ _WITHOUT_KERNELS = Configuration(
     {**_QUIET, "HVDLITE_TENSORFLOW_KERNELS": "0"},
     suite="tensorflow",
     tags=_ESSENTIAL,
+    turns=3,
 )
-_ESSENTIAL_NET = replace(_NET, tags=_ESSENTIAL)
+_ESSENTIAL_NET = replace(_NET, tags=_ESSENTIAL, turns=3)
 
 CONFIGURATIONS = by_tier(
     quick=(_ESSENTIAL_NET,),
-    commit=(_THREE, *one_of((_ALONE, _ESSENTIAL_NET, _WITHOUT_KERNELS), "tensorflow")),
+    commit=(
+        replace(_THREE, turns=2),
+        *one_of((_ALONE, _ESSENTIAL_NET, _WITHOUT_KERNELS), "tensorflow"),
+    ),
     everything=(_ALONE, _THREE, _NET, _WITHOUT_KERNELS),
 )
 

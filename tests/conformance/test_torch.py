@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import checks
 from battery import battery_of
 from installed import needs_installed
@@ -40,7 +42,7 @@ _NET = Configuration(
 )
 
 CONFIGURATIONS = by_tier(
-    quick=(_TWO,),
+    quick=(replace(_TWO, turns=3),),
     commit=(_TWO, _NET, *one_of((_ALONE, _THREE, _FOUR), "torch")),
     everything=(_ALONE, _TWO, _THREE, _FOUR, _NET),
 )

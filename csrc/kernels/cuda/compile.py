@@ -35,7 +35,7 @@ INCLUDE = SOURCE.parents[2]
 MACHINES = (80, 90, 100)
 PTX = 75
 # A product and the sum that it goes into are rounded one by one, as on the processor.
-OPTIONS = ("--std=c++17", "--fmad=false", f"--include-path={INCLUDE}")
+OPTIONS = ("--std=c++17", "--fmad=false", f"-I{INCLUDE}")
 OLDEST = (12, 0)
 
 
@@ -49,6 +49,8 @@ class Nvcc:
         if not found:
             raise Unusable("no nvcc on PATH nor in /usr/local/cuda/bin")
         self._path = found
+        # ccache, where the build has it: each build folder needs the same images.
+        self._launcher = os.environ.get("CMAKE_CXX_COMPILER_LAUNCHER", "").split(";")
         version = re.search(r"release (\d+)\.(\d+)", self._run("--version"))
         if not version:
             raise Unusable(f"{found} does not tell its version")
@@ -64,7 +66,7 @@ class Nvcc:
         # Its objections to new versions of g++ concern code for the processor, of which there is
         # none here.
         self._run(
-            f"--{kind}", f"--gpu-architecture={architecture}", "-allow-unsupported-compiler",
+            "-c", f"--{kind}", f"--gpu-architecture={architecture}", "-allow-unsupported-compiler",
             *OPTIONS, "-o", str(image), str(SOURCE)
         )  # fmt: skip
         content = image.read_bytes()
@@ -72,7 +74,8 @@ class Nvcc:
         return content
 
     def _run(self, *arguments: str) -> str:
-        done = subprocess.run([self._path, *arguments], capture_output=True, text=True)
+        command = [*filter(None, self._launcher), self._path, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise Unusable(f"{self._path} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
