@@ -21,10 +21,10 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hvdlite.launch import console, output, plan, secret, watch
 from hvdlite.launch.attach.attachable import Attachable
-from hvdlite.launch.collapse import Collapse
 from hvdlite.launch.monitor import Outlets
 from hvdlite.launch.monitor.board import WANTED
 from hvdlite.launch.observers import Contained, JobObserver, Observers
@@ -34,6 +34,9 @@ from hvdlite.launch.verdict import Verdict, with_hint
 from hvdlite.launch.watch import Signals
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer, Watched
+
+if TYPE_CHECKING:
+    from hvdlite.launch.collapse import Collapse
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,8 @@ class Job:
         ranks = [slot.rank for slot in self.slots]
         mergers: dict[str, Collapse] = {}
         if self.options.collapse:
+            from hvdlite.launch.collapse import Collapse
+
             mergers = {name: Collapse(name, ranks, sink.emit) for name, sink in sinks.items()}
         directory = self.options.output_directory
         found = {}

@@ -26,10 +26,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from hvdlite.launch.collapse import Collapse
 from hvdlite.launch.last_words import LastWords
+
+if TYPE_CHECKING:
+    from hvdlite.launch.collapse import Collapse
 
 BACKLOG_BYTES = 16 << 20
 PATIENCE_SECONDS = 10.0
