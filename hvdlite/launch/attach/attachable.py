@@ -208,6 +208,8 @@ class Attachable(JobObserver):
     """`hosts`: the host of each rank, if the job is not elastic. `dumps`: the folder of its
     bundles; empty: ranks print their stacks. `log`: for --verbose."""
 
+    _server: AttachServer  # since begin(), like `_guests`
+
     def __init__(
         self,
         command: Sequence[str],
@@ -217,7 +219,6 @@ class Attachable(JobObserver):
     ) -> None:
         self._command, self._hosts, self._dumps, self._log = command, hosts, dumps, log
         self._began = time.time()
-        self._server = AttachServer(self._asked)
         self._store: StoreServer | None = None
         self._guests: Mailbox[socket.socket] | None = None
         self._wanted: WantedReports | None = None
@@ -228,6 +229,7 @@ class Attachable(JobObserver):
     def begin(self, store: StoreServer, secret: bytes) -> None:
         self._store = store
         self._wanted = WantedReports(store, _SECONDS)
+        self._server = AttachServer(self._asked)
         self._guests = store.guests()
         try:
             self._server.listen(*directory.listen(os.environ))
@@ -266,12 +268,14 @@ class Attachable(JobObserver):
         return max(0.0, self._due - now)
 
     def end(self) -> None:
-        for client in self._server.watchers:
-            self._server.send(client, {"ended": True})
+        if self._guests is not None:
+            for client in self._server.watchers:
+                self._server.send(client, {"ended": True})
         self.close()
 
     def close(self) -> None:
-        self._server.close()
+        if self._guests is not None:
+            self._server.close()
 
     def _admit(self) -> None:
         """Takes connections from other hosts."""
