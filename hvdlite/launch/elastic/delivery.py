@@ -99,8 +99,8 @@ def run_on(
         start, hosts = cluster(opened, stack)
         streams = Streams(console, None, collapse=False)
         # All members are of this host: no agent is called, and the core finds out which share one.
-        context = Context(
-            console, job.log, command, start, [], False, streams, observer, "", verdict
-        )
+        context = Context(console, job.log, command, start, near=[], several_hosts=False,
+                          streams=streams, observer=observer, torch_run="",
+                          verdict=verdict)  # fmt: skip
         drive(job, opened, policy, context, hosts, Connector(lambda *_: None))
     return results.results
