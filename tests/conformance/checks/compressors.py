@@ -55,7 +55,7 @@ EVERYTHING = {
 @check(method=tuple(EVERYTHING), seconds=60)
 def a_density_of_one_is_sgd(here: Here, method: str) -> None:
     """With momentum, unless masking ends that of all elements in each step."""
-    run = Run(Run.sgd(0.05), compression=EVERYTHING[method]())
+    run = Run(Run.sgd(0.05), mode=Run.modes[-1], compression=EVERYTHING[method]())
     run.train(gradients(here.rank, 10))
     momentum = {"w": 0.9 if method == "dgc" else 0.0, "b": 0.0 if method == "topk" else 0.9}
     want, weights = sgd(mean_gradients(here, 10), 0.05, momentum), run.weights()

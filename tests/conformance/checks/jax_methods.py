@@ -15,14 +15,6 @@ from checks import check
 from checks.choosing import on_a_slow_network
 from checks.here import Here, raises
 
-METHODS = {
-    "topk": lambda: hvd.Compression.topk(0.1),
-    "dgc": lambda: hvd.Compression.dgc(0.1, momentum=0.0),
-    "powersgd": lambda: hvd.Compression.powersgd(1),
-    "int8": lambda: hvd.Compression.int8(),
-    "ternary": lambda: hvd.Compression.ternary(2.5, error_feedback=True),
-}
-
 
 def _params() -> Any:
     return {"w": jnp.zeros((12, 9)), "b": jnp.zeros(9)}
@@ -34,50 +26,6 @@ def _gradients(rank: int, step: int) -> Any:
         "w": jnp.asarray(rng.standard_normal((12, 9)), jnp.float32),
         "b": jnp.asarray(rng.standard_normal(9), jnp.float32),
     }
-
-
-@check(method=tuple(METHODS))
-def sent_and_kept_is_the_average_of_all_gradients(here: Here, method: str) -> None:
-    for jit in (True, False):
-        optimizer = hvd.distributed(optax.identity(), compression=METHODS[method]())
-        update = jax.jit(optimizer.update) if jit else optimizer.update
-        state = optimizer.init(_params())
-        sent = {"w": 0.0, "b": 0.0}
-        for step in range(5):
-            reduced, state = update(_gradients(here.rank, step), state)
-            sent = {key: sent[key] + np.asarray(reduced[key], np.float64) for key in sent}
-        given = [
-            np.mean([_gradients(rank, step)["w"] for rank in here.ranks], axis=0)
-            for step in range(5)
-        ]
-        kept = hvd.allreduce(state.memory[1]["residual"].reshape(12, 9), name="kept")
-        np.testing.assert_allclose(sent["w"] + np.asarray(kept), sum(given), atol=1e-4)
-        biases = [
-            np.mean([_gradients(rank, step)["b"] for rank in here.ranks], axis=0)
-            for step in range(5)
-        ]
-        np.testing.assert_allclose(sent["b"], sum(biases), atol=1e-4)
-        here.saw(np.asarray(sent["w"]))
-        here.settle()
-
-
-@check(masking=(False, True))
-def dgc_of_everything_is_sgd(here: Here, masking: bool) -> None:
-    """With momentum, unless masking ends that of all elements in each step."""
-    compression = hvd.Compression.dgc(1.0, momentum=0.9, masking=masking)
-    results = []
-    for sgd, options in (
-        (optax.sgd(0.05), {"compression": compression}),
-        (optax.sgd(0.05, momentum=None if masking else 0.9), {}),
-    ):
-        params, optimizer = _params(), hvd.distributed(sgd, **options)
-        state, update = optimizer.init(params), jax.jit(optimizer.update)
-        for step in range(10):
-            updates, state = update(_gradients(here.rank, step), state, params)
-            params = optax.apply_updates(params, updates)
-        results.append(np.asarray(params["w"]))
-    np.testing.assert_allclose(*results, atol=1e-5)
-    here.saw(results[0])
 
 
 @check(min_ranks=2)

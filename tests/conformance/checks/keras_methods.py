@@ -9,6 +9,7 @@ import numpy as np
 import hvdlite
 from checks import check
 from checks.choosing import on_a_slow_network
+from checks.compressors import METHODS as OF_EVERY_FRAMEWORK
 from checks.here import Here, raises
 from checks.keras_here import (
     EACH,
@@ -24,12 +25,9 @@ from checks.keras_here import (
     own,
 )
 
-METHODS = {
+METHODS = OF_EVERY_FRAMEWORK | {
     "topk": lambda: hvd.Compression.topk(0.2),
     "dgc": lambda: hvd.Compression.dgc(0.2, momentum=0.9),
-    "powersgd": lambda: hvd.Compression.powersgd(1),
-    "int8": lambda: hvd.Compression.int8(),
-    "ternary": lambda: hvd.Compression.ternary(2.5, error_feedback=True),
 }
 
 
