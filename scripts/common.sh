@@ -84,7 +84,7 @@ install_requirements() {
 # The compiler works in the foreground, where its progress is seen, while pip fetches.
 install_hvdlite() {
   need_compiler
-  ! wants_debian || install_debian ccache
+  ! wants_debian || command -v ccache >/dev/null || install_debian ccache
   use_ccache
   # The tools stay: in pip's isolated environments each build finds them, and pybind11's headers, in
   # another place, and compiles anew.

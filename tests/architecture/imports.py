@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 
 
@@ -23,6 +24,7 @@ def needed(path: Path, modules: Collection[str]) -> set[str]:
     return found & set(modules)
 
 
+@cache
 def _pairs(path: Path) -> set[tuple[str, str]]:
     found = set()
     for node in _seen_by_python(ast.parse(path.read_text())):

@@ -43,16 +43,16 @@ SUITES = (
         "unit", EVERYWHERE, 180, ("unit/test_*.py", "architecture/test_*.py", "drop_in/test_*.py"),
         cores=0.9,
     ),
-    Suite("numpy", EVERYWHERE, 110, ("conformance/test_conformance.py",), cores=1.2),
-    Suite("torch", EVERYWHERE, 70, ("conformance/test_torch.py",), cores=1.3),
-    Suite("tensorflow", EVERYWHERE, 80, ("conformance/test_tensorflow.py",), cores=1.3),
+    Suite("numpy", EVERYWHERE, 70, ("conformance/test_conformance.py",), cores=1.2),
+    Suite("torch", EVERYWHERE, 90, ("conformance/test_torch.py",), cores=1.3),
+    Suite("tensorflow", EVERYWHERE, 45, ("conformance/test_tensorflow.py",), cores=1.3),
     Suite("jax", EVERYWHERE, 45, ("conformance/test_jax.py",), cores=1.3),
-    Suite("keras", EVERYWHERE, 110, ("conformance/test_keras.py",), cores=1.3),
+    Suite("keras", EVERYWHERE, 75, ("conformance/test_keras.py",), cores=1.3),
     Suite("less", (ALL,), 900, ("conformance/test_less.py",), cores=1.3),
-    Suite("mpi", FROM_COMMIT, 80, ("conformance/test_mpi.py",), cores=1.2, cleans_shm=True),
+    Suite("mpi", FROM_COMMIT, 75, ("conformance/test_mpi.py",), cores=1.2, cleans_shm=True),
     # Namespaces of the network and ssh servers belong to the machine: one suite at a time.
     Suite(
-        "hosts", FROM_COMMIT, 120, ("multiprocess/test_ssh*.py", "multiprocess/test_network.py"),
+        "hosts", FROM_COMMIT, 110, ("multiprocess/test_ssh*.py", "multiprocess/test_network.py"),
         cores=0.3, cleans_shm=True,
     ),
     Suite(
@@ -65,7 +65,7 @@ SUITES = (
         cleans_shm=True,
     ),
     Suite(
-        "programs", FROM_COMMIT, 240,
+        "programs", FROM_COMMIT, 260,
         ("multiprocess/test_*_programs.py", "multiprocess/test_examples.py",
          "multiprocess/test_gpu_*.py", "multiprocess/test_elastic_frameworks.py"),
         cores=0.8, cleans_shm=True,
@@ -73,14 +73,14 @@ SUITES = (
     # Real Ray, Spark, Lightning and others: one of them runs at a time.
     Suite("integrations", FROM_COMMIT, 60, ("integrations/test_*.py",)),
     # 400 random schedules of deaths in the tier `all`.
-    Suite("elastic", EVERYWHERE, 320, ("multiprocess/test_elastic*.py",), cores=0.7, limit=7200.0),
+    Suite("elastic", EVERYWHERE, 330, ("multiprocess/test_elastic*.py",), cores=0.7, limit=7200.0),
     # They mostly wait: two suites side by side take half the time of one.
     Suite(
-        "processes a-m", EVERYWHERE, 230, ("multiprocess/test_[a-m]*.py",), cores=0.3,
+        "processes a-m", EVERYWHERE, 210, ("multiprocess/test_[a-m]*.py",), cores=0.3,
         cleans_shm=True,
     ),
     Suite(
-        "processes n-z", EVERYWHERE, 350, ("multiprocess/test_*.py",), cores=0.5,
+        "processes n-z", EVERYWHERE, 360, ("multiprocess/test_*.py",), cores=0.5,
         cleans_shm=True,
     ),
     Suite(
@@ -91,9 +91,9 @@ SUITES = (
         "C++", FROM_COMMIT, 110, command=("scripts/cpp-tests", "plain"), cores=1.2,
         after="C++ build", needs=GTEST, package="libgtest-dev",
     ),
-    Suite("lint", (COMMIT,), 100, command=("scripts/lint", "--changed")),
+    Suite("lint", (COMMIT,), 70, command=("scripts/lint", "--changed")),
     Suite("lint all", (ALL,), 300, command=("scripts/lint",)),
-    Suite("package", FROM_COMMIT, 60, command=("scripts/package",)),
+    Suite("package", FROM_COMMIT, 150, command=("scripts/package",), cores=0.5),
     Suite(
         "instructions", (ALL,), 60, command=("scripts/instructions",),
         needs="/usr/bin/valgrind", package="valgrind",
