@@ -29,7 +29,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "costly: `quick` and `commit` take it by turns")
+    config.addinivalue_line("markers", "costly: `commit` takes it by turns, `quick` never")
     config.addinivalue_line("markers", "full: the tier `all` alone runs it")
     config.addinivalue_line("markers", "watchdog(seconds): a test may take this long (default 60)")
     if path := os.environ.get(VARIABLE):
@@ -72,15 +72,15 @@ def _other_functions(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def _other_costly(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Costly tests whose turn it is not; `quick` takes none with processes. Each set of parameters
-    counts by itself: one function may have twenty."""
+    """Costly tests whose turn it is not; `quick` takes none. Each set of parameters counts by
+    itself: one function may have twenty."""
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("costly"):
             files.setdefault(item.path.name, []).append(item)
     taken: set[pytest.Item] = set()
     for name, costly in files.items():
-        if tier.TIER != "quick" or not _has_processes(costly[0]):
+        if tier.TIER != "quick":
             taken |= set(tier.by_turns(costly, f"{name} costly", tier.COSTLY_TURNS))
     return [item for costly in files.values() for item in costly if item not in taken]
 

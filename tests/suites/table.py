@@ -39,9 +39,9 @@ GTEST = "/usr/include/gtest/gtest.h"
 SUITES = (
     # 2,000 random histories of an elastic job, and a million in the tier `all`: 16 minutes there.
     Suite("elastic histories", EVERYWHERE, 10, ("unit/test_elastic_random.py",), limit=7200.0),
+    Suite("unit", EVERYWHERE, 140, ("unit/test_*.py",), cores=0.9),
     Suite(
-        "unit", EVERYWHERE, 180, ("unit/test_*.py", "architecture/test_*.py", "drop_in/test_*.py"),
-        cores=0.9,
+        "architecture", EVERYWHERE, 60, ("architecture/test_*.py", "drop_in/test_*.py"), cores=0.9
     ),
     Suite("numpy", EVERYWHERE, 70, ("conformance/test_conformance.py",), cores=1.2),
     Suite("torch", EVERYWHERE, 90, ("conformance/test_torch.py",), cores=1.3),
