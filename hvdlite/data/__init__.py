@@ -39,22 +39,15 @@ if TYPE_CHECKING:
     from hvdlite.data.views import shard as shard
 
 _HOMES = {
-    "Cursor": "cursor",
-    "Shard": "sharding",
-    "dali": "self_sharded",
-    "grain_options": "self_sharded",
-    "in_step": "self_sharded",
-    "nodesplitter": "self_sharded",
-    "shard": "views",
-}
+    "Cursor": "cursor", "Shard": "sharding", "dali": "self_sharded", "in_step": "self_sharded",
+    "grain_options": "self_sharded", "nodesplitter": "self_sharded", "shard": "views",
+}  # fmt: skip
 
 __all__ = ["Cursor", "Shard", "dali", "grain_options", "in_step", "nodesplitter", "shard"]
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     return value

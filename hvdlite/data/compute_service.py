@@ -18,7 +18,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -29,17 +29,10 @@ from hvdlite.job import basics
 from hvdlite.rendezvous import addresses
 from hvdlite.rendezvous.server import StoreServer
 
-__all__ = [
-    "TfDataServiceConfig",
-    "compute_worker_fn",
-    "send_to_data_service",
-    "tf_data_service",
-]
+__all__ = ["TfDataServiceConfig", "compute_worker_fn", "send_to_data_service", "tf_data_service"]
 
 SIDES = ("training", "compute")
 _POLL_SECONDS = 0.2
-
-
 _SHUTDOWN = "service/shutdown"
 
 
@@ -147,9 +140,7 @@ class TfDataServiceConfig:
         return ComputeClient(list(self.addresses), self.key, self.timeout)
 
     def to_dict(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {
-            "key": self.key.hex()
-        }
+        return asdict(self) | {"key": self.key.hex()}
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> TfDataServiceConfig:
@@ -199,15 +190,10 @@ def tf_data_service(compute_config: TfDataServiceConfig, rank: int) -> Iterator[
         joined.leave(shuts_down=rank == 0)
 
 
-def send_to_data_service(
-    dataset: Any,
-    compute_config: TfDataServiceConfig,
-    rank: int,
-    size: int | None = None,
-    processing_mode: str = "distributed_epoch",
-    reuse_dataset: bool = False,
-    round_robin: bool = False,
-) -> Any:
+def send_to_data_service(dataset: Any, compute_config: TfDataServiceConfig, rank: int,
+                         size: int | None = None, processing_mode: str = "distributed_epoch",
+                         reuse_dataset: bool = False,
+                         round_robin: bool = False) -> Any:  # fmt: skip
     """The dataset, prepared by the service. Also a method of tf.data.Dataset.
 
     Each rank gets the whole dataset. With `reuse_dataset` its elements are shared out: the ranks
@@ -225,16 +211,10 @@ def send_to_data_service(
     if key not in _joined:
         _joined[key] = _join(compute_config, rank)
         atexit.register(_joined[key].leave, rank == 0)
-    joined = _joined[key]
+    joined, distribute = _joined[key], tf.data.experimental.service.distribute
+    name = joined.client.next_job() if reuse_dataset else None
     in_turn = {"consumer_index": rank, "num_consumers": size} if round_robin else {}
-    return dataset.apply(
-        tf.data.experimental.service.distribute(
-            processing_mode,
-            joined.target,
-            job_name=joined.client.next_job() if reuse_dataset else None,
-            **in_turn,
-        )
-    )
+    return dataset.apply(distribute(processing_mode, joined.target, job_name=name, **in_turn))
 
 
 tf.data.Dataset.send_to_data_service = send_to_data_service
@@ -245,9 +225,7 @@ def _join(config: TfDataServiceConfig, rank: int) -> _Joined:
     try:
         dispatcher = None
         if config.dispatcher_side == "training" and rank < config.dispatchers:
-            strangers.refuse(config.open_ports)
-            if rank == 0:
-                strangers.warn()
+            strangers.refuse(config.open_ports, warns=rank == 0)
             dispatcher = _start_dispatcher(client, rank)
         number = rank % config.dispatchers
         address = client.wait_for_dispatcher_registration(number, config.timeout)
@@ -271,11 +249,9 @@ def compute_worker_fn(compute_config: TfDataServiceConfig) -> None:
     """What each rank of the compute job does until the training job has ended. Raises RuntimeError
     where strangers reach the ports of this machine, unless `open_ports` of the config allows
     it."""
-    strangers.refuse(compute_config.open_ports)
-    if basics.rank() == 0:
-        strangers.warn()
-    rank, workers = basics.rank(), compute_config.workers_per_dispatcher
-    number, place = divmod(rank, workers)
+    rank = basics.rank()
+    strangers.refuse(compute_config.open_ports, warns=rank == 0)
+    number, place = divmod(rank, compute_config.workers_per_dispatcher)
     with compute_config.compute_client() as client:
         is_here = compute_config.dispatcher_side == "compute"
         dispatcher = _start_dispatcher(client, number) if is_here and place == 0 else None

@@ -9,33 +9,22 @@ training job.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import secrets
+from pathlib import Path
 
 import numpy as np
 
 from hvdlite.core.arrays import ops
 from hvdlite.core.arrays.objects import allgather_object, broadcast_object
 from hvdlite.data import strangers
-from hvdlite.data.compute_service import (
-    SIDES,
-    TfDataServiceConfig,
-    compute_worker_fn,
-    open_store,
-)
+from hvdlite.data.compute_service import SIDES, TfDataServiceConfig, compute_worker_fn, open_store
 from hvdlite.job import basics
 
 _NAME = "TfDataServiceConfig"  # Horovod's name for the broadcast
 
 
-def main(
-    dispatchers: int,
-    dispatcher_side: str,
-    configfile: str,
-    timeout: int = 60,
-    open_ports: bool = False,
-) -> None:
+def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int = 60,
+         open_ports: bool = False) -> None:  # fmt: skip
     """Runs on each rank. Raises ValueError if the ranks do not divide evenly among dispatchers, and
     RuntimeError if strangers reach the ports of this machine and `open_ports` does not allow it.
 
@@ -52,7 +41,7 @@ def main(
         raise ValueError(f"{size} ranks are no multiple of {dispatchers} dispatchers")
     store, config = None, None
     if rank == 0:
-        _remove(configfile)  # one that an earlier job has left
+        Path(configfile).unlink(missing_ok=True)  # one that an earlier job has left
         key = secrets.token_bytes(32)
         store, places = open_store(key)
         config = TfDataServiceConfig(
@@ -64,13 +53,8 @@ def main(
         ops.allreduce(np.zeros(1), name=f"{_NAME}.end")  # each rank has heard of the end
     finally:
         if store is not None:
-            _remove(configfile)
+            Path(configfile).unlink(missing_ok=True)
             store.close()
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 def _arguments() -> argparse.Namespace:
@@ -94,8 +78,5 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    given = _arguments()
-    main(
-        given.dispatchers, given.dispatcher_side, given.configfile, given.timeout, given.open_ports
-    )
+    main(**vars(_arguments()))
     basics.shutdown()

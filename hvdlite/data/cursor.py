@@ -20,6 +20,7 @@ import numpy as np
 
 from hvdlite.data.dealing import Dealing, Position, Step
 from hvdlite.data.order import Indices, Order, shuffled, straight
+from hvdlite.job import basics
 
 Batch = TypeVar("Batch")
 Load = Callable[[Indices], Any]
@@ -40,25 +41,17 @@ class Cursor:
     * `"short"`: the last step has fewer samples; only with `global_batch`.
     """
 
-    def __init__(
-        self,
-        length: int,
-        batch_size: int | None = None,
-        *,
-        global_batch: int | None = None,
-        shuffle: bool = True,
-        seed: int = 0,
-        tail: str = "pad",
-        rank: Callable[[], int] | None = None,
-        size: Callable[[], int] | None = None,
-    ) -> None:
+    def __init__(self, length: int, batch_size: int | None = None, *,
+                 global_batch: int | None = None, shuffle: bool = True, seed: int = 0,
+                 tail: str = "pad", rank: Callable[[], int] | None = None,
+                 size: Callable[[], int] | None = None) -> None:  # fmt: skip
         """`rank` and `size` say where this process is in the job; the default is the job's own."""
         self.deal = 0
         self.repeated = 0  # samples that `tail="pad"` has dealt twice
         self._dealing = Dealing(length, batch_size, global_batch, tail)
         self._seed = seed
-        self._rank = rank or _rank
-        self._size = size or _size
+        self._rank = rank or basics.rank
+        self._size = size or basics.size
         self._at = Position()
         self._under_way: Step | None = None
         self._orders = Orders(length, seed, shuffle)
@@ -108,12 +101,9 @@ class Cursor:
 
     def state_dict(self) -> dict[str, int]:
         return {
-            "epoch": self._at.epoch,
-            "sample": self._at.sample,
-            "repeated": self.repeated,
-            "length": self._dealing.length,
-            "seed": self._seed,
-        }
+            "epoch": self._at.epoch, "sample": self._at.sample, "repeated": self.repeated,
+            "length": self._dealing.length, "seed": self._seed,
+        }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """A new deal from there on. Raises ValueError for the state of other data."""
@@ -176,8 +166,15 @@ class Cursor:
         return _keras_dataset(self.ahead, load, options)
 
     def indices_dataset(self) -> Any:
-        """A `tf.data.Dataset` of this rank's samples, a vector per step. Map and track it."""
-        return _tensorflow_dataset(self.ahead)
+        """A `tf.data.Dataset` of this rank's samples, a vector per step. Map and track it.
+
+        Each iteration deals the rest of the epoch in which it begins."""
+        import tensorflow as tf
+
+        signature = tf.TensorSpec([None], tf.int64)
+        return tf.data.Dataset.from_generator(
+            lambda: iter(self.ahead()), output_signature=signature
+        )
 
     def ahead(self) -> Ahead:
         """This rank's samples in the rest of the epoch. Nothing moves."""
@@ -210,18 +207,6 @@ def _other_loader(yielded: str) -> str:
     )
 
 
-def _rank() -> int:
-    from hvdlite.job import basics
-
-    return basics.rank()
-
-
-def _size() -> int:
-    from hvdlite.job import basics
-
-    return basics.size()
-
-
 # ---- A rank's samples in the steps to come, for readers that are ahead of the training
 
 
@@ -252,14 +237,8 @@ class Ahead:
     It stays as it is while the cursor moves on. `is_current` turns False with the deal.
     """
 
-    def __init__(
-        self,
-        dealing: Dealing,
-        orders: Orders,
-        at: Position,
-        place: tuple[int, int],
-        is_current: Callable[[], bool],
-    ) -> None:
+    def __init__(self, dealing: Dealing, orders: Orders, at: Position, place: tuple[int, int],
+                 is_current: Callable[[], bool]) -> None:  # fmt: skip
         """`place`: rank and size."""
         self.is_current = is_current
         self._rank, self._size = place
@@ -299,14 +278,10 @@ class Ahead:
         return found
 
 
-# ---- The same as data sets of Keras and of TensorFlow; imports the one that is asked for
+# ---- The same as a data set of Keras, which is imported when it is asked for
 
 
-def _keras_dataset(
-    ahead: Callable[[], Ahead],
-    load: Callable[[Any], Any],
-    options: Mapping[str, Any],
-) -> Any:
+def _keras_dataset(ahead: Callable[[], Ahead], load: Load, options: Mapping[str, Any]) -> Any:
     """Keras asks for batches by number, from several threads and ahead of the training."""
     import keras
 
@@ -334,11 +309,3 @@ def _keras_dataset(
             return self._dealt
 
     return RestOfEpoch()
-
-
-def _tensorflow_dataset(ahead: Callable[[], Ahead]) -> Any:
-    """Each iteration deals the rest of the epoch in which it begins."""
-    import tensorflow as tf
-
-    signature = tf.TensorSpec([None], tf.int64)
-    return tf.data.Dataset.from_generator(lambda: iter(ahead()), output_signature=signature)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 Example = TypeVar("Example")
@@ -146,7 +146,7 @@ def dealt(
     """
     stream = iter(examples)
     first = list(islice(stream, size))
-    stream = _behind(first, stream)
+    stream = chain(first, stream)
     for _ in islice(stream, done):
         pass
     while True:
@@ -158,8 +158,3 @@ def dealt(
             group += [first[place % len(first)] for place in range(size - len(group))]
             yield group[rank]
         return
-
-
-def _behind(first: list[Example], stream: Iterator[Example]) -> Iterator[Example]:
-    yield from first
-    yield from stream

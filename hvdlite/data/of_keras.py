@@ -12,8 +12,7 @@ from hvdlite.data.views import Counted, ShardRequest, leave_alone
 def dataset(given: Any, request: ShardRequest) -> Any:
     request.without_batch_size("a PyDataset")
     if isinstance(given, SharedPyDataset):
-        leave_alone("a PyDataset", "shard() has shared it out already")
-        return given
+        return leave_alone(given, "a PyDataset", "shard() has")
     return SharedPyDataset(given, request)
 
 
@@ -25,11 +24,9 @@ class SharedPyDataset(Counted, keras.utils.PyDataset):  # type: ignore[misc]
 
     def __init__(self, given: Any, request: ShardRequest) -> None:
         keras.utils.PyDataset.__init__(
-            self,
-            workers=given.workers,
-            use_multiprocessing=given.use_multiprocessing,
+            self, workers=given.workers, use_multiprocessing=given.use_multiprocessing,
             max_queue_size=given.max_queue_size,
-        )
+        )  # fmt: skip
         self._given = given
         self.shard = request.dealt(len(given), 1)
         self._ahead = self.shard.ahead()

@@ -26,16 +26,9 @@ def hugging_face_stream(given: Any, request: ShardRequest) -> Any:
             f"but there are {size}: leave that to hvd.data.shard, or pass hvd.size()"
         )
     if shared is not None:
-        leave_alone(_STREAM, "split_dataset_by_node() has shared it out already")
-        return given
-    return given.map(
-        _own,
-        batched=True,
-        batch_size=size,
-        drop_last_batch=rest == "drop",
-        features=given.features,
-        fn_kwargs={"rank": rank},
-    )
+        return leave_alone(given, _STREAM, "split_dataset_by_node() has")
+    return given.map(_own, batched=True, batch_size=size, drop_last_batch=rest == "drop",
+                     features=given.features, fn_kwargs={"rank": rank})  # fmt: skip
 
 
 def _own(group: dict[str, Any], rank: int) -> dict[str, Any]:

@@ -17,8 +17,7 @@ def dataset(given: Any, request: ShardRequest) -> Any:
     request.for_streams(_KIND)
     before = {type(each).__name__: each for each in _chain(given)}
     if "_ShardDataset" in before:
-        leave_alone(_KIND, "Dataset.shard() has shared it out already")
-        return given
+        return leave_alone(given, _KIND, "Dataset.shard() has")
     for each in _chain(given):
         _check_shuffle(each)
     (rank, size), rest = request.place(), request.rest or "pad"

@@ -30,18 +30,16 @@ def part(dataset: Dataset[Any], request: ShardRequest) -> Subset[Any]:
 def stream(examples: IterableDataset[Any], request: ShardRequest) -> Any:
     request.for_streams("an IterableDataset")
     if type(examples) is Stream:
-        leave_alone("an IterableDataset", "shard() has shared it out already")
-        return examples
+        return leave_alone(examples, "an IterableDataset", "shard() has")
     return Stream(examples, request.place(), request.rest or "pad")
 
 
 def loader(given: DataLoader[Any], request: ShardRequest) -> DataLoader[Any]:
     """A copy of the loader, of a class that derives from the loader's own."""
     request.without_batch_size("a DataLoader")
-    reason = _shared_out(given, request.place()[1])
-    if reason:
-        leave_alone("a DataLoader", reason)
-        return given
+    other = _shared_out(given, request.place()[1])
+    if other:
+        return leave_alone(given, "a DataLoader", other)
     if isinstance(given.dataset, IterableDataset):
         return _copy(given, _OfStream, dataset=stream(given.dataset, request), _done=0)
     shard = _shard_of(given, request)
@@ -78,20 +76,16 @@ def _shard_of(given: DataLoader[Any], request: ShardRequest) -> Shard:
             f"the DataLoader has a {type(sampler).__name__}, whose order hvd.data.shard would "
             "replace by its own: pass shuffle=True or shuffle=False if that is what you want"
         )
-    return request.dealt(
-        length,
-        given.batch_size,
-        shuffle=shuffled,
-        rest="drop" if given.drop_last else "pad",
-    )
+    rest = "drop" if given.drop_last else "pad"
+    return request.dealt(length, given.batch_size, shuffle=shuffled, rest=rest)
 
 
 def _shared_out(given: DataLoader[Any], size: int) -> str:
-    """Why the loader deals to several ranks already; empty: it does not."""
+    """What has shared the loader out to the ranks already, with its verb; empty: nothing."""
     if isinstance(given, (_OfSamples, _OfStream)):
-        return "shard() has shared it out already"
+        return "shard() has"
     if type(given).__module__.partition(".")[0] == "accelerate":
-        return "Accelerate has shared it out already"
+        return "Accelerate has"
     for sampler in (given.sampler, given.batch_sampler, getattr(given.batch_sampler, "sampler", 0)):
         ranks = getattr(sampler, "num_replicas", None)
         if ranks is not None and ranks != size:
@@ -100,7 +94,7 @@ def _shared_out(given: DataLoader[Any], size: int) -> str:
                 f"there are {size}: make the DataLoader without a sampler"
             )
         if ranks is not None:
-            return f"its {type(sampler).__name__} has shared it out already"
+            return f"its {type(sampler).__name__} has"
     return ""
 
 
@@ -184,7 +178,8 @@ class Stream(IterableDataset[Any]):
         return dealt(self.examples, self.rank, self.size, self.rest, self.done)
 
     def set_epoch(self, epoch: int) -> None:
-        _set_epoch(self.examples, epoch)
+        if hasattr(self.examples, "set_epoch"):
+            self.examples.set_epoch(epoch)
 
 
 class _OfStream:
@@ -227,8 +222,3 @@ class _OfStream:
                 "whose samples have numbers, which goes on exactly with any number of workers "
                 "and ranks"
             )
-
-
-def _set_epoch(examples: Any, epoch: int) -> None:
-    if hasattr(examples, "set_epoch"):
-        examples.set_epoch(epoch)

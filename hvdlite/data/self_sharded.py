@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,9 +12,10 @@ import numpy as np
 from hvdlite.core.arrays import ops
 from hvdlite.core.handles import synchronize
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.data.sharding import RESTS, place_in
+from hvdlite.data.sharding import RESTS, place_of
 
 Batch = TypeVar("Batch")
+NodeSplitter = Callable[[Iterable[Any]], Iterator[Any]]
 _END: Any = object()
 
 
@@ -22,13 +24,8 @@ def dali(process_set: ProcessSet = global_process_set) -> dict[str, Any]:
 
     By default a reader moves to the next shard after each epoch, and its last batches differ.
     """
-    rank, size = _place(process_set)
-    return {
-        "shard_id": rank,
-        "num_shards": size,
-        "stick_to_shard": True,
-        "pad_last_batch": True,
-    }
+    rank, size = place_of(process_set)
+    return {"shard_id": rank, "num_shards": size, "stick_to_shard": True, "pad_last_batch": True}
 
 
 def grain_options(
@@ -37,8 +34,7 @@ def grain_options(
     """The `ShardOptions` of a sampler of grain."""
     from grain import sharding
 
-    rank, size = _place(process_set)
-    return sharding.ShardOptions(rank, size, drop_remainder)
+    return sharding.ShardOptions(*place_of(process_set), drop_remainder)
 
 
 def nodesplitter(process_set: ProcessSet = global_process_set) -> NodeSplitter:
@@ -46,39 +42,24 @@ def nodesplitter(process_set: ProcessSet = global_process_set) -> NodeSplitter:
 
     Webdataset's own `split_by_node` goes by RANK and WORLD_SIZE, which are other launchers'.
     """
-    return NodeSplitter(*_place(process_set))
+    return partial(_every_nth, *place_of(process_set))
 
 
-class NodeSplitter:
-    """Every n-th file. Processes of a loader take it along."""
-
-    def __init__(self, rank: int, size: int) -> None:
-        self._rank = rank
-        self._size = size
-
-    def __call__(self, files: Iterable[Any]) -> Iterator[Any]:
-        count = 0
-        for count, file in enumerate(files, 1):
-            if (count - 1) % self._size == self._rank:
-                yield file
-        if count < self._size:
-            raise ValueError(
-                f"{count} files are fewer than the {self._size} ranks: make more and smaller "
-                "files, or use fewer ranks"
-            )
+def _every_nth(rank: int, size: int, files: Iterable[Any]) -> Iterator[Any]:
+    """This rank's files. Processes of a loader take the function along."""
+    count = 0
+    for count, file in enumerate(files, 1):
+        if (count - 1) % size == rank:
+            yield file
+    if count < size:
+        raise ValueError(
+            f"{count} files are fewer than the {size} ranks: make more and smaller files, or use "
+            "fewer ranks"
+        )
 
 
-def _place(process_set: ProcessSet) -> tuple[int, int]:
-    rank, size = place_in(process_set)
-    return rank(), size()
-
-
-def in_step(
-    batches: Iterable[Batch],
-    *,
-    rest: str = "drop",
-    process_set: ProcessSet = global_process_set,
-) -> Iterator[Batch]:
+def in_step(batches: Iterable[Batch], *, rest: str = "drop",
+            process_set: ProcessSet = global_process_set) -> Iterator[Batch]:  # fmt: skip
     """Yields this rank's batches, equally many on all ranks.
 
     `rest="drop"`: until one rank has no more. `rest="pad"`: until no rank has any, and a rank that
@@ -91,8 +72,7 @@ def in_step(
     source = _passes(batches, rest == "pad")
     batch, is_new = next(source)
     asked = _ask(is_new, process_set)
-    is_under_way = True
-    is_first = True
+    is_under_way, is_first = True, True
     try:
         while True:
             is_under_way = False

@@ -35,16 +35,9 @@ class Shard(Cursor):
     `"drop"` leaves the rest out.
     """
 
-    def __init__(
-        self,
-        length: int,
-        batch_size: int = 1,
-        *,
-        shuffle: bool = True,
-        seed: int = 0,
-        rest: str = "pad",
-        process_set: ProcessSet = global_process_set,
-    ) -> None:
+    def __init__(self, length: int, batch_size: int = 1, *, shuffle: bool = True, seed: int = 0,
+                 rest: str = "pad",
+                 process_set: ProcessSet = global_process_set) -> None:  # fmt: skip
         if rest not in RESTS:
             raise ValueError(f"rest={rest!r}: one of {', '.join(RESTS)}")
         rank, size = place_in(process_set)
@@ -155,3 +148,9 @@ def place_in(process_set: ProcessSet) -> tuple[Callable[[], int], Callable[[], i
     if process_set.process_set_id == 0:
         return basics.rank, basics.size
     return lambda: process_set.rank() or 0, lambda: process_set.size() or 1
+
+
+def place_of(process_set: ProcessSet) -> tuple[int, int]:
+    """The rank in the set, and its size, now."""
+    rank, size = place_in(process_set)
+    return rank(), size()

@@ -28,10 +28,12 @@ _DANGER = (
 )
 
 
-def refuse(open_ports: bool) -> None:
+def refuse(open_ports: bool, warns: bool = False) -> None:
     """Raises RuntimeError if strangers may reach this machine's ports, unless the user has said
-    that this is meant."""
+    that this is meant. `warns`: this rank says for its job what strangers could do."""
     refuse_any([why_here(open_ports)])
+    if warns:
+        _log.warning("tf.data's service asks for no password: %s (docs/guides/data.md).", _DANGER)
 
 
 def refuse_any(reasons: Sequence[str]) -> None:
@@ -51,11 +53,6 @@ def why_here(open_ports: bool) -> str:
     if open_ports or knobs.resolve(os.environ)["open_ports"]:
         return ""
     return why_open(socket.gethostname(), others_here(), addresses.all_interfaces())
-
-
-def warn() -> None:
-    """Says once per job what strangers could do."""
-    _log.warning("tf.data's service asks for no password: %s (docs/guides/data.md).", _DANGER)
 
 
 def why_open(here: str, users: Sequence[str], interfaces: Sequence[tuple[str, str]]) -> str:

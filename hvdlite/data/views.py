@@ -11,46 +11,34 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.data.sharding import Shard, place_in
+from hvdlite.data.sharding import Shard, place_of
 
 _log = logging.getLogger("hvdlite")
 
 
-class View(NamedTuple):
-    """Which objects have which view. The view is imported when there is such an object."""
-
-    library: str
-    kind: str  # a class of the library
-    view: str  # a function of hvdlite.data
-
-
-#: The first row that fits is taken: a data set of datasets may be one of torch, too.
+#: A library, a class of it, and the function of hvdlite.data that makes the view of its objects,
+#: whose module is imported when there is such an object. The first row that fits is taken: a data
+#: set of datasets may be one of torch, too.
 VIEWS = (
-    View("datasets", "Dataset", "of_others:hugging_face"),
-    View("datasets", "IterableDataset", "of_others:hugging_face_stream"),
-    View("webdataset", "DataPipeline", "of_others:refuse_webdataset"),
-    View("grain", "MapDataset", "of_others:grain_map"),
-    View("grain", "IterDataset", "of_others:refuse_grain_iter"),
-    View("tensorflow", "data.Dataset", "of_tensorflow:dataset"),
-    View("keras", "utils.PyDataset", "of_keras:dataset"),
-    View("torch.utils.data", "DataLoader", "of_torch:loader"),
-    View("torch.utils.data", "IterableDataset", "of_torch:stream"),
-    View("torch.utils.data", "Dataset", "of_torch:part"),
+    ("datasets", "Dataset", "of_others:hugging_face"),
+    ("datasets", "IterableDataset", "of_others:hugging_face_stream"),
+    ("webdataset", "DataPipeline", "of_others:refuse_webdataset"),
+    ("grain", "MapDataset", "of_others:grain_map"),
+    ("grain", "IterDataset", "of_others:refuse_grain_iter"),
+    ("tensorflow", "data.Dataset", "of_tensorflow:dataset"),
+    ("keras", "utils.PyDataset", "of_keras:dataset"),
+    ("torch.utils.data", "DataLoader", "of_torch:loader"),
+    ("torch.utils.data", "IterableDataset", "of_torch:stream"),
+    ("torch.utils.data", "Dataset", "of_torch:part"),
 )
 
 
-def shard(
-    data: Any,
-    batch_size: int | None = None,
-    *,
-    shuffle: bool | None = None,
-    seed: int = 0,
-    rest: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
+def shard(data: Any, batch_size: int | None = None, *, shuffle: bool | None = None, seed: int = 0,
+          rest: str | None = None,
+          process_set: ProcessSet = global_process_set) -> Any:  # fmt: skip
     """Returns `data` for this rank: each sample once per epoch, equally many batches on each rank.
 
     `data` is a DataLoader, Dataset or IterableDataset of torch, a tf.data.Dataset, a Keras
@@ -61,29 +49,18 @@ def shard(
     `shuffle` and `rest` are as the object has them; arrays are shuffled. `rest="pad"`, otherwise
     the default, repeats samples where they do not divide evenly, and `"drop"` leaves the rest out.
     """
-    view = _view_of(data)
+    found = (view for library, kind, view in VIEWS if isinstance(data, _loaded(library, kind)))
+    module, _, function = next(found, "of_arrays:view").partition(":")
+    view = getattr(import_module(f"hvdlite.data.{module}"), function)
     return view(data, ShardRequest(shuffle, seed, rest, batch_size, process_set))
 
 
-def _view_of(data: Any) -> Any:
-    for row in VIEWS:
-        kind = _loaded(row)
-        if kind is not None and isinstance(data, kind):
-            return _function(row.view)
-    return _function("of_arrays:view")
-
-
-def _loaded(row: View) -> Any:
-    """The class, if a program that has an object of it can have imported it."""
-    found: Any = sys.modules.get(row.library)
-    for name in row.kind.split("."):
+def _loaded(library: str, kind: str) -> Any:
+    """The class; () where the program cannot have an object of it, and has not imported it."""
+    found: Any = sys.modules.get(library)
+    for name in kind.split("."):
         found = getattr(found, name, None)
-    return found if isinstance(found, type) else None
-
-
-def _function(name: str) -> Any:
-    module, _, function = name.partition(":")
-    return getattr(import_module(f"hvdlite.data.{module}"), function)
+    return found if isinstance(found, type) else ()
 
 
 # ---- For the views
@@ -100,19 +77,13 @@ class ShardRequest:
     process_set: ProcessSet
 
     def place(self) -> tuple[int, int]:
-        rank, size = place_in(self.process_set)
-        return rank(), size()
+        return place_of(self.process_set)
 
     def dealt(self, length: int, batch_size: int, shuffle: bool = True, rest: str = "pad") -> Shard:
         """The last two are what the object itself has."""
-        return Shard(
-            length,
-            batch_size,
-            shuffle=shuffle if self.shuffle is None else self.shuffle,
-            seed=self.seed,
-            rest=self.rest or rest,
-            process_set=self.process_set,
-        )
+        shuffle = shuffle if self.shuffle is None else self.shuffle
+        return Shard(length, batch_size, shuffle=shuffle, seed=self.seed, rest=self.rest or rest,
+                     process_set=self.process_set)  # fmt: skip
 
     def for_streams(self, what: str) -> None:
         """Raises ValueError if it asks for what only samples with numbers can have."""
@@ -131,9 +102,10 @@ class ShardRequest:
             )
 
 
-def leave_alone(what: str, reason: str) -> None:
-    """Says that data is not shared out a second time."""
-    _log.warning("hvd.data.shard: %s stays as it is: %s", what, reason)
+def leave_alone(data: Any, what: str, other_has: str) -> Any:
+    """Returns the data, and says what has shared it out already."""
+    _log.warning("hvd.data.shard: %s stays as it is: %s shared it out already", what, other_has)
+    return data
 
 
 class Counted:

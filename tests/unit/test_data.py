@@ -335,7 +335,7 @@ def test_a_service_is_open_to_strangers_only_if_the_user_says_so(
     strangers.refuse(open_ports=True)
     monkeypatch.setenv("HVDLITE_OPEN_PORTS", "1")
     strangers.refuse(open_ports=False)
-    strangers.warn()
+    strangers.refuse(open_ports=True, warns=True)
     assert "can run graphs as this user, and so read and write all of this" in caplog.text
 
 
