@@ -103,13 +103,13 @@ def ranks_in_job(process_set: ProcessSet) -> list[int]:
     return ranks
 
 
-_HOW = "hvd.init(process_sets=...) and hvd.add_process_set() make one"
-
-
 def _members(process_set_id: int) -> list[int]:
     members = _core.process_set_ranks(process_set_id)
     if not members:
-        raise ValueError(f"process set {process_set_id} does not exist: {_HOW}")
+        raise ValueError(
+            f"process set {process_set_id} does not exist: hvd.init(process_sets=...) and "
+            "hvd.add_process_set() make one"
+        )
     return members
 
 

@@ -3,8 +3,6 @@ guard for training loops."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -28,7 +26,6 @@ def broadcast_parameters(
 ) -> Tree:
     """The tree with `root_rank`'s arrays, all under way at once: parameters, an optimizer's state,
     random keys."""
-    keys = [_is_key(leaf) for leaf in jax.tree_util.tree_leaves(params)]
     plain = jax.tree_util.tree_map(
         lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, params
     )
@@ -42,18 +39,12 @@ def broadcast_parameters(
             ]
         return OPS.broadcast_all(arrays, names, root_rank, process_set)
 
-    equal = map_leaves(plain, send)
-    if not any(keys):
-        return equal
-    return jax.tree_util.tree_map(
-        lambda before, after: (
-            jax.random.wrap_key_data(after, impl=jax.random.key_impl(before))
-            if _is_key(before)
-            else after
-        ),
-        params,
-        equal,
-    )
+    def as_before(before: Any, after: Any) -> Any:
+        if not _is_key(before):
+            return after
+        return jax.random.wrap_key_data(after, impl=jax.random.key_impl(before))
+
+    return jax.tree_util.tree_map(as_before, params, map_leaves(plain, send))
 
 
 def _is_key(leaf: Any) -> bool:
@@ -78,8 +69,7 @@ class DriftGuard(StepGuard):
         return trace.is_tracing()
 
 
-@contextlib.contextmanager
-def translated_errors() -> Iterator[None]:
+def translated_errors() -> Any:
     """A collective that fails inside a compiled function raises jax.errors.JaxRuntimeError, or
     ValueError where JAX runs the program before it returns, with hvdlite's message. In this block,
     or under it as a decorator, it is hvdlite's exception instead: PeerLostError, MismatchError, ...
@@ -87,5 +77,4 @@ def translated_errors() -> Iterator[None]:
     Where JAX does not, it returns before a computation has ended; fetch or block on a result inside
     the block.
     """
-    with failures.translated(RuntimeError, ValueError):
-        yield
+    return failures.translated(RuntimeError, ValueError)

@@ -9,6 +9,7 @@ without a name is named after the line of the program that makes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import index
 from typing import Any
 
@@ -184,12 +185,8 @@ def run(call: Call, arrays: list[Array], compression: Any = Compression.none) ->
         )
     if call.name is None and trace.is_tracing():
         call = call._replace(name=traced.place())
-    return compressed(
-        compression,
-        arrays,
-        call.name,
-        lambda payloads: FRAMEWORK.differentiable(Rule(OPS, call), payloads),
-    )
+    send = partial(FRAMEWORK.differentiable, Rule(OPS, call))
+    return compressed(compression, arrays, call.name, send)
 
 
 def _together(call: Call, tree: Tree, compression: Any = Compression.none) -> Tree:

@@ -6,17 +6,15 @@ from typing import Any
 
 import jax
 
+# state(): equal for two callers in the same trace
 try:
-    from jax.extend.core import get_opaque_trace_state as _state
+    from jax.extend.core import get_opaque_trace_state
+
+    state: Any = get_opaque_trace_state
 except ImportError:  # before 0.10
 
-    def _state() -> Any:
+    def state() -> Any:
         return jax.core.get_opaque_trace_state("hvdlite")
-
-
-def state() -> Any:
-    """Equal for two callers in the same trace."""
-    return _state()
 
 
 with jax.ensure_compile_time_eval():

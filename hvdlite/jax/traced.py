@@ -64,33 +64,24 @@ def place() -> str:
     return name_of_line(sys._getframe(1))
 
 
-def emit(call: Call, tensors: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
-    """The call as an operation of the program. `shapes` are those of the results."""
+def emit(call: Call, tensors: Sequence[Array], shapes: Sequence[tuple[int, ...]],
+         codec: dict[str, Any] | None = None) -> list[Array]:  # fmt: skip
+    """The call as an operation of the program: one call of the handler (see hvdlite.adapter.xla).
+
+    `shapes` are those of the results. `codec`: xla.codec_attributes().
+    """
     interrupts.watch(_is_waiting)
-    attributes = xla.attributes(call, call.name or place())
-    results = [
-        jax.ShapeDtypeStruct(shape, t.dtype) for shape, t in zip(shapes, tensors, strict=True)
-    ]
-    results.append(jax.ShapeDtypeStruct((), jnp.float32))
-    *made, token_after = collective([*tensors, token()], results, attributes)
+    attributes = _Attributes(xla.attributes(call, call.name or place()) | (codec or {}))
+    operands = [*tensors, token()]
+    results = tuple(
+        jax.core.ShapedArray(shape, each.dtype)
+        for shape, each in zip([*shapes, ()], operands, strict=True)
+    )
+    *made, token_after = _collective.bind(
+        *operands, results=results, attributes=attributes, effectful=True
+    )
     follow(token_after)
     return made
-
-
-def emit_encoded(
-    call: Call, arrays: Sequence[Array], residuals: Sequence[Array], step: Array, codec: int,
-    parameter: float, seed: int,
-) -> tuple[list[Array], list[Array]]:  # fmt: skip
-    """An allreduce by a codec as an operation of the program: the sums, and the new residuals."""
-    interrupts.watch(_is_waiting)
-    attributes = xla.attributes(call, call.name or place())
-    attributes |= xla.codec_attributes(codec, parameter, seed, len(residuals))
-    operands = [*arrays, *residuals, jnp.asarray(step, jnp.float32), token()]
-    results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in operands]
-    *made, _, token_after = collective(operands, results, attributes)
-    sums, kept = made[: len(arrays)], made[len(arrays) :]
-    follow(token_after)
-    return sums, kept
 
 
 def _is_waiting(_: str) -> bool:
@@ -116,18 +107,6 @@ _EFFECTS = frozenset(
         )()
     )().effects
 )
-
-
-def collective(
-    operands: Sequence[Array], results: Sequence[Any], attributes: dict[str, Any]
-) -> list[Array]:
-    """One call of the handler (see hvdlite.adapter.xla). `results` are jax.ShapeDtypeStructs."""
-    avals = tuple(jax.core.ShapedArray(result.shape, result.dtype) for result in results)
-    return list(
-        _collective.bind(
-            *operands, results=avals, attributes=_Attributes(attributes), effectful=True
-        )
-    )
 
 
 class _Attributes(dict[str, Any]):

@@ -31,6 +31,9 @@ _OTHERWISE = (
 )
 
 
+Pair = tuple[Any, Any]  # (gradient, variable)
+
+
 class Distributed(HasLocal, HasCompression):
     """Its own data begin with _hvd. Nothing of them is saved: a file has the optimizer that was
     wrapped."""
@@ -124,9 +127,7 @@ class Distributed(HasLocal, HasCompression):
 
     # ---- Horovod's
 
-    def compute_gradients(
-        self, loss: Any, var_list: Any, tape: Any = None
-    ) -> list[tuple[Any, Any]]:
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[Pair]:
         """The gradients of all ranks, with their variables; apply_gradients() does not reduce them
         again. With op=Sum this goes for the next apply_gradients(), whatever it is given; else for
         these gradients, and an average of what ranks have changed in the same way is that. With
@@ -137,16 +138,16 @@ class Distributed(HasLocal, HasCompression):
         backend.
         """
         variables = list(var_list() if callable(var_list) else var_list)
-        gradients = _by_tape(self, loss, variables, tape)
-        if self._hvd.passes > 1:
-            return list(zip(gradients, variables, strict=True))
-        gradients = self._hvd_reduced(gradients, variables)
-        object.__setattr__(self, "_hvd_computed", gradients)  # not tracked: it belongs to one step
+        gradients: Gradients = _by_tape(self, loss, variables, tape)
+        if self._hvd.passes == 1:
+            gradients = self._hvd_reduced(gradients, variables)
+            # not tracked: it belongs to one step
+            object.__setattr__(self, "_hvd_computed", gradients)
         return list(zip(gradients, variables, strict=True))
 
     def _compute_gradients(
         self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
-    ) -> list[tuple[Any, Any]]:
+    ) -> list[Pair]:
         del grad_loss
         return self.compute_gradients(loss, var_list, tape)
 
@@ -173,11 +174,6 @@ class Distributed(HasLocal, HasCompression):
             reduced, self._hvd, backend, gradients, variables, self._hvd_local.ids()
         )
         return done
-
-    def _hvd_begin(self) -> None:
-        """The optimizer has just got this class; it may have been built before."""
-        if self.built:  # type: ignore[attr-defined]
-            self._hvd_accumulate()
 
     def _hvd_accumulate(self) -> None:
         """Makes room for gradients that wait, once the variables are known."""

@@ -19,7 +19,8 @@ from hvdlite.adapter.step import HasLocal, Options
 from hvdlite.keras.backends.tensorflow import BACKEND
 from hvdlite.tensorflow.aggregation import LocalGradientAggregationHelper
 
-Pairs = Sequence[tuple[Any, Any]]  # (gradient, variable)
+Pair = tuple[Any, Any]  # (gradient, variable)
+Pairs = Sequence[Pair]
 
 
 class _Distributed(HasLocal, HasCompression):
@@ -47,7 +48,7 @@ class _Distributed(HasLocal, HasCompression):
         """The gradients of all ranks."""
         return reduced(self._hvd, BACKEND, grads, variables, self._hvd_local.ids())
 
-    def _hvd_aggregated(self, pairs: Pairs) -> list[tuple[Any, Any]]:
+    def _hvd_aggregated(self, pairs: Pairs) -> list[Pair]:
         pairs = list(pairs)
         if self._hvd_reduced or not pairs:
             self._hvd_forget()
@@ -57,7 +58,7 @@ class _Distributed(HasLocal, HasCompression):
         reduce = self._allreduce if helper is None else helper.compute_gradients
         return list(zip(reduce(gradients, variables), variables, strict=True))
 
-    def _hvd_computed(self, pairs: Pairs) -> list[tuple[Any, Any]]:
+    def _hvd_computed(self, pairs: Pairs) -> list[Pair]:
         self._hvd_forget()  # the last step may not have been applied
         result = self._hvd_aggregated(pairs)
         self.__dict__["_hvd_reduced"] = True
@@ -72,7 +73,6 @@ class _Distributed(HasLocal, HasCompression):
         helper = self._agg_helper
         if helper is None:
             return apply()
-
         helper.apply_gradients(apply, lambda: self.iterations.assign_add(1))  # type: ignore[attr-defined]
         return self.iterations  # type: ignore[attr-defined]
 
@@ -80,29 +80,23 @@ class _Distributed(HasLocal, HasCompression):
 class LegacyDistributed(_Distributed):
     """For tf_keras.optimizers.*"""
 
-    def aggregate_gradients(self, grads_and_vars: Pairs) -> list[tuple[Any, Any]]:
+    def aggregate_gradients(self, grads_and_vars: Pairs) -> list[Pair]:
         """The gradients of all ranks."""
         return self._hvd_aggregated(grads_and_vars)
 
-    def compute_gradients(
-        self, loss: Any, var_list: Any, tape: Any = None
-    ) -> list[tuple[Any, Any]]:
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[Pair]:
         """The gradients of all ranks; apply_gradients() does not reduce them again."""
         return self._hvd_computed(super().compute_gradients(loss, var_list, tape))  # type: ignore[misc]
 
     def _compute_gradients(
         self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
-    ) -> list[tuple[Any, Any]]:
+    ) -> list[Pair]:
         del grad_loss
         return self.compute_gradients(loss, var_list, tape)
 
-    def apply_gradients(
-        self,
-        grads_and_vars: Pairs,
-        name: str | None = None,
-        skip_gradients_aggregation: bool = False,
-        **kwargs: Any,
-    ) -> Any:
+    def apply_gradients(self, grads_and_vars: Pairs, name: str | None = None,
+                        skip_gradients_aggregation: bool = False,
+                        **kwargs: Any) -> Any:  # fmt: skip
         """One step with the gradients of all ranks."""
         if not skip_gradients_aggregation and kwargs.pop("experimental_aggregate_gradients", True):
             grads_and_vars = self.aggregate_gradients(grads_and_vars)
@@ -120,38 +114,27 @@ class LegacyDistributed(_Distributed):
 class DistributedOfOld(_Distributed):
     """For tf_keras.optimizers.legacy.*"""
 
-    def _aggregate_gradients(self, grads_and_vars: Pairs) -> list[tuple[Any, Any]]:
+    def _aggregate_gradients(self, grads_and_vars: Pairs) -> list[Pair]:
         return self._hvd_aggregated(grads_and_vars)
 
-    def compute_gradients(
-        self, loss: Any, var_list: Any, tape: Any = None
-    ) -> list[tuple[Any, Any]]:
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[Pair]:
         """The gradients of all ranks; apply_gradients() does not reduce them again."""
         return self._compute_gradients(loss, var_list, tape=tape)
 
     def _compute_gradients(
         self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
-    ) -> list[tuple[Any, Any]]:
+    ) -> list[Pair]:
         return self._hvd_computed(super()._compute_gradients(loss, var_list, grad_loss, tape))  # type: ignore[misc]
 
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> list[Any]:
         """The gradients of all ranks, in a graph of TensorFlow 1."""
         gradients = super().get_gradients(loss, params)  # type: ignore[misc]
-        return [
-            gradient
-            for gradient, _ in self._hvd_computed(list(zip(gradients, params, strict=True)))
-        ]
+        return [g for g, _ in self._hvd_computed(list(zip(gradients, params, strict=True)))]
 
-    def apply_gradients(
-        self,
-        grads_and_vars: Pairs,
-        name: str | None = None,
-        experimental_aggregate_gradients: bool = True,
-    ) -> Any:
+    def apply_gradients(self, grads_and_vars: Pairs, name: str | None = None,
+                        experimental_aggregate_gradients: bool = True) -> Any:  # fmt: skip
         """One step with the gradients of all ranks."""
-        pairs = [
-            (gradient, variable) for gradient, variable in grads_and_vars if gradient is not None
-        ]
+        pairs = [pair for pair in grads_and_vars if pair[0] is not None]
         if experimental_aggregate_gradients:
             pairs = self._aggregate_gradients(self._transform_unaggregated_gradients(pairs))  # type: ignore[attr-defined]
         self._hvd_forget()

@@ -23,13 +23,9 @@ from hvdlite.keras.strategies.local_steps import DiLoCo, LocalSGD
 from hvdlite.keras.wrapping import refuse_twice, with_loss_scaling
 
 _SUPPORT = Support(
-    "hvdlite.keras",
-    Compression,
-    {"local_sgd": LocalSGD, "diloco": DiLoCo},
-    replacement,
-    lacking={"sufficient_factors": NO_LAYERS},
-    lacking_options=OF_TORCH,
-)
+    "hvdlite.keras", Compression, {"local_sgd": LocalSGD, "diloco": DiLoCo}, replacement,
+    lacking={"sufficient_factors": NO_LAYERS}, lacking_options=OF_TORCH,
+)  # fmt: skip
 
 
 def DistributedOptimizer(optimizer: Any, name: str | None = None, device_dense: str = "",
@@ -114,7 +110,8 @@ def distribute(optimizer: Any, options: Options, local_layers: Sequence[Any] = (
 
         optimizer = with_loss_scaling(optimizer)
         _extend(optimizer, Distributed, options, local_layers)
-        optimizer._hvd_begin()
+        if optimizer.built:
+            optimizer._hvd_accumulate()
     elif "tf_keras" in sys.modules:
         from hvdlite.keras import legacy
 
@@ -154,14 +151,7 @@ def _extend(optimizer: Any, mixin: type, options: Options, local_layers: Sequenc
     base = type(optimizer)
     # Under the name and module of the one that it had: these are what a file says, which loads
     # without hvdlite then.
-    body = {
-        "__module__": base.__module__,
-        "__qualname__": base.__qualname__,
-        "__doc__": base.__doc__,
-    }
-    kind = type(
-        base.__name__,
-        (mixin, *gate.bases(), base),
-        {**body, "_hvd": options, "_hvd_local_layers": local_layers},
-    )
+    body = {key: getattr(base, key) for key in ("__module__", "__qualname__", "__doc__")}
+    body |= {"_hvd": options, "_hvd_local_layers": local_layers}
+    kind = type(base.__name__, (mixin, *gate.bases(), base), body)
     optimizer.__class__ = kind  # and not a copy: it may have slots already

@@ -26,12 +26,8 @@ class LocalGradientAggregationHelper(Accumulation):
                  allreduce_func: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
                  sparse_as_dense: bool = False,
                  average_aggregated_gradients: bool = False) -> None:  # fmt: skip
-        super().__init__(
-            BACKEND,
-            check_passes(backward_passes_per_step),
-            average_aggregated_gradients,
-            sparse_as_dense,
-        )
+        passes = check_passes(backward_passes_per_step)
+        super().__init__(BACKEND, passes, average_aggregated_gradients, sparse_as_dense)
         self._allreduce = allreduce_func
         #: passes since the last reduction
         self.counter: Any = None
@@ -43,9 +39,8 @@ class LocalGradientAggregationHelper(Accumulation):
         key = position if variable is None else id(variable)
         if key not in self._sums and gradient is not None:
             zeros = tf.zeros(gradient.shape, gradient.dtype)
-            self._sums[key] = tf.Variable(
-                zeros, trainable=False, name=f"hvd_aggregation_{position}"
-            )
+            name = f"hvd_aggregation_{position}"
+            self._sums[key] = tf.Variable(zeros, trainable=False, name=name)
         return self._sums.get(key)
 
     @do_not_convert

@@ -72,11 +72,8 @@ def join(name: str) -> Any:
 
 
 def _attributes(call: Call, name: str) -> dict[str, Any]:
-    attributes: dict[str, Any] = {
-        "tensor_name": name,
-        "name": _node(name),
-        "process_set": set_id_of(call.process_set),
-    }
+    attributes: dict[str, Any] = {"tensor_name": name, "name": _node(name)}
+    attributes["process_set"] = set_id_of(call.process_set)
     if call.operation.reduces:
         factors = {"prescale_bits": bits(call.prescale), "postscale_bits": bits(call.postscale)}
         attributes.update(factors, op=call.op)

@@ -25,12 +25,8 @@ __all__ = [
 
 
 @do_not_convert
-def broadcast_(
-    variables: Sequence[Any],
-    root_rank: int,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
+def broadcast_(variables: Sequence[Any], root_rank: int, name: str | None = None,
+               process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
     """Gives variables the values of `root_rank`, in place, and returns them; in a graph, what they
     are after that."""
     variables = list(variables)
@@ -109,12 +105,8 @@ def broadcast_object_fn(root_rank: int = 0, session: Any = None, name: str | Non
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 
 
-def allgather_object(
-    obj: Any,
-    session: Any = None,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
+def allgather_object(obj: Any, session: Any = None, name: str | None = None,
+                     process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
     """The objects of all ranks, in their order."""
     with in_tensorflows_words():
         return _allgather_object(obj, name, process_set)

@@ -93,10 +93,9 @@ def grouped_allreduce(tensors: Sequence[Any], average: bool | None = None, devic
                                postscale_factor, name and f"{name}.{i}", process_set,
                                ignore_name_scope)  # fmt: skip
     if dense:
-        call = Call(
-            ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True
-        )
-        reduced = _run(call, [tensors[i] for i in dense], ignore_name_scope, compression)
+        how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
+        given = [tensors[i] for i in dense]
+        reduced = _run(Call(*how, grouped=True), given, ignore_name_scope, compression)
         for i, result in zip(dense, reduced, strict=True):
             results[i] = result
     return results
@@ -136,9 +135,8 @@ def alltoall(tensor: Any, splits: Any = None, name: str | None = None,
     `splits` (int32, or a list) says how many rows each rank gets; the result is then (output,
     received_splits).
     """
-    output, received = _run(
-        Call(ALLTOALL, name, process_set, splits=_splits(splits)), [tensor], ignore_name_scope
-    )
+    call = Call(ALLTOALL, name, process_set, splits=_splits(splits))
+    output, received = _run(call, [tensor], ignore_name_scope)
     return output if splits is None else (output, received)
 
 
@@ -176,10 +174,8 @@ def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
                           prescale_factor: float = 1.0,
                           postscale_factor: float = 1.0) -> list[Any]:  # fmt: skip
     """reducescatter() of several tensors that travel together."""
-    call = Call(
-        REDUCESCATTER, None, process_set, op, prescale_factor, postscale_factor, grouped=True
-    )
-    return _run(call, tensors, False, compression)
+    how = (REDUCESCATTER, None, process_set, op, prescale_factor, postscale_factor)
+    return _run(Call(*how, grouped=True), tensors, False, compression)
 
 
 # ---- How they run
@@ -191,7 +187,7 @@ def _run(
     if not tensors:  # of a group
         return []
     rule = Rule(EAGER if tf.executing_eagerly() else GRAPH, call)
-    with _scope(ignore_name_scope):
+    with name_scope(ignore_name_scope):
         given = [tf.convert_to_tensor(tensor) for tensor in tensors]
         if isinstance(compression, Method):
             return _by_method(compression, call, given)
@@ -207,13 +203,11 @@ def _by_method(method: Method, call: Call, tensors: Sequence[Any]) -> list[Any]:
     return compressed_allreduce(method, EAGER, call, tensors)
 
 
-def _scope(ignored: bool) -> Any:
-    """In a graph the name scope is part of an operation's name."""
-    return (
-        tf.compat.v1.get_default_graph().name_scope(None)
-        if ignored and not tf.executing_eagerly()
-        else contextlib.nullcontext()
-    )
+def name_scope(ignored: bool) -> Any:
+    """In a graph the name scope is part of an operation's name, unless it is ignored."""
+    if ignored and not tf.executing_eagerly():
+        return tf.compat.v1.get_default_graph().name_scope(None)
+    return contextlib.nullcontext()
 
 
 def _splits(splits: Any) -> Any:

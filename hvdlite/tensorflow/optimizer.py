@@ -44,11 +44,9 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
                     "an optimizer of TensorFlow 1 adds passes up in graphs only: in eager mode "
                     "leave backward_passes_per_step out"
                 )
+            how = (options.sparse_as_dense, options.average_passes)
             self._agg_helper = LocalGradientAggregationHelper(
-                options.passes,
-                self._allreduce_grads,
-                options.sparse_as_dense,
-                options.average_passes,
+                options.passes, self._allreduce_grads, *how
             )
 
     def register_local_var(self, var: Any) -> None:
@@ -64,11 +62,8 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         """Those of the wrapped optimizer, reduced."""
         pairs = self._optimizer.compute_gradients(*args, **kwargs)
         grads, variables = [g for g, _ in pairs], [v for _, v in pairs]
-        reduce = (
-            self._allreduce_grads
-            if self._agg_helper is None
-            else self._agg_helper.compute_gradients
-        )
+        helper = self._agg_helper
+        reduce = self._allreduce_grads if helper is None else helper.compute_gradients
         return list(zip(reduce(grads, variables), variables, strict=True))
 
     @do_not_convert

@@ -18,13 +18,8 @@ from hvdlite.tensorflow.errors import in_tensorflows_words
 from hvdlite.tensorflow.graph import GRAPH
 
 __all__ = [
-    "join",
-    "local_rank_op",
-    "local_size_op",
-    "process_set_included_op",
-    "rank_op",
-    "size_op",
-]
+    "join", "local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "size_op",
+]  # fmt: skip
 
 
 def _number(read: Callable[[], int], name: str | None) -> Any:

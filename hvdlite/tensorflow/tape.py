@@ -14,7 +14,7 @@ from hvdlite.base.ops import Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.tensorflow.compression import Compression
 from hvdlite.tensorflow.gradients import BACKEND, scope_of
-from hvdlite.tensorflow.ops import do_not_convert
+from hvdlite.tensorflow.ops import do_not_convert, name_scope
 
 __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
 
@@ -60,20 +60,14 @@ class _Distributed:
         plain = super().gradient(target, sources, output_gradients, unconnected_gradients)  # type: ignore[misc]
         variables = tf.nest.flatten(sources)
         grads = tf.nest.flatten(plain)
-        if use_generic_names and not tf.executing_eagerly():
-            with tf.compat.v1.get_default_graph().name_scope(None):
-                reduced = self._hvd.reduced(grads, variables, "DistributedGradientTape")
-        else:
+        with name_scope(use_generic_names):
             reduced = self._hvd.reduced(grads, variables, "DistributedGradientTape")
         return tf.nest.pack_sequence_as(sources, reduced)
 
     def get_local_and_global_gradients(
-        self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
+        self, target: Any, sources: Any, output_gradients: Any = None,
         use_generic_names: bool = False,
-    ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
+    ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:  # fmt: skip
         """Pairs of a variable and its gradient: those of local sources, and all others."""
         variables = tf.nest.flatten(sources)
         grads = tf.nest.flatten(self.gradient(target, sources, output_gradients, use_generic_names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import tensorflow as tf
@@ -14,24 +15,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _executing_eagerly() -> bool:
-    return bool(tf.executing_eagerly())
-
-
-def _make_subgraph(function: Any) -> Any:
-    return tf.function(function)
-
-
-def _cache(function: Any) -> Any:
-    """Remembers a function's results by its arguments."""
-    results: dict[Any, Any] = {}
-
-    def remembering(*args: Any) -> Any:
-        if args not in results:
-            results[args] = function(*args)
-        return results[args]
-
-    return remembering
+_executing_eagerly = tf.executing_eagerly
+_make_subgraph = tf.function
+_cache = functools.cache
 
 
 def vars_to_refs(variables: Any) -> Any:

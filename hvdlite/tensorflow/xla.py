@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -30,8 +30,6 @@ except ImportError:
 # (tensorflow/compiler/tf2xla/kernels/xla_call_module_loader.h) whose features are used.
 _VERSION = 9
 
-NO_CODEC: Mapping[str, Any] = {}
-
 _ELEMENTS = {
     tf.bool: "i1", tf.uint8: "ui8", tf.int8: "i8", tf.uint16: "ui16", tf.int16: "i16",
     tf.uint32: "ui32", tf.int32: "i32", tf.uint64: "ui64", tf.int64: "i64", tf.float16: "f16",
@@ -48,32 +46,24 @@ def is_compiling() -> bool:
     )
 
 
-def node(
-    call: Call,
-    tensors: Sequence[Any],
-    shapes: Sequence[Sequence[int]],
-    codec: Mapping[str, Any] = NO_CODEC,
-) -> list[Any]:
+def node(call: Call, tensors: Sequence[Any], shapes: Sequence[Sequence[int]],
+         codec: dict[str, Any] | None = None) -> list[Any]:  # fmt: skip
     """The call as a node of the program. `shapes` are those of the results; `codec`:
     xla.codec_attributes()."""
     check_served()
     name = str(call.name)
-    how = {**xla.attributes(call, name), **codec}
+    how = xla.attributes(call, name) | (codec or {})
     token = _token()
     operands = [*tensors, token.read_value()]
     results = [*shapes, ()]
-    types = [t.dtype for t in operands]
-    shapes_given = [static_shape(t, name) for t in operands]
-    elements = [_ELEMENTS[each] for each in types]
+    given = [static_shape(t, name) for t in operands]
+    elements = [_ELEMENTS[t.dtype] for t in operands]
     platforms = ["CPU", "CUDA"] if _sees_gpus() else ["CPU"]
+    module = xla.module(given, results, elements, how, len(platforms))
     *made, after = _call_module(
-        operands,
-        version=_VERSION,
-        module=xla.module(shapes_given, results, elements, how, len(platforms)),
-        Sout=[tf.TensorShape(shape) for shape in results],
-        Tout=types,
-        platforms=platforms,
-    )
+        operands, version=_VERSION, module=module, platforms=platforms,
+        Sout=[tf.TensorShape(shape) for shape in results], Tout=[t.dtype for t in operands],
+    )  # fmt: skip
     token.assign(after)
     return list(made)
 
@@ -123,12 +113,8 @@ def _sees_gpus() -> bool:
 @functools.cache
 def problem(*, on_gpus: bool = False) -> str:
     """Registers the handler. Why that cannot be, as a sentence's part; empty if it can."""
-    library = xla.library()
-    register = (
-        library.hvdlite_xla_register_in_tensorflow_on_cuda
-        if on_gpus
-        else library.hvdlite_xla_register_in_tensorflow
-    )
+    name = "hvdlite_xla_register_in_tensorflow" + ("_on_cuda" if on_gpus else "")
+    register = getattr(xla.library(), name)
     register.restype = ctypes.c_char_p
     return str(register(xla.TARGET.encode()).decode())
 

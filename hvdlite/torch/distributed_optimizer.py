@@ -151,7 +151,7 @@ class Distributed(HasCompression, ReadByScalers):
         shared.take_from(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        base = _distributed_by(type(self))
+        base = users_class(type(self))
         pairs = None
         if self._hvd.named:
             pairs = [(name, parameter) for parameter, name in self._parameter_names.items()]
@@ -175,12 +175,16 @@ def _own_names(param_groups: Sequence[dict[str, Any]]) -> list[tuple[str, Any]]:
     ]
 
 
-def _distributed_by(kind: type) -> type:
-    """The class of the optimizer that was distributed."""
-    return next(
-        k
-        for k in kind.__mro__
-        if issubclass(k, torch.optim.Optimizer) and not issubclass(k, Distributed)
+def users_class(kind: type) -> Any:
+    """The class of the optimizer that is distributed: it comes behind a library's classes and
+    ours."""
+    plain = torch.optim.Optimizer
+    for each in kind.__mro__[1:]:
+        if issubclass(each, plain) and each is not plain and not issubclass(each, Distributed):
+            return each
+    raise TypeError(
+        f"{kind.__name__} has no optimizer of torch among its bases: put one beside "
+        "_DistributedOptimizer"
     )
 
 
@@ -217,7 +221,10 @@ def broadcast_optimizer_state(
 
 def broadcast(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
     """The same, and gradients stay as they are."""
-    _refuse_lbfgs(optimizer)
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError(
+            "cannot broadcast torch.optim.LBFGS state: it depends on the closure of each rank"
+        )
     tensors: list[torch.Tensor] = []
     sends = is_root(root_rank)
     described = _describe(optimizer, tensors) if sends else None
@@ -227,13 +234,6 @@ def broadcast(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
     names = [f"broadcast_optimizer_state.{i}" for i in range(len(tensors))]
     OPS.broadcast_all(tensors, names, root_rank, in_place=True)
     getattr(optimizer, "_hvd_adopt", bool)()
-
-
-def _refuse_lbfgs(optimizer: torch.optim.Optimizer) -> None:
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError(
-            "cannot broadcast torch.optim.LBFGS state: it depends on the closure of each rank"
-        )
 
 
 class Containers:
@@ -304,13 +304,12 @@ def _rebuild(optimizer: torch.optim.Optimizer, described: Any) -> list[torch.Ten
     """The other ranks' side: makes the state as described; returns the tensors whose contents are
     to come."""
     parameters = _parameters(optimizer)
-    if described["parameters"] != len(parameters) or len(described["groups"]) != len(
-        optimizer.param_groups
-    ):
+    roots = described["parameters"], len(described["groups"])
+    own_counts = len(parameters), len(optimizer.param_groups)
+    if roots != own_counts:
         raise ValueError(
-            f"the root's optimizer has {described['parameters']} parameters in "
-            f"{len(described['groups'])} groups, this rank's {len(parameters)} in "
-            f"{len(optimizer.param_groups)}: build the same model and optimizer on all ranks"
+            f"the root's optimizer has {roots[0]} parameters in {roots[1]} groups, this rank's "
+            f"{own_counts[0]} in {own_counts[1]}: build the same model and optimizer on all ranks"
         )
     tensors: list[torch.Tensor] = []
 

@@ -270,10 +270,8 @@ def grouped_reducescatter_async(tensors: Sequence[torch.Tensor], name: str | Non
                                 prescale_factor: float = 1.0,
                                 postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts grouped_reducescatter() and returns one handle for all; its result is a tuple."""
-    call = Call(
-        REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True
-    )
-    return _start(call, tensors)
+    how = (REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+    return _start(Call(*how, grouped=True), tensors)
 
 
 def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: str | None = None,
@@ -282,10 +280,8 @@ def grouped_reducescatter(tensors: Sequence[torch.Tensor], name: str | None = No
                           prescale_factor: float = 1.0,
                           postscale_factor: float = 1.0) -> list[torch.Tensor]:  # fmt: skip
     """reducescatter() of several tensors that travel together."""
-    call = Call(
-        REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True
-    )
-    return _run(call, tensors, compression)
+    how = (REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+    return _run(Call(*how, grouped=True), tensors, compression)
 
 
 # ---- How they run --------------------------------------------------------------------------------

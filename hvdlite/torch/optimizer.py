@@ -21,7 +21,7 @@ from hvdlite.base.ops import Adasum, Average
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch import factors
 from hvdlite.torch.compression import Compression
-from hvdlite.torch.distributed_optimizer import Distributed
+from hvdlite.torch.distributed_optimizer import Distributed, users_class
 from hvdlite.torch.strategies.large_batch import replacement
 from hvdlite.torch.strategies.local_steps import DiLoCo, LocalSGD
 from hvdlite.torch.wrapping import PARAMETERS, distribute
@@ -95,9 +95,11 @@ class _DistributedAdasumOptimizer(Distributed):
 def _become_distributed(empty: Any, params: Any, *options: Any) -> None:
     """Fills an object that has neither parameters nor state yet."""
     given = type(empty)
-    base = _users_class(given)
+    base = users_class(given)
     wrapped = DistributedOptimizer(base(params), *options)
-    added = {name: value for kind in _above(given, base) for name, value in vars(kind).items()}
+    above = [k for k in given.__mro__[: given.__mro__.index(base)] if not _is_ours(k)]
+    # The library's own classes, the lowest first, so that what stands above replaces it.
+    added = {name: value for kind in reversed(above) for name, value in vars(kind).items()}
     body = {name: value for name, value in added.items() if name not in _NOT_TAKEN_OVER}
     made = type(wrapped)
     if body:  # above what hvdlite adds, so that super() leads to that
@@ -106,23 +108,5 @@ def _become_distributed(empty: Any, params: Any, *options: Any) -> None:
     empty.__dict__.update(wrapped.__dict__)
 
 
-def _users_class(given: type) -> Any:
-    """The optimizer that is distributed: what comes behind the library's classes and ours."""
-    for kind in given.__mro__[1:]:
-        ours = issubclass(kind, Distributed) or not issubclass(kind, torch.optim.Optimizer)
-        if not ours and kind is not torch.optim.Optimizer:
-            return kind
-    raise TypeError(
-        f"{given.__name__} has no optimizer of torch among its bases: put one beside "
-        "_DistributedOptimizer"
-    )
-
-
-def _above(given: type, base: type) -> list[type]:
-    """The library's own classes, the lowest first, so that what stands above replaces it."""
-    kinds = [
-        kind
-        for kind in given.__mro__[: given.__mro__.index(base)]
-        if not kind.__module__.startswith("hvdlite.")
-    ]
-    return kinds[::-1]
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("hvdlite.")

@@ -75,16 +75,13 @@ def _run(
         return [tensor.clone() for tensor in x]  # an operator may not return what it was given
     if operation.result is GATHERED:
         for result, expected in zip(results, rows or _rows(call, x), strict=True):
-            _check_rows(result.shape[0], expected)
+            if result.shape[0] != expected:
+                raise ValueError(
+                    f"allgather inside torch.compile got {result.shape[0]} rows instead of "
+                    f"{expected}: in a compiled region all ranks must have equally many. Leave "
+                    "allgather out of the region."
+                )
     return results
-
-
-def _check_rows(came: int, expected: int) -> None:
-    if came != expected:
-        raise ValueError(
-            f"allgather inside torch.compile got {came} rows instead of {expected}: in a compiled "
-            "region all ranks must have equally many. Leave allgather out of the region."
-        )
 
 
 # ---- The shapes of its results

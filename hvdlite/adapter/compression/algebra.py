@@ -5,9 +5,11 @@ An Array is the framework's own. `+ - *` work on all of them, element by element
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
+
+import numpy as np
 
 Array = Any
 Tensor = Any
@@ -113,13 +115,26 @@ class Algebra(Protocol):
 
 
 class NotLent:
-    """Of a framework whose arrays the core is not lent between the primitives of a step."""
+    """Of a framework whose arrays the core is not lent between the primitives of a step. It gets
+    copies, as arrays of numpy's."""
 
     def is_lent(self, array: Array) -> bool:
         return False
 
     def room(self, count: int) -> Array:
         raise NotImplementedError("the core is not lent these arrays")
+
+    def zeros_for_core(self, like: Array) -> Array:
+        return np.zeros(like.shape, np.float32)
+
+    def for_core(self, array: Array) -> Array:
+        return np.array(array)
+
+    def writable(self, residual: Array) -> Array:
+        return np.array(residual)
+
+    def copied(self, array: Array) -> Any:
+        return np.array(array)
 
 
 class Arrays:
@@ -156,3 +171,30 @@ class Arrays:
 
     def transposed(self, a: Array) -> Array:
         return a.T
+
+
+#: Below this many elements a sample does not pay.
+SAMPLED_FROM = 1 << 16
+
+
+def likely(
+    magnitudes: Array, count: int, largest: Callable[[Array, int], Array],
+    places: Callable[[Array], Array],
+) -> Array | None:  # fmt: skip
+    """Positions among which are those of the `count` largest, found by a sample; None: all of them.
+
+    A threshold taken from the sample leaves somewhat more than `count`; too high a one is lowered.
+    `largest`: the n-th largest element. `places`: where an array is true.
+    """
+    size = len(magnitudes)
+    if size < SAMPLED_FROM or count * 4 > size:
+        return None
+    step = max(1, min(100, count // 2))  # a sample of 1 %, and of two wanted elements at least
+    sample = magnitudes[::step]
+    threshold = largest(sample, max(1, count * len(sample) // size))
+    for _ in range(10):
+        found = places(~(magnitudes < threshold))  # NaN is larger than all
+        if len(found) >= count:
+            return found
+        threshold = threshold * 0.8
+    return None

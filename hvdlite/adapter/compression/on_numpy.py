@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.adapter.compression.algebra import Arrays
+from hvdlite.adapter.compression.algebra import Arrays, likely
 
 Array = Any
-
-#: Below this many elements a sample does not pay.
-SAMPLED_FROM = 1 << 16
 
 
 class NumpyAlgebra(Arrays):
@@ -65,7 +62,9 @@ class NumpyAlgebra(Arrays):
 
     def largest(self, array: Array, count: int) -> Array:
         magnitudes = np.abs(array)
-        candidates = likely(magnitudes, count)
+        candidates = likely(
+            magnitudes, count, lambda some, rank: np.partition(some, -rank)[-rank], np.flatnonzero
+        )
         if candidates is None:
             return np.argpartition(magnitudes, -count)[-count:].astype(np.int32)
         chosen = np.argpartition(magnitudes[candidates], -count)[-count:]
@@ -82,26 +81,6 @@ class NumpyAlgebra(Arrays):
 
     def is_finite(self, number: Array) -> Array:
         return np.isfinite(number)
-
-
-def likely(magnitudes: Array, count: int) -> Array | None:
-    """Positions among which are those of the `count` largest, found by a sample; None: all of them.
-
-    A threshold taken from the sample leaves somewhat more than `count`; too high a one is lowered.
-    """
-    size = magnitudes.size
-    if size < SAMPLED_FROM or count * 4 > size:
-        return None
-    step = max(1, min(100, count // 2))  # a sample of 1 %, and of two wanted elements at least
-    sample = magnitudes[::step]
-    wanted = max(1, count * sample.size // size)
-    threshold = np.partition(sample, -wanted)[-wanted]
-    for _ in range(10):
-        found = np.flatnonzero(~(magnitudes < threshold))  # NaN is larger than all
-        if found.size >= count:
-            return found
-        threshold *= 0.8
-    return None
 
 
 ALGEBRA = NumpyAlgebra()

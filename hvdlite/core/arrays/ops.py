@@ -264,10 +264,8 @@ def grouped_reducescatter_async(tensors: Sequence[Tensor], name: str | None = No
                                 prescale_factor: float = 1.0,
                                 postscale_factor: float = 1.0) -> int:  # fmt: skip
     """Starts grouped_reducescatter() and returns a handle."""
-    return _start(
-        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
-        tensors,
-    )
+    how = (REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+    return _start(Call(*how, grouped=True), tensors)
 
 
 def grouped_reducescatter(tensors: Sequence[Tensor], name: str | None = None, op: int = Average,
@@ -275,10 +273,8 @@ def grouped_reducescatter(tensors: Sequence[Tensor], name: str | None = None, op
                           prescale_factor: float = 1.0,
                           postscale_factor: float = 1.0) -> list[Any]:  # fmt: skip
     """reducescatter() of several tensors as one operation. Returns a list."""
-    return _run_group(
-        Call(REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor, grouped=True),
-        tensors,
-    )
+    how = (REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
+    return _run_group(Call(*how, grouped=True), tensors)
 
 
 def _splits(splits: Any) -> list[int] | None:

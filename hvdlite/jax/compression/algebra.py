@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from hvdlite.adapter.compression.algebra import Arrays, NotLent
 from hvdlite.jax import trace
@@ -30,23 +29,11 @@ class JaxAlgebra(NotLent, Arrays):
     def zeros(self, shape: Sequence[int], like: Array) -> Array:
         return jnp.zeros(shape, jnp.float32)
 
-    def zeros_for_core(self, like: Array) -> Array:
-        return np.zeros(like.shape, np.float32)
-
-    def for_core(self, array: Array) -> Array:
-        return np.array(array)
-
-    def writable(self, residual: Array) -> Array:
-        return np.array(residual)
-
     def from_core(self, array: Array, like: Array) -> Array:
         return jnp.asarray(array)
 
     def constant(self, values: Any, like: Array) -> Array:
         return jnp.asarray(values, jnp.float32)
-
-    def copied(self, array: Array) -> Any:
-        return np.array(array)
 
     def reshaped(self, array: Array, shape: Sequence[int]) -> Array:
         return array.reshape(shape)

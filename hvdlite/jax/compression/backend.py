@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
+from hvdlite.adapter import xla
 from hvdlite.adapter.at_once.primitives import Backend, Group
 from hvdlite.adapter.compression.methods import Encoded
 from hvdlite.adapter.step import NO_COMPRESSION, Options
@@ -82,9 +83,10 @@ def _in_program(call: Call, asked: dict[int, Encoded]) -> dict[int, Any]:
     number, _ = codecs()[first.codec]
     arrays = [jnp.asarray(each.array) for each in asked.values()]
     residuals = [jnp.asarray(each.residual) for each in asked.values() if each.residual is not None]
-    totals, after = traced.emit_encoded(
-        call._replace(grouped=len(arrays) > 1), arrays, residuals, first.step, number,
-        first.parameter, first.seed,
-    )  # fmt: skip
-    kept = after or [None] * len(arrays)
-    return dict(zip(asked, zip(totals, kept, strict=True), strict=True))
+    codec = xla.codec_attributes(number, first.parameter, first.seed, len(residuals))
+    operands = [*arrays, *residuals, jnp.asarray(first.step, jnp.float32)]
+    shapes = [each.shape for each in operands]
+    call = call._replace(grouped=len(arrays) > 1)
+    *made, _ = traced.emit(call, operands, shapes, codec)
+    kept = made[len(arrays) :] or [None] * len(arrays)
+    return dict(zip(asked, zip(made[: len(arrays)], kept, strict=True), strict=True))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from hvdlite.adapter import xla as calls
@@ -33,23 +32,11 @@ class TensorFlowAlgebra(NotLent):
     def zeros(self, shape: Sequence[int], like: Array) -> Array:
         return tf.zeros(shape, tf.float32)
 
-    def zeros_for_core(self, like: Array) -> Array:
-        return np.zeros(like.shape, np.float32)
-
-    def for_core(self, array: Array) -> Array:
-        return np.array(array)
-
-    def writable(self, residual: Array) -> Array:
-        return np.array(residual)
-
     def from_core(self, array: Array, like: Array) -> Array:
         return tf.constant(array)
 
     def constant(self, values: Any, like: Array) -> Array:
         return tf.constant(values, tf.float32)
-
-    def copied(self, array: Array) -> Any:
-        return np.array(array)
 
     def is_tracing(self) -> bool:
         return not tf.executing_eagerly()

@@ -8,13 +8,10 @@ from typing import Any
 
 import torch
 
-from hvdlite.adapter.compression.algebra import Arrays
+from hvdlite.adapter.compression.algebra import Arrays, likely
 from hvdlite.torch.framework import stays_on_gpu
 
 Array = torch.Tensor
-
-#: Below this many elements a sample does not pay.
-SAMPLED_FROM = 1 << 16
 
 
 class TorchAlgebra(Arrays):
@@ -70,7 +67,10 @@ class TorchAlgebra(Arrays):
 
     def largest(self, array: Array, count: int) -> Array:
         magnitudes = array.abs()
-        candidates = _likely(magnitudes, count)
+        candidates = likely(
+            magnitudes, count, lambda some, rank: some.topk(rank).values[-1],
+            lambda found: found.nonzero().reshape(-1),
+        )  # fmt: skip
         if candidates is None:
             return magnitudes.topk(count, sorted=False).indices.int()
         chosen = magnitudes[candidates].topk(count, sorted=False).indices
@@ -88,23 +88,6 @@ class TorchAlgebra(Arrays):
 
     def is_finite(self, number: Array) -> Any:
         return math.isfinite(number.item())
-
-
-def _likely(magnitudes: Array, count: int) -> Array | None:
-    """As hvdlite.adapter.compression.on_numpy.likely."""
-    size = magnitudes.numel()
-    if size < SAMPLED_FROM or count * 4 > size:
-        return None
-    step = max(1, min(100, count // 2))
-    sample = magnitudes[::step]
-    wanted = max(1, count * sample.numel() // size)
-    threshold = sample.topk(wanted, sorted=True).values[-1]
-    for _ in range(10):
-        found = torch.nonzero(~(magnitudes < threshold)).reshape(-1)
-        if found.numel() >= count:
-            return found
-        threshold = threshold * 0.8
-    return None
 
 
 ALGEBRA = TorchAlgebra()

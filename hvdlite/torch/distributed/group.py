@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ from hvdlite.torch import sparse
 from hvdlite.torch.distributed.face import Face
 from hvdlite.torch.distributed.older import for_the_caller
 from hvdlite.torch.distributed.tensors import (
+    Deliver,
     blocks,
     check_alike,
     flat,
@@ -42,16 +44,9 @@ from hvdlite.torch.distributed.tensors import (
     replacing,
     room_in,
     sizes,
-    spread,
+    spreading,
 )
-from hvdlite.torch.distributed.work import (
-    DONE,
-    ByBackward,
-    ByThread,
-    Deliver,
-    Work,
-    called_by_autograd,
-)
+from hvdlite.torch.distributed.work import DONE, ByBackward, ByThread, Work, called_by_autograd
 from hvdlite.torch.framework import FRAMEWORK
 
 _Base: Any = dist.ProcessGroup  # type: ignore[attr-defined]
@@ -172,13 +167,8 @@ class ProcessGroup(Face, _Base):
         """`outputs` has the tensors for each input."""
         for each, source in zip(outputs, inputs, strict=True):
             check_alike(each, source)
-
-        def deliver(results: tuple[Any, ...]) -> None:
-            for row, each in zip(results, outputs, strict=True):
-                spread(row, each)
-
-        call = self._call(ALLGATHER, grouped=True)
-        return self._perform(opts, call, [flat(each) for each in inputs], value, deliver)
+        call, rows = self._call(ALLGATHER, grouped=True), [flat(each) for each in inputs]
+        return self._perform(opts, call, rows, value, spreading(*outputs))
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Any:
         (source,) = inputs
@@ -187,7 +177,7 @@ class ProcessGroup(Face, _Base):
             check_alike(outputs[0], source)
         row, wanted = flat(source), outputs[0] if is_root else []
         if row.nbytes <= _FOR_ALL:
-            deliver = _spreading(wanted) if is_root else None
+            deliver = spreading(wanted) if is_root else None
             return self._perform(opts, self._call(ALLGATHER), [row], wanted, deliver)
         splits = [row.numel() if i == opts.rootRank else 0 for i in range(self.size())]
         return self._exchange(opts, row, splits, wanted)
@@ -196,7 +186,7 @@ class ProcessGroup(Face, _Base):
         check_alike(outputs, source)
         row = flat(source)
         room = room_in(outputs, row, row.numel() * self.size())
-        deliver = _spreading(outputs) if room is None else None
+        deliver = spreading(outputs) if room is None else None
         return self._perform(opts, self._call(ALLGATHER, output=room), [row], outputs, deliver)
 
     # ---- scattering and exchanging
@@ -234,17 +224,13 @@ class ProcessGroup(Face, _Base):
                     f"reduce_scatter: the input has {source.numel()} elements and the output "
                     f"{output.numel()}, but the group has {self.size()} ranks"
                 )
-
-        def deliver(results: tuple[Any, ...]) -> None:
-            for row, output in zip(results, outputs, strict=True):
-                plain(output).copy_(row.view(output.shape))
-
         rows = [plain(source).reshape(-1) for source in inputs]
         room = room_in(outputs, rows[0], outputs[0].numel())
         call = self._call(
             REDUCESCATTER, op=reduction_of(opts), grouped=len(inputs) > 1, output=room
         )
-        return self._perform(opts, call, rows, list(outputs), deliver if room is None else None)
+        deliver = spreading(*([output] for output in outputs)) if room is None else None
+        return self._perform(opts, call, rows, list(outputs), deliver)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -282,7 +268,7 @@ class ProcessGroup(Face, _Base):
 
     def _exchange(self, opts: Any, row: torch.Tensor, splits: list[int], outputs: Tensors) -> Any:
         room = room_in(outputs, row, sum(sizes(outputs)))
-        deliver = _spreading(outputs) if room is None else None
+        deliver = spreading(outputs) if room is None else None
         call = self._call(ALLTOALL, splits=splits, output=room)
         return self._perform(opts, call, [row], outputs, deliver)
 
@@ -335,10 +321,6 @@ def _device_of(tensors: Tensors) -> torch.device | None:
     return next((tensor.device for tensor in tensors if tensor.is_cuda), None)
 
 
-def _spreading(outputs: Tensors) -> Deliver:
-    return lambda results: spread(results[0], outputs)
-
-
 # ---- send and recv, by torch's gloo: hvdlite's core has collectives only
 
 
@@ -348,30 +330,26 @@ class GlooForMessages:
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
         self._where = (dist.PrefixStore("p2p/", store), rank, size)  # type: ignore[attr-defined]
         self._timeout = timeout
-        self._gloo: Any = None
         if not _connects_late():  # then all ranks of the group have to come to its constructor
-            self._gloo = self._made()
+            _ = self._gloo
 
     def send(self, tensors: Tensors, to: int, tag: int) -> Any:
-        return self._get().send([_on_host(tensor) for tensor in tensors], to, tag)
+        hosts = [tensor.detach().cpu().contiguous() for tensor in tensors]
+        return self._gloo.send(hosts, to, tag)
 
     def receive(self, tensors: Tensors, source: int | None, tag: int) -> Any:
         """`source`: None for any rank."""
         hosts = [_room_for(tensor) for tensor in tensors]
-        gloo = self._get()
+        gloo = self._gloo
         work = gloo.recv_anysource(hosts, tag) if source is None else gloo.recv(hosts, source, tag)
         pairs = [(h, t) for h, t in zip(hosts, tensors, strict=True) if h is not t]
         return _Received(work, pairs, list(tensors)) if pairs else work
 
     def close(self) -> None:
-        self._gloo = None
+        self.__dict__.pop("_gloo", None)
 
-    def _get(self) -> Any:
-        if self._gloo is None:
-            self._gloo = self._made()
-        return self._gloo
-
-    def _made(self) -> Any:
+    @cached_property
+    def _gloo(self) -> Any:
         kind: Any = dist.ProcessGroupGloo  # type: ignore[attr-defined]
         if not _connects_late():
             return kind(*self._where, self._timeout)
@@ -412,10 +390,6 @@ class _Received(dist.Work):  # type: ignore[name-defined,misc]
 def _connects_late() -> bool:
     """From torch 2.6 on."""
     return "lazy_init" in (dist.ProcessGroupGloo.create_default_device.__doc__ or "")  # type: ignore[attr-defined]
-
-
-def _on_host(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().cpu().contiguous()
 
 
 def _room_for(tensor: torch.Tensor) -> torch.Tensor:

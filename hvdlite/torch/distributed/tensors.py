@@ -12,6 +12,9 @@ from torch import distributed as dist
 from hvdlite.base.ops import Average, Max, Min, Product, Sum
 from hvdlite.torch.framework import SUPPORTED
 
+#: Copies results to where the caller wants them.
+Deliver = Callable[[tuple[Any, ...]], None]
+
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory without autograd. As torch's other backends, hvdlite does not count a
@@ -78,7 +81,17 @@ def spread(row: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
         target.copy_(part.view(target.shape))
 
 
-def replacing(tensor: torch.Tensor) -> Callable[[tuple[Any, ...]], None]:
+def spreading(*outputs: Sequence[torch.Tensor]) -> Deliver:
+    """Spreads each result over its outputs. An alltoall has another result behind its first."""
+
+    def deliver(results: tuple[Any, ...]) -> None:
+        for row, each in zip(results, outputs, strict=False):
+            spread(row, each)
+
+    return deliver
+
+
+def replacing(tensor: torch.Tensor) -> Deliver:
     """Makes the result the contents of a sparse tensor."""
 
     def deliver(results: tuple[Any, ...]) -> None:
@@ -92,12 +105,9 @@ def replacing(tensor: torch.Tensor) -> Callable[[tuple[Any, ...]], None]:
 
 _ReduceOp: Any = dist.ReduceOp  # type: ignore[attr-defined]
 _KNOWN = (
-    (_ReduceOp.SUM, Sum),
-    (_ReduceOp.AVG, Average),
-    (_ReduceOp.MAX, Max),
-    (_ReduceOp.MIN, Min),
+    (_ReduceOp.SUM, Sum), (_ReduceOp.AVG, Average), (_ReduceOp.MAX, Max), (_ReduceOp.MIN, Min),
     (_ReduceOp.PRODUCT, Product),
-)
+)  # fmt: skip
 
 
 def reduction_of(options: Any) -> int:

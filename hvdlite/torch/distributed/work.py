@@ -11,9 +11,8 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import distributed as dist
@@ -21,6 +20,7 @@ from torch import distributed as dist
 from hvdlite.core import handles
 from hvdlite.core.engine import Pending, run_now
 from hvdlite.torch.distributed import older
+from hvdlite.torch.distributed.tensors import Deliver
 
 # ---- what completes works for C++ that waits for their futures
 #
@@ -33,20 +33,6 @@ from hvdlite.torch.distributed import older
 _ENTRANCE = "_engine_run_backward"
 _current_task: Any = torch._C._current_graph_task_id
 _current_node: Any = torch._C._current_autograd_node
-
-
-class Completable(Protocol):
-    """A work."""
-
-    def complete(self) -> Exception | None:
-        """Waits for the operation and completes the work's future. Returns the operation's
-        error."""
-
-
-class Completer(Protocol):
-    """What completes the futures of works."""
-
-    def take(self, work: Completable) -> None: ...
 
 
 def called_by_autograd() -> bool:
@@ -69,12 +55,12 @@ class ByThread:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._queue: queue.SimpleQueue[Completable | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starts = threading.Lock()
         self._within: ByThread | None = None
 
-    def take(self, work: Completable) -> None:
+    def take(self, work: Work) -> None:
         if threading.current_thread() is self._thread:
             # A future's callback runs there, and may wait for the futures of its own operations.
             self._within = self._within or ByThread(f"{self._name}-callbacks")
@@ -100,14 +86,14 @@ class ByThread:
 class ByBackward:
     """The end of the backward pass that has submitted the operations."""
 
-    def __init__(self, otherwise: Completer) -> None:
+    def __init__(self, otherwise: ByThread) -> None:
         self._otherwise = otherwise
-        self._works: list[Completable] = []
+        self._works: list[Work] = []
         self._task = -1  # the backward pass that has our callback
         self.completed = 0  # how many works it has completed
-        self.kept: list[Completable] = []  # for the reducer, until another backward pass
+        self.kept: list[Work] = []  # for the reducer, until another backward pass
 
-    def take(self, work: Completable) -> None:
+    def take(self, work: Work) -> None:
         task = _current_task()
         if task == -1:
             self._otherwise.take(work)
@@ -133,7 +119,6 @@ class ByBackward:
 # ---- the handle
 
 _Base: Any = dist.Work  # type: ignore[attr-defined]
-Deliver = Callable[[tuple[Any, ...]], None]
 
 
 class Work(_Base):
@@ -145,13 +130,9 @@ class Work(_Base):
     """
 
     def __init__(
-        self,
-        pending: Pending | None,
-        value: Any,
-        completer: Completer | None = None,
-        deliver: Deliver | None = None,
-        device: torch.device | None = None,
-    ) -> None:
+        self, pending: Pending | None, value: Any, completer: ByThread | ByBackward | None = None,
+        deliver: Deliver | None = None, device: torch.device | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self._pending = pending  # None: it is over
         self._value = value
@@ -228,7 +209,8 @@ class Work(_Base):
     # ---- how it ends
 
     def complete(self) -> Exception | None:
-        """For the completer: see Completable."""
+        """For the completer: waits for the operation and completes the future. Returns the
+        operation's error."""
         with contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
             self._complete()
         return self._error

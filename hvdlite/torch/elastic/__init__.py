@@ -31,11 +31,8 @@ __all__ = ["ElasticSampler", "TorchState", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name.startswith("_"):
+    if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    else:
-        value = getattr(import_module("hvdlite.elastic"), name)
-    globals()[name] = value
+    home = f"{__name__}.{_HOMES[name]}" if name in _HOMES else "hvdlite.elastic"
+    value = globals()[name] = getattr(import_module(home), name)
     return value

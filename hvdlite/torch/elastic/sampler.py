@@ -25,11 +25,6 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.seed = seed
         self.epoch = 0
         self.processed_num = 0
-        self.rank = 0
-        self.num_replicas = 1
-        self.remaining_indices: list[int] = []
-        self.num_samples = 0
-        self.total_size = 0
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
@@ -56,7 +51,7 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.rank, self.num_replicas = basics.rank(), basics.size()
         places = np.arange(len(self.dataset))
         order = shuffled(len(places), self.seed, self.epoch)(places) if self.shuffle else places
-        self.remaining_indices = order[self.processed_num :].tolist()
+        self.remaining_indices: list[int] = order[self.processed_num :].tolist()
         self.num_samples = -(-len(self.remaining_indices) // self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
 

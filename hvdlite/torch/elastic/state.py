@@ -41,13 +41,8 @@ def set_handler_registry(registry: _Registry) -> None:
 
 def _random_states() -> tuple[torch.Tensor, torch.Tensor | None]:
     """Of the host and of this rank's GPU, if the program uses one."""
-    gpu = torch.cuda.get_rng_state() if _uses_gpu() else None
-    return torch.get_rng_state(), gpu
-
-
-def _uses_gpu() -> bool:
-    uses: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    return uses
+    uses_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return torch.get_rng_state(), torch.cuda.get_rng_state() if uses_gpu else None
 
 
 def _set_random_states(states: tuple[torch.Tensor, torch.Tensor | None]) -> None:
@@ -62,14 +57,9 @@ class TorchState(ObjectState):
     `copies="always"` makes `step()` copy everything each time.
     """
 
-    def __init__(
-        self,
-        model: torch.nn.Module | None = None,
-        optimizer: torch.optim.Optimizer | None = None,
-        *,
-        copies: str = "auto",
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, model: torch.nn.Module | None = None,
+                 optimizer: torch.optim.Optimizer | None = None, *, copies: str = "auto",
+                 **kwargs: Any) -> None:  # fmt: skip
         copies_always = always(copies)
         given = {"model": model, "optimizer": optimizer, **kwargs}
         super().__init__(functions.broadcast_object, basics.rank, **given)

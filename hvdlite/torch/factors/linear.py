@@ -6,7 +6,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import Linear
@@ -18,6 +18,9 @@ from hvdlite.adapter.local.factors import NOTHING, Seen
 from hvdlite.torch import traced
 from hvdlite.torch.gradients import GRADIENTS
 
+if TYPE_CHECKING:
+    from hvdlite.torch.factors.reducer import FactoringReducer
+
 Take = Callable[[torch.Tensor, torch.Tensor], None]
 
 _DIFFERENTIATED_TWICE = (
@@ -26,21 +29,11 @@ _DIFFERENTIATED_TWICE = (
 )
 
 
-class Taker(Protocol):
-    """The reducer."""
-
-    def takes_factors(self, number: int) -> bool:
-        """Whether the factors of this weight travel, now."""
-
-    def take_factors(self, number: int, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
-        """A backward pass has computed them: `outputs` is the gradient of the layer's output."""
-
-
 # The reducer of each weight, and the weight's number there.
 _takers: Any = WeakTensorKeyDictionary()
 
 
-def lead(layer: Linear, taker: Taker, number: int) -> None:
+def lead(layer: Linear, taker: FactoringReducer, number: int) -> None:
     """From now on the factors of the layer's weight go to this reducer, as long as it takes them
     and no other reducer has the weight."""
     _takers[layer.weight] = weakref.ref(taker), number
@@ -65,7 +58,7 @@ class FactoredLinear(Linear):
         if not recorded or traced.is_compiling() or torch._C._get_tracing_state():
             return None
         reference, number = _takers.get(weight, (None, 0))
-        taker: Taker | None = reference and reference()
+        taker: FactoringReducer | None = reference and reference()
         if taker is None or GRADIENTS.owner(weight) is not taker:
             return None
         if GRADIENTS.has_other_hooks(weight):  # made since the choice: step() says so

@@ -69,12 +69,12 @@ class FactoringReducer(GradientReducer):
     # ---- what layers ask
 
     def takes_factors(self, number: int) -> bool:
-        """See Taker."""
+        """Whether the factors of this weight travel, now."""
         self._renew()
         return number in self._kinds
 
     def take_factors(self, number: int, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
-        """See Taker."""
+        """A backward pass has computed them: `outputs` is the gradient of the layer's output."""
         if number in self._sent:
             raise RuntimeError(_TWICE.format(self.entries[number].label))
         self._sent.add(number)
@@ -115,12 +115,10 @@ class FactoringReducer(GradientReducer):
         super().set_passes(passes)
 
     def stop(self) -> None:
-        """As always."""
         super().stop()
         self._end_watch()
 
     def abandon(self) -> None:
-        """As always."""
         self._forget()
         self._renew()
         super().abandon()
