@@ -3,6 +3,8 @@ guard for training loops."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -69,7 +71,8 @@ class DriftGuard(StepGuard):
         return trace.is_tracing()
 
 
-def translated_errors() -> Any:
+@contextlib.contextmanager
+def translated_errors() -> Iterator[None]:
     """A collective that fails inside a compiled function raises jax.errors.JaxRuntimeError, or
     ValueError where JAX runs the program before it returns, with hvdlite's message. In this block,
     or under it as a decorator, it is hvdlite's exception instead: PeerLostError, MismatchError, ...
@@ -77,4 +80,5 @@ def translated_errors() -> Any:
     Where JAX does not, it returns before a computation has ended; fetch or block on a result inside
     the block.
     """
-    return failures.translated(RuntimeError, ValueError)
+    with failures.translated(RuntimeError, ValueError):
+        yield
