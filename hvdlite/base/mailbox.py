@@ -23,18 +23,17 @@ class Mailbox(Generic[Item]):
 
     def put(self, item: Item) -> None:
         self._items.append(item)
-        with contextlib.suppress(BlockingIOError):  # full, so it is readable already
+        with contextlib.suppress(OSError):  # full, so it is readable already, or closed
             os.write(self._bell, b".")
 
     def take(self) -> list[Item]:
         """Returns all items, in their order."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._reader, 1 << 16)
-        found = []
-        while self._items:
-            found.append(self._items.popleft())
-        return found
+        return [self._items.popleft() for _ in range(len(self._items))]
 
     def close(self) -> None:
-        os.close(self._reader)
-        os.close(self._bell)
+        """A thread that puts later than this writes to no other file."""
+        reader, bell, self._reader, self._bell = self._reader, self._bell, -1, -1
+        os.close(reader)
+        os.close(bell)
