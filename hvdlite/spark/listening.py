@@ -86,10 +86,10 @@ class Listener:
         os.close(self._end)
 
     def _listen(self) -> None:
-        while True:
-            ready, _, _ = select.select([self._watched.fileno(), self._end], [], [])
-            if self._end in ready:
-                return
+        both = select.poll()  # select() refuses descriptors above 1023, and programs have them
+        for descriptor in (self._watched.fileno(), self._end):
+            both.register(descriptor, select.POLLIN)
+        while all(descriptor != self._end for descriptor, _ in both.poll()):
             self._print()
 
     def _print(self) -> None:

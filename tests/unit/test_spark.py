@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pickle
 from collections.abc import Mapping
 
 import pytest
+from waiting import wait_until
 
 from hvdlite.launch import delivery
 
 pytest.importorskip("pyspark", reason='pip install ".[spark]": pyspark is not installed')
 
-from hvdlite.spark import needs, outcome, placement, runner, slots  # noqa: E402
+from hvdlite.spark import listening, needs, outcome, placement, runner, slots  # noqa: E402
 from hvdlite.spark.outcome import RankReport  # noqa: E402
 
 
@@ -209,3 +212,17 @@ def test_the_drivers_knobs_travel_and_its_secrets_do_not() -> None:
 )
 def test_old_pyspark_is_refused(version: str, enough: bool) -> None:
     assert needs.is_new_enough(version) is enough
+
+
+def test_the_ranks_are_heard_by_a_program_with_many_open_files() -> None:
+    """The descriptors of the listener are above those that select() accepts."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(1024):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        listener = listening.Listener("", None, None)
+        client = listening.reach(listener.address)
+        assert client is not None
+        stack.callback(client.close)
+        stack.callback(listener.close)
+        listening.say_started(client, 1)
+        wait_until(lambda: listening.started(listener, 2) == [0])
