@@ -185,7 +185,7 @@ class _Reader(MLReader[Any]):
 
     def load(self, path: str) -> Any:
         metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
-        if not DefaultParamsReader.isPythonParamsInstance(metadata) and "hvdlite" not in metadata:
+        if _PARAMETERS not in metadata:
             raise ValueError(f"{path} has no Estimator or model of hvdlite")
         instance = self._kind()
         instance._resetUid(metadata["uid"])
