@@ -45,6 +45,8 @@ def _linear(inputs: int = 2) -> tuple[Any, Any]:
 
 
 def test_torch_fits_transforms_and_is_saved(frame: Any, session: Any, tmp_path: Path) -> None:
+    from pyspark.ml import PipelineModel
+
     from hvdlite.spark.common.store import Store
     from hvdlite.spark.torch import TorchEstimator, TorchModel
 
@@ -91,6 +93,10 @@ def test_torch_fits_transforms_and_is_saved(frame: Any, session: Any, tmp_path: 
         trained.getModel().parameters(), again.getModel().parameters(), strict=True
     ):
         assert torch.equal(mine, other)
+    PipelineModel([trained]).save(str(tmp_path / "pipeline"))
+    with pytest.raises(ValueError, match="has no Estimator or model of hvdlite"):
+        TorchModel.load(str(tmp_path / "pipeline"))
+    assert PipelineModel.load(str(tmp_path / "pipeline")).stages[0].getHistory() == history
     estimator.save(str(tmp_path / "estimator"))
     assert TorchEstimator.load(str(tmp_path / "estimator")).getEpochs() == 6
 
@@ -131,6 +137,22 @@ def test_torch_with_two_inputs_weights_and_files_of_parquet(frame: Any, tmp_path
     assert trained.getHistory()[-1]["train"]["loss"] < 0.01
     weights = trained.getModel().linear.weight.detach().numpy()[0]
     assert np.allclose(weights, [2, -1], atol=0.1)
+
+
+def test_an_autoencoder_has_its_features_for_labels(frame: Any, tmp_path: Path) -> None:
+    from hvdlite.spark.common.store import Store
+    from hvdlite.spark.torch import TorchEstimator
+
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trained = TorchEstimator(
+        num_proc=2, model=model, optimizer=optimizer, loss=torch.nn.MSELoss(),
+        store=Store.create(str(tmp_path)), feature_cols=["features"], label_cols=["features"],
+        batch_size=10, epochs=2, partitions_per_process=1, verbose=0,
+    ).fit(frame)  # fmt: skip
+    first, last = (each["train"]["loss"] for each in trained.getHistory())
+    assert last < first
+    assert len(trained.transform(frame).first()["features__output"]) == 2
 
 
 def test_errors_come_before_the_ranks(frame: Any, tmp_path: Path) -> None:

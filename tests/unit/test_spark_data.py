@@ -169,6 +169,17 @@ def test_rows_are_divided_between_training_and_validation(
         assert 10 <= len(numbers[1]) <= 40
 
 
+def test_a_column_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    where = Store.create(str(tmp_path))
+    path = _fill(where, (4,))
+    training = rows.Training(
+        where, path, None, "", ["n"], ["n"], "n", None, 1, 1, 1, None, None, False, 0, 0, False
+    )
+    assert {name: found.tolist() for name, found in training.read(path, 0, 2).items()} == {
+        "n": [0, 1]
+    }
+
+
 def test_what_is_no_store_is_refused() -> None:
     with pytest.raises(ValueError, match="needs store="):
         store.check(None)

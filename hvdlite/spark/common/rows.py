@@ -39,7 +39,7 @@ class Training:
 
     @property
     def columns(self) -> list[str]:
-        return [*self.features, *self.labels, *([self.weight] if self.weight else [])]
+        return list(dict.fromkeys([*self.features, *self.labels, *filter(None, [self.weight])]))
 
     @property
     def checkpoint(self) -> str:
