@@ -92,7 +92,7 @@ def train():
     ray.train.report({"said": f"sum {total.item():g} of {hvd.size()}, {hvd.local_size()} here"})
 
 if __name__ == "__main__":
-    ray.init(num_cpus=3, include_dashboard=False, object_store_memory=80 << 20)
+    ray.init("local", num_cpus=3, include_dashboard=False, object_store_memory=80 << 20)
     run = RunConfig(storage_path=sys.argv[1])
     trainer = HorovodTrainer(train, scaling_config=ScalingConfig(num_workers=2), run_config=run)
     print(trainer.fit().metrics["said"])
