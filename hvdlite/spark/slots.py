@@ -28,10 +28,9 @@ def most(conf: Conf) -> int | None:
         return int(local[1]) // cpus
     if cluster := _CLUSTER.fullmatch(master):
         return int(cluster[1]) * (int(cluster[2]) // cpus)
-    executors, cores = (
-        _number(conf("spark.executor.instances")),
-        _number(conf("spark.executor.cores")),
-    )
+    grows = (conf("spark.dynamicAllocation.enabled") or "").lower() == "true"
+    limit = "spark.dynamicAllocation.maxExecutors" if grows else "spark.executor.instances"
+    executors, cores = _number(conf(limit)), _number(conf("spark.executor.cores"))
     if executors and cores:
         return executors * (cores // cpus)
     return None

@@ -50,6 +50,9 @@ def test_the_path_for_the_rank_is_what_spark_has_added() -> None:
     assert placement.own_path(path, ["/s/lib"]) == ["/data/files/a.zip", "/mine"]
 
 
+YARN = {"spark.master": "yarn", "spark.executor.instances": "3", "spark.executor.cores": "4"}
+
+
 @pytest.mark.parametrize(
     ("conf", "expected"),
     [
@@ -59,13 +62,15 @@ def test_the_path_for_the_rank_is_what_spark_has_added() -> None:
         ({"spark.master": "local[*]"}, None),
         ({"spark.master": "local-cluster[2, 3, 1024]", "spark.task.cpus": "2"}, 2),
         ({"spark.master": "yarn"}, None),
+        (YARN, 12),
+        ({**YARN, "spark.dynamicAllocation.enabled": "true"}, None),
         (
             {
-                "spark.master": "yarn",
-                "spark.executor.instances": "3",
-                "spark.executor.cores": "4",
+                **YARN,
+                "spark.dynamicAllocation.enabled": "true",
+                "spark.dynamicAllocation.maxExecutors": "5",
             },
-            12,
+            20,
         ),
     ],
 )
