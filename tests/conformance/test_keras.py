@@ -21,8 +21,8 @@ _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "XLA_FLAGS": _HAS
 
 
 _PER_BACKEND = (
-    "keras_training", "keras_optimizer", "keras_drift", "keras_strategies", "keras_matrix",
-    "keras_by_strategy",
+    "keras_training", "keras_optimizer", "keras_drift", "local_steps", "large_batches",
+    "keras_strategies", "keras_matrix", "by_strategy", "keras_by_strategy",
 )  # fmt: skip
 
 

@@ -20,13 +20,19 @@ _HASTY = {
     "OMP_NUM_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
+_BATTERY = ("compressors", "momenta", "local_steps", "large_batches")
 # package, suite, its modules, environment
 _FRAMEWORKS = (
-    ("torch", "torch", ("torch_methods", "torch_strategies", "torch_factors"), {}),
-    ("jax", "jax", ("jax_methods", "jax_strategies"), {}),
-    ("tensorflow", "tensorflow", ("tensorflow_methods",), {}),
+    ("torch", "torch", (*_BATTERY, "torch_methods", "torch_strategies", "torch_factors"), {}),
+    ("jax", "jax", (*_BATTERY, "jax_methods", "jax_strategies"), {}),
+    ("tensorflow", "tensorflow", ("compressors", "tensorflow_methods"), {}),
     *(
-        (backend, "keras", ("keras_methods", "keras_strategies"), {"KERAS_BACKEND": backend})
+        (
+            backend,
+            "keras",
+            (*_BATTERY, "keras_methods", "keras_strategies"),
+            {"KERAS_BACKEND": backend},
+        )
         for backend in ("torch", "jax", "tensorflow")
     ),
 )

@@ -38,8 +38,11 @@ _NET = Configuration(
     2,
     ("host0", "host1"),
     suite="torch",
-    modules=(*_COLLECTIVES, "torch_methods", "torch_absent", "torch_misuse", "torch_life"),
-)
+    modules=(
+        *_COLLECTIVES, "compressors", "momenta", "torch_methods", "torch_absent", "torch_misuse",
+        "torch_life",
+    ),
+)  # fmt: skip
 
 CONFIGURATIONS = by_tier(
     quick=(replace(_TWO, turns=3),),

@@ -23,7 +23,7 @@ AU2: auto decides anew on each rank: the ranks do not agree about their measurem
 hvdlite/adapter/compression/auto.py
 -     return [float(each) for each in largest]
 +     return list(seconds)
-test_torch.py::net-2::torch_methods.auto_measures_the_network_and_leaves_one_host_alone
+test_torch.py::net-2::compressors.auto_measures_the_network_and_leaves_one_host_alone
 
 R1: a gradient that nobody has is announced as present: weight decay moves what took no part
 hvdlite/adapter/hooks/reducer.py
@@ -303,7 +303,7 @@ LS1: gradients of the first local step are still sent
 hvdlite/torch/strategies/averaging.py
 - if not (self._is_local and self._takes_part):
 + if not self._takes_part:
-test_torch.py::shm-2::torch_strategies.the_first_steps_are_synchronous
+test_torch.py::shm-2::torch_strategies.gradients_stay_where_they_are_after_the_synchronous_steps
 
 LS3: a layer that was frozen between two averages is in none of them
 hvdlite/torch/strategies/averaging.py

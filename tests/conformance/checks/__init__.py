@@ -29,17 +29,19 @@ _SUITES = """
 : basics collectives allreduce others barrier groups names_and_handles arguments dlpack mismatch
   determinism objects process_sets named_sets outputs codecs join stress lifecycle ways
 torch: collectives torch_tensors torch_outputs gradients torch_gradients names_and_handles arguments
-  mismatch join objects torch_functions torch_equivalence torch_compression compressors onebit
-  torch_methods torch_amp torch_absent torch_drift torch_misuse torch_life torch_strategies
-  torch_optimizers torch_factors torch_by_strategy torch_batch_norm torch_compiled torch_ways
+  mismatch join objects torch_functions torch_equivalence torch_compression compressors momenta
+  torch_methods torch_amp torch_absent torch_drift torch_misuse torch_life local_steps large_batches
+  torch_strategies torch_optimizers torch_factors by_strategy torch_by_strategy torch_batch_norm
+  torch_compiled torch_ways
 tensorflow: collectives tensorflow_tensors gradients arguments programs tensorflow_compiled objects
   tensorflow_training compressors tensorflow_methods tensorflow_by_strategy tensorflow_drift
   tensorflow_batch_norm tensorflow_ways
-keras: keras_data keras_training compressors onebit keras_methods keras_optimizer keras_files
-  keras_callbacks keras_drift keras_strategies keras_matrix keras_by_strategy keras_ways
+keras: keras_data keras_training compressors momenta keras_methods keras_optimizer keras_files
+  keras_callbacks keras_drift local_steps large_batches keras_strategies keras_matrix by_strategy
+  keras_by_strategy keras_ways
 jax: collectives jax_trees gradients jax_gradients arguments jax_arguments programs jax_compiled
-  objects jax_functions jax_training compressors onebit jax_methods jax_strategies jax_matrix
-  jax_by_strategy jax_drift jax_ways
+  objects jax_functions jax_training compressors momenta jax_methods local_steps large_batches
+  jax_strategies jax_matrix by_strategy jax_by_strategy jax_drift jax_ways
 tf_keras: keras_data keras_training keras_optimizer keras_files keras_callbacks keras_drift
   keras_legacy tensorflow_batch_norm keras_ways
 """

@@ -10,7 +10,6 @@ import numpy as np
 from checks import check
 from checks.here import Here, raises
 from checks.keras_here import contents, fit, hvd, jit_for_conditions, keras, model, own
-from checks.keras_strategies import count
 
 
 def sgd(**options: Any) -> Any:
@@ -28,32 +27,6 @@ def same(got: Any, want: Any) -> None:
         np.testing.assert_array_equal(mine, theirs)
 
 
-@check(min_ranks=2, seconds=60)
-def a_compression_is_that_of_the_strategy(here: Here) -> None:
-    strategy = hvd.Strategy(compression={"name": "topk", "density": 0.2})
-    by_hand = hvd.DistributedOptimizer(sgd(), compression=hvd.Compression.topk(0.2))
-    got = trained(here, hvd.DistributedOptimizer(sgd(), strategy=strategy))
-    same(got, trained(here, by_hand))
-    assert str(got.optimizer.compression) == "topk(density=0.2)"
-    dense = trained(here, hvd.DistributedOptimizer(sgd()))
-    assert not np.array_equal(contents(got.weights)[0], contents(dense.weights)[0])
-
-
-@check(seconds=60)
-def local_steps_are_those_of_the_strategy(here: Here) -> None:
-    for local, by_hand in (
-        ({"every": 3, "start": 1}, hvd.LocalSGD(sgd(), every=3, start=1)),
-        (
-            {"name": "diloco", "every": 3, "outer": {"lr": 0.5}},
-            hvd.DiLoCo(sgd(), hvd.OuterSGD(0.5), every=3),
-        ),
-    ):
-        got = trained(here, hvd.DistributedOptimizer(sgd(), strategy=hvd.Strategy(local=local)))
-        want = trained(here, by_hand)
-        same(got, want)
-        assert count(got) == count(want) and count(got).since < 3  # it was averaged
-
-
 @check(seconds=60)
 def a_large_batch_takes_the_place_of_the_optimizer(here: Here) -> None:
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
@@ -69,18 +42,6 @@ def a_large_batch_takes_the_place_of_the_optimizer(here: Here) -> None:
     got = trained(here, hvd.DistributedOptimizer(adam, strategy=hvd.Strategy(large_batch="lamb")))
     lamb = keras.optimizers.Lamb(schedule, epsilon=1e-7, weight_decay=0.01)
     same(got, trained(here, hvd.DistributedOptimizer(lamb)))
-
-
-@check(seconds=60)
-def passes_are_those_of_the_strategy(here: Here) -> None:
-    optimizer = hvd.DistributedOptimizer(
-        sgd(), strategy=hvd.Strategy(backward_passes_per_step=2, compression="fp16")
-    )
-    by_hand = hvd.DistributedOptimizer(
-        sgd(), backward_passes_per_step=2, compression=hvd.Compression.fp16
-    )
-    same(trained(here, optimizer), trained(here, by_hand))
-    assert optimizer._hvd.passes == 2
 
 
 @check()

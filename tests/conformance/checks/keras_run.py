@@ -10,6 +10,7 @@ import numpy as np
 from checks import runs
 from checks.keras_here import contents, hvd, jit_modes, jit_modes_for_conditions, keras
 from checks.runs import SHAPES, Weights, by_weight
+from hvdlite.adapter.local.schedule import Count
 
 _COMPILED = {"at once": False, "compiled": True}
 _OF_W = int(np.prod(SHAPES["w"]))
@@ -33,13 +34,16 @@ class _Products(keras.layers.Layer):  # type: ignore[misc, name-defined]
 class KerasRun(runs.Run):
     modes = tuple(mode for mode, jit in _COMPILED.items() if jit in jit_modes())
     mode = "at once"
+    has_samples = False
+    momenta = ("momentum=", "beta_1=")
     modes_of_conditions = tuple(
         mode for mode, jit in _COMPILED.items() if jit in jit_modes_for_conditions()
     )
 
     def __init__(
-        self, inner: Any, wrap: str = "DistributedOptimizer", *, mode: str = "", **options: Any
-    ) -> None:
+        self, inner: Any, wrap: str = "DistributedOptimizer", *, mode: str = "",
+        widest: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
         self._products = _Products()
         self.net = keras.Sequential(
             [keras.Input((sum(map(np.prod, SHAPES.values())),)), self._products]
@@ -53,8 +57,8 @@ class KerasRun(runs.Run):
         )
 
     @staticmethod
-    def sgd(rate: float, momentum: float = 0.0) -> Any:
-        return keras.optimizers.SGD(rate, momentum=momentum)
+    def sgd(rate: float, momentum: float = 0.0, nesterov: bool = False) -> Any:
+        return keras.optimizers.SGD(rate, momentum=momentum, nesterov=nesterov)
 
     @staticmethod
     def adam(rate: float, weight_decay: float = 0.0) -> Any:
@@ -64,15 +68,23 @@ class KerasRun(runs.Run):
     def onebit_adam(rate: float, **options: Any) -> Any:
         return hvd.OneBitAdam(rate, **options)
 
-    def train(self, gradients: Sequence[Weights], **how: Any) -> None:
+    @staticmethod
+    def lars(rate: float) -> Any:
+        return hvd.LARS(rate, momentum=0.9, weight_decay=0.01, trust=0.1, nesterov=True)
+
+    @staticmethod
+    def lamb(rate: float) -> Any:
+        return keras.optimizers.Lamb(rate)
+
+    def train(self, gradients: Sequence[Weights], samples: float = 1.0) -> None:
         rows = np.stack([np.concatenate([g[key].ravel() for key in SHAPES]) for g in gradients])
-        self.net.fit(rows, np.zeros(len(rows)), batch_size=1, shuffle=False, verbose=0, **how)
+        self.net.fit(rows, np.zeros(len(rows)), batch_size=1, shuffle=False, verbose=0)
 
     def weights(self) -> Weights:
         return dict(zip(SHAPES, contents(self._products.of), strict=True))
 
     def memory(self) -> dict[str, Weights]:
-        return by_weight(self._compression.state_dict()["memory"])
+        return by_weight(self._compression)
 
     def moments(self, order: int) -> Weights:
         of = self.optimizer.velocities if order == 2 else self.optimizer.momentums
@@ -80,3 +92,9 @@ class KerasRun(runs.Run):
 
     def sync(self) -> None:
         self.optimizer.sync()
+
+    def count(self) -> Count:
+        return Count(*map(float, contents([self.optimizer._hvd_count])[0]))
+
+    def outer(self) -> dict[str, Any]:
+        return dict(zip(SHAPES, map(contents, self.optimizer._hvd_outer), strict=True))

@@ -20,8 +20,9 @@ class TensorFlowRun(runs.Run):
     mode = "graph"
 
     def __init__(
-        self, inner: float, wrap: str = "DistributedOptimizer", *, mode: str = "", **options: Any
-    ) -> None:
+        self, inner: float, wrap: str = "DistributedOptimizer", *, mode: str = "",
+        widest: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
         self._rate, self._options = inner, options
         self.variables = {
             key: tf.Variable(tf.zeros(shape), name=key) for key, shape in SHAPES.items()
@@ -29,7 +30,7 @@ class TensorFlowRun(runs.Run):
         self._step = tf.function(self.step) if (mode or self.mode) == "graph" else self.step
 
     @staticmethod
-    def sgd(rate: float, momentum: float = 0.0) -> float:
+    def sgd(rate: float, momentum: float = 0.0, nesterov: bool = False) -> float:
         assert not momentum
         return rate
 
@@ -41,7 +42,7 @@ class TensorFlowRun(runs.Run):
         for variable, gradient in zip(self.variables.values(), gradients, strict=True):
             variable.assign_sub(self._rate * gradient)
 
-    def train(self, gradients: Sequence[Weights]) -> None:
+    def train(self, gradients: Sequence[Weights], samples: float = 1.0) -> None:
         for gradient in gradients:
             self._step({key: tf.constant(value) for key, value in gradient.items()})
 
@@ -49,4 +50,4 @@ class TensorFlowRun(runs.Run):
         return {key: np.array(variable) for key, variable in self.variables.items()}
 
     def memory(self) -> dict[str, Weights]:
-        return by_weight(self._options["compression"].state_dict()["memory"])
+        return by_weight(self._options["compression"])

@@ -36,34 +36,13 @@ def train(here: Here, net: Any, optimizer: Any, passes: int = 1) -> None:
 
 
 # Beside each strategy: the optimizer that a program may make instead, and that it gives to both.
+# More of them are in by_strategy.py.
 BY_HAND = {
     "nothing": ({}, sgd, hvd.DistributedOptimizer),
-    "int8": (
-        {"compression": "int8"},
-        sgd,
-        lambda own: hvd.DistributedOptimizer(own, compression=hvd.Compression.int8()),
-    ),
-    "dgc": (
-        {"compression": {"name": "dgc", "density": 0.2, "clip": 1.0}},
-        sgd,
-        lambda own: hvd.DistributedOptimizer(own, compression=hvd.Compression.dgc(0.2, clip=1.0)),
-    ),
-    "passes": (
-        {"backward_passes_per_step": 2, "compression": "bf16"},
-        sgd,
-        lambda own: hvd.DistributedOptimizer(
-            own, backward_passes_per_step=2, compression=hvd.Compression.bf16
-        ),
-    ),
     "factors": (
         {"sufficient_factors": True},
         sgd,
         lambda own: hvd.DistributedOptimizer(own, sufficient_factors=True),
-    ),
-    "local_sgd": (
-        {"local": {"every": 3, "start": 1}},
-        sgd,
-        lambda own: hvd.LocalSGD(own, every=3, start=1),
     ),
     "diloco": (
         {"local": {"name": "diloco", "every": 2, "overlap": 1, "outer": {"lr": 0.5}}},

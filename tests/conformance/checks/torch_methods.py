@@ -68,23 +68,6 @@ def _sent_and_kept_is_the_sum(here: Here, method: str, op: int) -> None:
     assert all(torch.equal(each, total) for each in everyones)
 
 
-@check(masking=(False, True))
-def dgc_of_everything_is_sgd(here: Here, masking: bool) -> None:
-    """With momentum, unless masking ends that of all elements in each step."""
-    compression = hvd.Compression.dgc(1.0, momentum=0.9, masking=masking)
-    nets = []
-    for momentum, options in ((0.0, {"compression": compression}), (0.0 if masking else 0.9, {})):
-        torch.manual_seed(2)
-        net = torch.nn.Sequential(torch.nn.Linear(6, 5, bias=False), torch.nn.Tanh(),
-                                  torch.nn.Linear(5, 3, bias=False))  # fmt: skip
-        sgd = torch.optim.SGD(net.parameters(), lr=0.05, momentum=momentum)
-        run_steps(here, net, hvd.DistributedOptimizer(sgd, net.named_parameters(), **options), 20)
-        nets.append(net)
-    for mine, other in zip(*(net.parameters() for net in nets), strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
-    equal_everywhere(nets[0])
-
-
 @check(min_ranks=2, method=tuple(METHODS))
 def training_leaves_all_ranks_with_the_same_weights(here: Here, method: str) -> None:
     for passes in (1, 2):
@@ -233,20 +216,6 @@ def nan_on_one_rank_reaches_all_and_leaves_the_memory_alone(here: Here) -> None:
 
 @check()
 def what_makes_no_sense_is_refused(here: Here) -> None:
-    net = model()
-    with raises(ValueError, "momentum would count twice"):
-        hvd.DistributedOptimizer(
-            torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9),
-            compression=hvd.Compression.dgc(),
-        )
-    with raises(ValueError, "has betas="):
-        hvd.DistributedOptimizer(
-            torch.optim.Adam(net.parameters()), compression=hvd.Compression.dgc()
-        )
-    # without momentum of its own it may
-    hvd.DistributedOptimizer(
-        torch.optim.Adam(net.parameters()), compression=hvd.Compression.dgc(momentum=0.0)
-    )
     with raises(ValueError, "groups=2 is not possible with topk(density=0.01)"):
         distributed(hvd.Compression.topk(), groups=2)
     with raises(ValueError, "remembers each tensor by its name"):
@@ -393,22 +362,6 @@ def auto_compresses_where_steps_get_shorter(here: Here) -> None:
     equal_everywhere(net)
 
 
-@check(min_ranks=2, seconds=30)
-def auto_measures_the_network_and_leaves_one_host_alone(here: Here) -> None:
-    compression = hvd.Compression.auto()
-    net, optimizer = distributed(compression)
-    before = hvd.metrics()["bytes_encoded"]
-    run_steps(here, net, optimizer, 9)
-    equal_everywhere(net)
-    said = hvd.allgather_object(compression.said)
-    assert said == [compression.said] * here.size and compression.said, said
-    if hvd.local_size() == hvd.size():
-        assert "no compression; all ranks are on one host" in compression.said
-        assert hvd.metrics()["bytes_encoded"] == before
-    else:
-        assert hvd.metrics()["bytes_encoded"] > before  # it has tried
-
-
 @check(min_ranks=2)
 def auto_decides_before_an_allreduce(here: Here) -> None:
     compression = on_a_slow_network(hvd.Compression.auto([hvd.Compression.sign()]))
@@ -416,9 +369,6 @@ def auto_decides_before_an_allreduce(here: Here) -> None:
     hvd.allreduce(torch.randn(32, 32), name="chosen", compression=compression)
     assert hvd.metrics()["bytes_encoded"] > before
 
-
-@check(min_ranks=2)
-def auto_chooses_casts_too(here: Here) -> None:
     compression = on_a_slow_network(hvd.Compression.auto([hvd.Compression.bf16]))
     ones = torch.full((8, 8), 1.0 + 2.0**-10)
     total = hvd.allreduce(ones, op=hvd.Sum, name="narrow", compression=compression)
@@ -427,29 +377,11 @@ def auto_chooses_casts_too(here: Here) -> None:
 
 
 @check(min_ranks=2)
-def onebit_adam_is_adam_before_it_freezes(here: Here) -> None:
-    net, plain = model(), model()
-    optimizer = hvd.OneBitAdam(net.parameters(), lr=0.01, weight_decay=0.01, freeze_step=100)
-    adam = torch.optim.Adam(plain.parameters(), lr=0.01, weight_decay=0.01)
-    run_steps(here, net, optimizer, 4)
-    wrapped_plain = hvd.DistributedOptimizer(adam, plain.named_parameters())
-    run_steps(here, plain, wrapped_plain, 4)
-    for mine, other in zip(net.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-7, rtol=1e-6)
-
-
-@check(min_ranks=2)
-def onebit_adam_sends_signs_after_it_has_frozen(here: Here) -> None:
-    net = model()
+def onebit_adam_goes_on_from_a_checkpoint(here: Here) -> None:
+    net, again = model(), model()
     optimizer = hvd.OneBitAdam(net.parameters(), lr=0.01, freeze_step=2)
-    run_steps(here, net, optimizer, 2)
-    before = hvd.metrics()["bytes_encoded"]
-    start = [p.detach().clone() for p in net.parameters()]
-    run_steps(here, net, optimizer, 3)
-    assert hvd.metrics()["bytes_encoded"] > before
-    assert any(not torch.equal(a, b) for a, b in zip(start, net.parameters(), strict=True))
+    run_steps(here, net, optimizer, 5)
     equal_everywhere(net)
-    again = model()
     again.load_state_dict(net.state_dict())
     resumed = hvd.OneBitAdam(again.parameters(), lr=0.01, freeze_step=2)
     resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))

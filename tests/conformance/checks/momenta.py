@@ -1,4 +1,4 @@
-"""hvd.OneBitAdam, where a framework has it."""
+"""Compression and the momentum of an optimizer: who has it, and hvd.OneBitAdam."""
 
 from __future__ import annotations
 
@@ -7,18 +7,27 @@ import numpy as np
 from checks import check
 from checks.api import Run, hvd
 from checks.here import Here, raises
-from checks.runs import SHAPES, gradients, same_everywhere
+from checks.runs import SHAPES, close, gradients, same_everywhere
+
+
+@check()
+def momentum_beside_that_of_dgc_is_refused(here: Here) -> None:
+    for inner, word in zip((Run.sgd(0.1, 0.9), Run.adam(0.1)), Run.momenta, strict=True):
+        with raises(ValueError, f"the optimizer has {word}", "momentum would count twice"):
+            Run(inner, compression=hvd.Compression.dgc())
+    Run(Run.adam(0.1), compression=hvd.Compression.dgc(momentum=0.0))
+    Run(Run.adam(0.1), compression=hvd.Compression.topk())
 
 
 @check(min_ranks=2, seconds=60)
 def onebit_adam_is_adam_until_it_freezes(here: Here) -> None:
     for mode in Run.modes_of_conditions:
-        ours = Run(Run.onebit_adam(0.01, weight_decay=0.1, freeze_step=100), "", mode=mode)
-        plain = Run(Run.adam(0.01, weight_decay=0.1), mode=mode)
+        inner = Run.onebit_adam(0.01, weight_decay=0.1, freeze_step=100)
+        ours = Run(inner, "", mode=mode, widest=True)
+        plain = Run(Run.adam(0.01, weight_decay=0.1), mode=mode, widest=True)
         for run in (ours, plain):
             run.train(gradients(here.rank, 4))
-        for key in SHAPES:
-            np.testing.assert_allclose(ours.weights()[key], plain.weights()[key], atol=1e-6)
+        close(ours.weights(), plain.weights(), max(1e-7, Run.tolerance / 2))
         same_everywhere(here, ours.weights())
 
 
