@@ -1,4 +1,4 @@
-"""Local steps and large batches with JAX and optax: at once, and in compiled steps."""
+"""Local steps and large batches with JAX and optax, beside what local_steps.py has."""
 
 from __future__ import annotations
 
@@ -15,10 +15,6 @@ from checks.here import Here
 from checks.jax_training import ROWS, _loss, _mine, _params, _train
 
 
-def plain() -> Any:
-    return optax.sgd(0.1)
-
-
 def data(steps: int) -> list[tuple[Any, Any]]:
     """The global batches, the same on every rank."""
     rng = np.random.default_rng(1)
@@ -26,17 +22,15 @@ def data(steps: int) -> list[tuple[Any, Any]]:
     return [(each, each.sum(axis=1, keepdims=True)) for each in x]
 
 
-def trained(
-    here: Here, optimizer: Any, steps: int, jit: bool = True, begun: Any = None, **more: Any
-) -> tuple[Any, Any]:
-    """Parameters and state."""
+def trained(here: Here, optimizer: Any, steps: int, begun: Any = None) -> tuple[Any, Any]:
+    """Parameters and state, in compiled steps."""
 
     def step(params: Any, state: Any, x: Any, y: Any) -> Any:
         loss, gradients = jax.value_and_grad(_loss)(params, x, y)
-        params, state = optimizer.step(gradients, state, params, loss=loss, **more)
+        params, state = optimizer.step(gradients, state, params, loss=loss)
         return params, state, hvd.allreduce(loss)  # which must not overtake an average
 
-    run = jax.jit(step, donate_argnums=(0, 1)) if jit else step
+    run = jax.jit(step, donate_argnums=(0, 1))
     params, state = begun or (_params(), optimizer.init(_params()))
     mine = _mine(here)
     for x, y in data(steps):
