@@ -18,7 +18,7 @@ from hvdlite.adapter.local.schedule import Count
 
 class JaxRun(runs.Run):
     modes = ("at once", "compiled")
-    modes_of_conditions = ("compiled", "at once")
+    modes_of_conditions = modes_by_time = ("compiled", "at once")
     mode = "compiled"
     momenta = ("trace", "mu")
     trials = 0

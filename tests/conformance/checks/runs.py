@@ -28,6 +28,7 @@ class Run:
     mode = "eager"  # the one of modes that costs least
     # Those in which a step may have conditions; the first costs least.
     modes_of_conditions: tuple[str, ...] = ("eager",)
+    modes_by_time = modes_of_conditions  # those in which averages may go by time
     momenta = ("momentum=", "betas=")  # by which options sgd() and adam() have one
     trials = 9  # steps after which Compression.auto has decided
     has_passes = True  # backward_passes_per_step
