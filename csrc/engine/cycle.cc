@@ -46,7 +46,7 @@ bool Engine::Cycle() {
 
 void Engine::CycleSets(Nanos now, bool* moved) {
   if (turn_.TickIsDue(now)) Tick(now);
-  if (world_->segment().aborted()) FailNow(world_->segment().abort_status());
+  if (world_->segment().aborted() && !ended()) Obey(now);
   const Status* const suspect = ended() || life_.agreed() ? nullptr : sets_.Suspect(now);
   if (suspect != nullptr) FailNow(*suspect);
   // Iterate by index, because a decision may add or remove a set.
@@ -79,10 +79,11 @@ bool Engine::CycleSet(ProcessSet* set, Nanos now) {
   const Status talk = set->agreement->Exchange(now, &set->heard, &moved);
   for (const Ledger::Arrival& arrival : set->agreement->TakeArrivals())
     observer_.Arrived(*set, arrival);
+  Status aborted;
   for (Decision& decision : set->heard) {
     // An abort or the end does not queue behind a batch.
     if (decision.kind == Down::kAbort) {
-      FailNow(decision.status);
+      aborted = decision.status;
     } else if (decision.kind == Down::kShutdown) {
       life_.Agree(decision.status);
     } else if (decision.kind == Down::kWhere) {
@@ -95,6 +96,7 @@ bool Engine::CycleSet(ProcessSet* set, Nanos now) {
     }
   }
   set->heard.clear();
+  if (!aborted.ok()) FailNow(aborted);
   if (!talk.ok()) LinkFailed(set, talk);
   while (set->running == nullptr && !set->decided.empty() && !ended()) {
     Decision decision = std::move(set->decided.front());

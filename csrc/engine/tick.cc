@@ -15,7 +15,7 @@ void Engine::Tick(Nanos now) {
     observer_.question().AskForReport(options_.report_requests->load());
   // Check this before the sockets: a neighbour that has left because of a failure has recorded it
   // here.
-  if (segment.aborted()) return FailNow(segment.abort_status());
+  if (segment.aborted()) return Obey(now);
   const Status neighbours = world_->neighbours().Check();
   if (!neighbours.ok()) return life_.agreed() ? Finish(life_.reason()) : FailNow(neighbours);
   const Status door = world_->Tend();

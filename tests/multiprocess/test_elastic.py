@@ -249,8 +249,8 @@ def test_ranks_that_ask_for_different_things_are_not_tried_again(job: Job) -> No
         "name='gradient')\n"
     )
     done = job.run("-np", "2", "--min-np", "1", PYTHON, _program(job, happens))
-    assert done.returncode == 1
-    assert "MismatchError" in last_line(done.stderr)
+    assert done.returncode == 1, done.stderr.decode()
+    assert "MismatchError" in last_line(done.stderr), done.stderr.decode()
     assert job.pids() == []
 
 

@@ -328,6 +328,12 @@ Status Agreement::Exchange(Nanos now, std::vector<Decision>* decisions, bool* mo
   return first_error;
 }
 
+void Agreement::HearLast(Nanos now, std::vector<Decision>* decisions) {
+  bool moved = false;
+  if (parent_ != nullptr) (void)Receive(parent_.get(), now, decisions, &moved);
+  Flush();
+}
+
 bool Agreement::Flush() {
   bool moved = false;
   SendUp();

@@ -223,6 +223,39 @@ TEST_P(EngineEnd, abort_ends_every_rank_at_once_and_says_why) {
   });
 }
 
+// Works until the request has been announced. Nothing works on it from then on, before this rank
+// waits for it or has been silent for Turn::kTickEvery.
+HandlePtr Announce(Engine* engine, Submission submission) {
+  submission.patient = true;
+  HandlePtr handle;
+  EXPECT_TRUE(engine->Submit(0, std::move(submission), true, &handle).ok());
+  EXPECT_FALSE(engine->Wait(*handle, kMillisecond));
+  return handle;
+}
+
+TEST_P(EngineEnd, an_error_of_all_ranks_comes_before_the_abort_of_one_that_has_had_it) {
+  RanksOptions options = Options();
+  options.config.overlap = "off";
+  std::atomic<int> announced{0};
+  std::atomic<bool> aborted{false};
+  RunRanks(options, [&](Rank& me) {
+    ASSERT_TRUE(me.Do(Barrier()).ok());
+    std::vector<float> x(static_cast<size_t>(3 + me.rank), 1);
+    if (me.rank == 0) {
+      while (announced < 2) usleep(100);
+      EXPECT_TRUE(FailsWith(me.Do(Allreduce("x", x, &x)), StatusCode::kMismatch, "x"));
+      me.engine->Abort(Status::PeerLost(0, "rank 0 failed: MismatchError"));
+      aborted = true;
+      return;
+    }
+    const HandlePtr handle = Announce(me.engine.get(), Allreduce("x", x, &x));
+    ++announced;
+    while (!aborted) usleep(100);
+    EXPECT_TRUE(FailsWith(me.Wait(handle), StatusCode::kMismatch, "x"));
+    EXPECT_TRUE(IsLossOf(0, me.Do(Barrier())));
+  });
+}
+
 TEST_P(EngineEnd, abort_in_the_middle_of_a_large_transfer) {
   // Of what was being sent over MPI when the job failed: a peer that does not know yet may still
   // fetch it.
@@ -313,6 +346,98 @@ TEST_P(EngineEnd, one_engine_after_another_in_the_same_process) {
 INSTANTIATE_TEST_SUITE_P(Hosts, EngineEnd, ::testing::ValuesIn(InTier<Place>({{1}, {3}}, {{2}})));
 INSTANTIATE_TEST_SUITE_P(Mpi, EngineEnd,
                          ::testing::ValuesIn(InTier<Place>({{2, true}}, {{1, true}, {3, true}})));
+
+// A root that does nothing by itself. The others are ranks 1 and 2, with engines.
+class RootByHand {
+ public:
+  explicit RootByHand(rendezvous::Store* store) {
+    comm::WorldOptions options;
+    options.size = 3;
+    options.store_prefix = "job/";
+    options.config = &config_;
+    options.log = &log_;
+    EXPECT_TRUE(
+        comm::World::Join(options, store, Deadline::AfterSeconds(20 * Patience()), &world_).ok());
+    EXPECT_TRUE(world_
+                    ->Connect({0, 1, 2}, engine::Sets().NewNumber(),
+                              Deadline::AfterSeconds(20 * Patience()), &group_)
+                    .ok());
+    EXPECT_TRUE(store->Arrive(Deadline::AfterSeconds(20 * Patience())).ok());
+    engine::TreePlace place;
+    for (size_t i = 0; i < group_->children.size(); ++i)
+      place.children.push_back({group_->children[i], group_->tree.children[i].speaks_for});
+    agreement_ = std::make_unique<engine::Agreement>(place, std::vector<int>{0, 1, 2},
+                                                     engine::AgreementOptions{});
+  }
+
+  // Asks as well, and decides what the others have announced.
+  void Decide(const Request& request) {
+    EXPECT_TRUE(agreement_->Announce(request, engine::kNoSlot, MonotonicNow()).ok());
+    std::vector<engine::Decision> decisions;
+    bool moved = false;
+    EXPECT_TRUE(agreement_->Exchange(MonotonicNow(), &decisions, &moved).ok());
+    ASSERT_FALSE(decisions.empty());
+    world_->bells().RingEveryone();
+  }
+
+ private:
+  const Config config_;
+  const Logger log_{LogLevel::kError, true, 0, 3};
+  std::unique_ptr<comm::World> world_;
+  std::unique_ptr<comm::Group> group_;
+  std::unique_ptr<engine::Agreement> agreement_;
+};
+
+// The root is between two sends: rank 1 has had the decision and has failed by it, rank 2 has not.
+void Overtakes(bool decides) {
+  rendezvous::MemoryStore store;
+  RanksOptions options{.size = 3};
+  options.config.overlap = "off";
+  const Watchdog watchdog(60);
+  std::unique_ptr<Engine> engines[2];
+  HandlePtr handles[2];
+  std::vector<float> x(10, 1);
+  std::atomic<int> announced{0};
+  std::atomic<Nanos> aborted{0};
+  InThreads(3, [&](int r) {
+    if (r == 0) {
+      RootByHand root(&store);
+      while (announced < 2) usleep(100);
+      aborted = MonotonicNow();
+      engines[0]->Abort(Status::PeerLost(1, "rank 1 failed: MismatchError"));
+      usleep(50000);  // rank 2 obeys, if it does so at once
+      const std::vector<float> longer(11, 1);
+      if (decides) root.Decide(Allreduce("x", longer, &x).request);
+      while (announced < 3) usleep(100);
+      return;
+    }
+    std::unique_ptr<Engine>& engine = engines[r - 1];
+    ASSERT_TRUE(StartEngine(options, r, "job/", &store, &engine).ok());
+    handles[r - 1] = Announce(engine.get(), Allreduce("x", x, &x));
+    ++announced;
+    if (r == 1) return;
+    while (!engine->Wait(*handles[1], kSecond)) {
+    }
+    const Nanos waited = MonotonicNow() - aborted;
+    if (decides && waited < engine::Suspicion::kInWorld) {
+      EXPECT_TRUE(FailsWith(handles[1]->status(), StatusCode::kMismatch, "x"));
+    } else {
+      EXPECT_GE(waited, engine::Suspicion::kInWorld);
+    }
+    const Deadline deadline = Deadline::AfterSeconds(20 * Patience());
+    while (engine->life().end().ok() && !deadline.Passed()) usleep(1000);
+    EXPECT_TRUE(IsLossOf(1, engine->life().end()));
+    ++announced;
+  });
+}
+
+TEST(EngineAbort, does_not_overtake_a_decision_that_the_root_is_sending) {
+  Overtakes(/*decides=*/true);
+}
+
+TEST(EngineAbort, waits_for_a_root_that_stands_still_for_a_moment_only) {
+  Overtakes(/*decides=*/false);
+}
 
 // A rank whose process exists but whose engine does nothing: it has met the others and then stands
 // still.
