@@ -41,10 +41,7 @@ class Reader:
         self._stopped = False
         self._store: Store = member.connect()
         self._thread = threading.Thread(
-            target=self._run,
-            args=(first,),
-            name="hvdlite-notices",
-            daemon=True,
+            target=self._run, args=(first,), name="hvdlite-notices", daemon=True
         )
         self._thread.start()
 

@@ -156,11 +156,7 @@ def changed(values: Mapping[str, Value]) -> dict[str, str]:
 
 
 def start(
-    rank: int,
-    store: tuple[str, int],
-    secret: bytes,
-    seconds: float,
-    values: Mapping[str, Value],
+    rank: int, store: tuple[str, int], secret: bytes, seconds: float, values: Mapping[str, Value]
 ) -> None:
     """Called by init(). `seconds`: the time between two reports; 0: only while they are wanted.
     `values`: of all knobs."""

@@ -59,7 +59,7 @@ def _ready(source: Connector | host_discovery.HostDiscovery) -> None:
 
 def test_contacts_tell_what_has_become_of_a_host() -> None:
     def reach(host: str, slots: int, connector: Connector) -> RemoteRanks | None:
-        connector.say(f"{slots} slots")
+        connector.put(f"{slots} slots")
         if host == "far":
             raise ConnectionError("no such host")
         return None

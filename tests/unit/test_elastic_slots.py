@@ -6,12 +6,13 @@ import math
 import random
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from hvdlite.launch.elastic import events
 from hvdlite.launch.elastic.discovery import MOST_BYTES, Answer, Answers, BadAnswer, parse
-from hvdlite.launch.elastic.members import Candidate, Cooldowns, free_slots, in_order
+from hvdlite.launch.elastic.members import Cooldowns, Member, free_slots, in_order
 from hvdlite.launch.elastic.outcome import Fault, Faults, of_process
 from hvdlite.launch.hosts import Host
 
@@ -107,16 +108,22 @@ def test_a_process_beyond_the_slots_takes_the_place_of_the_highest(
 
 
 def test_survivors_come_first_and_keep_their_order() -> None:
-    candidates = [
-        Candidate(1, "new", 0, survivor=False),
-        Candidate(2, "old", 0, survivor=False),
-        Candidate(3, "b", 2, survivor=True, rank=5),
-        Candidate(4, "b", 3, survivor=True, rank=4),
-        Candidate(5, "b", 0, survivor=False),
-        Candidate(6, "a", 0, survivor=True, rank=1),
+    def newcomer(number: int, host: str, slot: int) -> Member:
+        return Member(number, host, slot, meets=False, awaited=False)
+
+    def survivor(number: int, host: str, slot: int, rank: int) -> Member:
+        return replace(newcomer(number, host, slot), has_state=True, rank=rank)
+
+    members = [
+        newcomer(1, "new", 0),
+        newcomer(2, "old", 0),
+        survivor(3, "b", 2, rank=5),
+        survivor(4, "b", 3, rank=4),
+        newcomer(5, "b", 0),
+        survivor(6, "a", 0, rank=1),
     ]
-    ordered = in_order(candidates, ["old", "a", "b", "new"])
-    assert [each.member for each in ordered] == [6, 4, 3, 5, 2, 1]
+    ordered = in_order(members, ["old", "a", "b", "new"])
+    assert [member.number for member in ordered] == [6, 4, 3, 5, 2, 1]
 
 
 @pytest.mark.parametrize(

@@ -12,28 +12,20 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.hosts import Host
 from hvdlite.launch.spawn import agent_protocol, ssh
 from hvdlite.launch.spawn.elastic_ranks import ElasticRanks
-from hvdlite.launch.spawn.events import RankGroup, RankPipes
 from hvdlite.launch.spawn.silent_hosts import PAUSE, most_unanswered
-
-
-class Loop(Protocol):
-    """What is asked of the launcher's loop."""
-
-    def add(self, host: str, group: RankGroup) -> None: ...
-    def listen(self, rank: int, pipes: RankPipes) -> None: ...
+from hvdlite.launch.watch import Watch
 
 
 class Agents:
     """`near`: names of this machine. Others may turn out to be."""
 
     def __init__(
-        self, loop: Loop, here: ElasticRanks, near: Iterable[str], connector: Connector
+        self, loop: Watch, here: ElasticRanks, near: Iterable[str], connector: Connector
     ) -> None:
         self._loop = loop
         self._here = here
@@ -70,10 +62,6 @@ class Agents:
         elif host in self._agents:
             self._agents[host].end_one(member, politely)
         return True
-
-    def close_one(self, member: int) -> None:
-        """A member of this host is gone, and its streams are read."""
-        self._here.close_one(member)
 
     def look(self) -> list[int]:
         """Looks for members that are stopped: returns those here, and asks the agents."""
@@ -171,7 +159,7 @@ class ConnectResult:
 class Connector(Mailbox[ConnectResult | str]):
     """Reaches hosts in threads, so the launcher's loop never waits for a name or for a network.
 
-    `take()` gives results, and lines for people.
+    Any thread may `put()` a line for people; `take()` gives these lines and results.
 
     `reach` looks for a host with so many slots and returns its agent; None: it is this machine.
     OSError or ValueError: the host cannot take part. It ends when `over` is readable.
@@ -191,19 +179,14 @@ class Connector(Mailbox[ConnectResult | str]):
         """Of no more use. It may take a while to end."""
         self._start(lambda: ssh.close([agent]))
 
-    def say(self, text: str) -> None:
-        """A line for people, by any thread."""
-        self.put(text)
-
     def close(self) -> None:
-        """Ends all connector that are under way."""
+        """Ends all attempts that are under way."""
         self._closing = True
         os.write(self._end, b"e")
         for thread in self._threads:
             thread.join()
-        ssh.close(
-            [each.agent for each in self.take() if isinstance(each, ConnectResult) and each.agent]
-        )
+        results = [found for found in self.take() if isinstance(found, ConnectResult)]
+        ssh.close([result.agent for result in results if result.agent])
         for descriptor in (self.over, self._end):
             os.close(descriptor)
         super().close()

@@ -90,9 +90,8 @@ class Driver(Watch):
             self._read_store()  # what it said before its end: that its function returned
             self.log(f"member {event.rank} ended with status {event.status}")
             words, is_error = self.stderr[event.rank].last_words.found()
-            status, number = event.status, event.signal
-            ended = events.Ended(event.rank, status, shown(words), is_error, number)
-            self._handle([ended])
+            said = shown(words), is_error
+            self._handle([events.Ended(event.rank, event.status, *said, event.signal)])
         elif isinstance(event, RankStartFailed):
             reason = f"cannot start {self._context.command[0]!r}: {os.strerror(event.errno)}"
             self._handle([events.StartFailed(event.rank, reason)])
@@ -225,25 +224,22 @@ class Driver(Watch):
         if self._busy or self._verdict.interrupted or self._verdict.end is not None:
             return
         self._busy = True
-        todo = self._machine.handle(self._taken(), time.monotonic())
-        while todo:
-            for action in todo:
+        goes_on = True  # also without events: time has passed
+        while goes_on:
+            taken, self._waiting = self._waiting, []
+            for action in self._machine.handle(taken, time.monotonic()):
                 self._do(action)
-            todo = self._machine.handle(self._taken(), time.monotonic()) if self._waiting else []
+            goes_on = bool(self._waiting)
         self._busy = False
         self._release()
 
     def _release(self) -> None:
         self._agents.release(set(self._processes.values()))
 
-    def _taken(self) -> list[events.Event]:
-        taken, self._waiting = self._waiting, []
-        return taken
-
     # What is done.
 
     def _do(self, action: events.Action) -> None:
-        store, put = self._store, self._store.put
+        store = self._store
         if isinstance(action, events.Start):
             self._start(action)
         elif isinstance(action, events.Kill):
@@ -251,9 +247,10 @@ class Driver(Watch):
         elif isinstance(action, events.Look):
             self._waiting += [events.Stopped(member) for member in self._agents.look()]
         elif isinstance(action, events.Tell):
-            put(f"{PREFIX}notice/{action.notice.number}", documents.encode_notice(action.notice))
+            notice = action.notice
+            store.put(f"{PREFIX}notice/{notice.number}", documents.encode_notice(notice))
         elif isinstance(action, events.WarmAlone):
-            put(f"{PREFIX}place/{action.member}", b"0")
+            store.put(f"{PREFIX}place/{action.member}", b"0")
         elif isinstance(action, events.FailRendezvous):
             sentence = f"member {action.member} ended while generation {action.generation} formed."
             store.call_off(f"g{action.generation}/init", sentence)
@@ -277,14 +274,12 @@ class Driver(Watch):
         self._store.delete("monitor")  # reports of the ranks that there were
         names = ", ".join(f"{member} is rank {rank}" for member, rank in ranks.items())
         self.log(f"generation {written.generation} has {len(ranks)} ranks: member {names}")
-        data = documents.encode_assignment(
-            written.with_nonce(secrets.token_hex(documents.NONCE_DIGITS // 2))
-        )
+        with_nonce = written.with_nonce(secrets.token_hex(documents.NONCE_DIGITS // 2))
+        data, number = documents.encode_assignment(with_nonce), str(written.generation).encode()
         self._store.put(f"{PREFIX}assignment/{written.generation}", data)
-        self._store.put(f"{PREFIX}{documents.GENERATION}", str(written.generation).encode())
+        self._store.put(f"{PREFIX}{documents.GENERATION}", number)
         for entry in written.members:
             if entry.newcomer:
-                number = str(written.generation).encode()
                 self._store.put(f"{PREFIX}place/{entry.member}", number)
 
     def _start(self, action: events.Start) -> None:
@@ -335,7 +330,7 @@ class Driver(Watch):
         for name in ("stdout", "stderr"):
             self.end_stream((member, name))
         self._context.streams.close(member)
-        self._agents.close_one(member)
+        self._here.close_one(member)
         self._processes.pop(member, None)
         self.stderr.pop(member, None)
         for kind in (documents.LEAVE, documents.LEAVE_HOST, documents.OVER):

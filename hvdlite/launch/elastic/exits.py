@@ -123,10 +123,8 @@ class Exits:
         self._actions.append(Kill(member.number, why, politely))
 
     def look(self, waits: bool, now: float) -> None:
-        """Looks for stopped members, from time to time. `waits`: the job waits for a survivor.
-
-        It waits for members that have left as well: their slots are taken until they end.
-        """
+        """Looks for stopped members, from time to time. `waits`: the job waits for a survivor. It
+        waits for members that have left as well: their slots are taken until they end."""
         waits = waits or self._outcome.returned or bool(self._members.of(Stage.LEFT))
         if self.stopped_members.is_due(waits, now):
             self._actions.append(Look())
@@ -186,11 +184,7 @@ class Exits:
                 self._kill(member, why, politely=True)
 
     def asked_to_leave(
-        self,
-        members: Iterable[Member],
-        reason: str,
-        seconds: float | None,
-        now: float,
+        self, members: Iterable[Member], reason: str, seconds: float | None, now: float
     ) -> None:
         """The first notice of a member counts."""
         left = self._members.policy.leave_seconds if seconds is None else seconds
@@ -214,8 +208,7 @@ class Exits:
                 if member.stage is Stage.SERVING:
                     self.kill(member, "it has not left in time", now, politely=True)
                 else:
-                    why = "it has not ended in time"
-                    self._kill(member, why, politely=True)
+                    self._kill(member, "it has not ended in time", politely=True)
 
 
 LOOKS = 4  # within the time that a process may be stopped

@@ -153,11 +153,9 @@ class HostfileDiscovery(HostDiscovery):
             with open(self._path) as file:
                 hosts = tuple(parse_hostfile(file.read(), self._path, self._slots_per_host))
         except (OSError, ValueError) as error:
-            said = (
-                f"cannot read {self._path}: {error.strerror}."
-                if isinstance(error, OSError)
-                else str(error)
-            )
+            said = str(error)
+            if isinstance(error, OSError):
+                said = f"cannot read {self._path}: {error.strerror}."
             trouble = "" if said == self._told else f"{said} Its last hosts stay."
             self._told = said
             return Answer(trouble=trouble)

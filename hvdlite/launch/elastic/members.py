@@ -240,8 +240,7 @@ class Members:
         return member
 
     def in_order_of_ranks(self, members: Iterable[Member]) -> list[Member]:
-        candidates = [Candidate(m.number, m.host, m.slot, m.has_state, m.rank) for m in members]
-        return [self.by_number[each.member] for each in in_order(candidates, self._order)]
+        return in_order(members, self._order)
 
     def expected(self) -> dict[int, RankNumbers]:
         """By member, its numbers if all came that are wanted now."""
@@ -279,17 +278,6 @@ def _named(unit: FailureUnit) -> str:
     return unit if isinstance(unit, str) else f"{unit[0]}:{unit[1]}"
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A member that may be in the next generation."""
-
-    member: int
-    host: str
-    slot: int
-    survivor: bool
-    rank: int = -1  # in the last generation
-
-
 def free_slots(
     hosts: Iterable[Host],
     taken: frozenset[tuple[str, int]] | set[tuple[str, int]],
@@ -310,21 +298,23 @@ def free_slots(
             yield host.name, slot
 
 
-def in_order(candidates: Sequence[Candidate], hosts: Sequence[str]) -> list[Candidate]:
+def in_order(members: Iterable[Member], hosts: Sequence[str]) -> list[Member]:
     """The order of ranks. `hosts`: those of the last generation in their order, then new ones.
 
-    A host without survivors goes behind those with survivors, so rank 0 is a survivor.
-    Within a host survivors keep their order, and newcomers follow by slot.
+    Survivors have the state. A host without survivors goes behind those with survivors, so rank 0
+    is a survivor. Within a host survivors keep their order, and newcomers follow by slot.
     """
-    with_survivors = {each.host for each in candidates if each.survivor}
-    number = {host: n for n, host in enumerate(hosts)}
+    members = list(members)
+    with_survivors = {member.host for member in members if member.has_state}
+    places = {host: place for place, host in enumerate(hosts)}
 
-    def key(each: Candidate) -> tuple[bool, int, bool, int, int]:
-        order = each.rank if each.survivor else each.slot
-        place = number.get(each.host, len(number))
-        return each.host not in with_survivors, place, not each.survivor, order, each.member
+    def key(member: Member) -> tuple[bool, int, bool, int, int]:
+        order = member.rank if member.has_state else member.slot
+        place = places.get(member.host, len(places))
+        is_behind = member.host not in with_survivors
+        return is_behind, place, not member.has_state, order, member.number
 
-    return sorted(candidates, key=key)
+    return sorted(members, key=key)
 
 
 #: What a failure empties: a host, or a host and a slot.

@@ -116,9 +116,8 @@ def _starter(
 def _ranks_here(options: ElasticOptions, far: Sequence[str]) -> int:
     """How many ranks this host has at the start, at most. Pure."""
     slots = sum(host.slots for host in options.hosts if host.name not in far)
-    if not slots and (options.script or options.hostfile):  # it may be named later
-        return options.policy.processes
-    return min(slots, options.policy.processes)
+    may_be_named_later = not slots and (options.script or options.hostfile)
+    return options.policy.processes if may_be_named_later else min(slots, options.policy.processes)
 
 
 def _source(options: ElasticOptions) -> HostSource:
@@ -142,8 +141,8 @@ def _reach(
             by,
             os.environ,
             job.options.start_timeout,
-            connector.say,
-            log=connector.say if job.options.verbose else lambda text: None,
+            connector.put,
+            log=connector.put if job.options.verbose else lambda text: None,
             cancel=connector.over,
         )
         return agent

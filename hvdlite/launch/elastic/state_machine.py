@@ -58,10 +58,7 @@ class Progress:
 
 class StateMachine:
     def __init__(
-        self,
-        policy: Policy,
-        now: float = 0.0,
-        chance: Callable[[], float] = lambda: 0.0,
+        self, policy: Policy, now: float = 0.0, chance: Callable[[], float] = lambda: 0.0
     ) -> None:
         """`chance` gives numbers from 0 to 1, for the cool-down."""
         self.policy = policy
@@ -135,11 +132,7 @@ class StateMachine:
         elif event.member in self.members.by_number:
             self._hear_of(self.members.by_number[event.member], event)
 
-    def _hear_of(
-        self,
-        member: Member,
-        event: OfMember,
-    ) -> None:
+    def _hear_of(self, member: Member, event: OfMember) -> None:
         if isinstance(event, events.Ended):
             first = member.stage is Stage.COLD and member.meets
             where = " before hvd.init()" if first and not event.status else ""

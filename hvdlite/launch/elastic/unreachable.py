@@ -22,11 +22,7 @@ class Unreachable:
         self._tries_again = False
 
     def judge(
-        self,
-        pairs: Iterable[tuple[str, str]],
-        ranks: Sequence[str],
-        generation: int,
-        now: float,
+        self, pairs: Iterable[tuple[str, str]], ranks: Sequence[str], generation: int, now: float
     ) -> str | None:
         """The host to put out, or None. `pairs` of hosts; `ranks`: the hosts of all ranks.
 
