@@ -185,6 +185,17 @@ csrc/engine/complete/pending_batch.h
 - if (held.ok() && device::IsOneStream(stream)) waits_ = stream;
 C++ EngineGpuBatch.waits_for_each_producer_once_however_many_tensors_it_has_made
 
+E25: a rank obeys an abort before it has read an error that all ranks were sent
+csrc/engine/engine.cc
+- HearLastErrors(MonotonicNow());
+C++ EngineEnd.an_error_of_all_ranks_comes_before_the_abort_of_one_that_has_had_it
+
+E26: the host's abort word overtakes a decision that the root is sending
+csrc/engine/engine.cc
+- return set->undecided > 0 && parent >= 0 && !lost;
++ return set->undecided > 1000 && parent >= 0 && !lost;
+C++ EngineAbort.*
+
 D1: an average on a GPU is off by one rounding
 csrc/kernels/cuda/move.cuh
 - return Corrected(value, Corrected(value, product));
