@@ -123,8 +123,8 @@ test_elastic_rules.py::test_while_a_lower_slot_cools_down_higher_ones_wait
 
 L19: rank 0 may be a newcomer, which has no state to send
 hvdlite/launch/elastic/members.py
-- each.host not in with_survivors, place, not
-+ place, not
+- is_behind = member.host not in with_survivors
++ is_behind = False
 test_elastic_slots.py::test_survivors_come_first_and_keep_their_order
 test_elastic_rules.py::test_a_host_without_survivors_goes_behind
 
