@@ -46,7 +46,10 @@ bool Engine::Cycle() {
 
 void Engine::CycleSets(Nanos now, bool* moved) {
   if (turn_.TickIsDue(now)) Tick(now);
-  if (world_->segment().aborted() && !ended()) Obey(now);
+  if (world_->segment().aborted() && !ended()) {
+    const Status why = world_->segment().abort_status();
+    if (life_.agreed() || !sets_.AwaitDecisions(why, now)) FailNow(why);
+  }
   const Status* const suspect = ended() || life_.agreed() ? nullptr : sets_.Suspect(now);
   if (suspect != nullptr) FailNow(*suspect);
   // Iterate by index, because a decision may add or remove a set.

@@ -236,44 +236,23 @@ void Engine::LinkFailed(ProcessSet* set, Status status) {
   set->suspicion.Begin(std::move(status), MonotonicNow(), /*in_world=*/set->id == 0);
 }
 
-// A rank that fails sends all decisions that it knows before its abort. So a rank that obeys reads
-// the error of an operation first, if the rank that fails has had this error itself.
-void Engine::HearLastErrors(Nanos now) {
-  for (const ProcessSetPtr& set : sets_.mine()) {
-    std::vector<Decision> last;
-    set->agreement->HearLast(now, &last);
-    std::move(last.begin(), last.end(), std::back_inserter(set->decided));
-    for (Decision& decision : std::exchange(set->decided, {})) {
-      if (decision.kind == Down::kError) Begin(set.get(), std::move(decision), now);
-    }
-  }
-}
-
-// The host's abort word overtakes decisions that this rank's parent in a tree is just sending. The
-// parent obeys too, and its own abort comes behind them on the same edge. The wait ends with this
-// abort, with the last decision or, if the parent is lost or stands still, after
-// Suspicion::kInWorld.
-void Engine::Obey(Nanos now) {
-  Status why = world_->segment().abort_status();
-  const auto awaits_decisions = [&why](const ProcessSetPtr& set) {
-    const int parent = set->agreement->hears_from();
-    const bool lost = std::count(why.ranks().begin(), why.ranks().end(), parent) > 0;
-    return set->undecided > 0 && parent >= 0 && !lost;
-  };
-  const std::vector<ProcessSetPtr>& mine = sets_.mine();
-  if (life_.agreed() || std::none_of(mine.begin(), mine.end(), awaits_decisions))
-    return FailNow(std::move(why));
-  sets_.world().suspicion.Begin(std::move(why), now, /*in_world=*/true);
-}
-
 void Engine::FailNow(Status status) {
   if (ended()) return;
-  HearLastErrors(MonotonicNow());
   world_->segment().SetAbort(status);
   // The host's first failure is the cause.
   if (world_->segment().aborted()) status = world_->segment().abort_status();
   SayWhyItEnds(log_, options_.generation, status);
-  for (const ProcessSetPtr& set : sets_.mine()) set->agreement->SpreadAbort(status);
+  // All ranks were sent the errors of operations on which they disagree. A rank that has had such an
+  // error may be the one that fails, so the others end these operations with it, too.
+  const Nanos now = MonotonicNow();
+  for (const ProcessSetPtr& set : sets_.mine()) {
+    set->agreement->SpreadAbort(status, now, &set->heard);
+    std::move(set->heard.begin(), set->heard.end(), std::back_inserter(set->decided));
+    set->heard.clear();
+    for (Decision& decision : std::exchange(set->decided, {})) {
+      if (decision.kind == Down::kError) Begin(set.get(), std::move(decision), now);
+    }
+  }
   Finish(status);
   world_->bells().RingEveryone();
 }

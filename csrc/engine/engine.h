@@ -109,11 +109,6 @@ class Engine final : private Turn::Worker {
   void LinkFailed(ProcessSet* set, Status status) REQUIRES(turn_);
   // Fails the job and tells the other ranks.
   void FailNow(Status status) REQUIRES(turn_);
-  // A peer on this host has failed the job. Fails as well, at once or when no decision is on its
-  // way to this rank any more.
-  void Obey(Nanos now) REQUIRES(turn_);
-  // Ends operations on which the ranks disagree with that error, if its decision has arrived.
-  void HearLastErrors(Nanos now) REQUIRES(turn_);
   // Ends everything outstanding, and everything submitted later, with `reason`.
   void Finish(const Status& reason) REQUIRES(turn_);
 

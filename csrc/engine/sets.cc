@@ -99,6 +99,22 @@ const Status* Sets::Suspect(Nanos now) const {
   return nullptr;
 }
 
+// The host's abort word overtakes decisions that this rank's parent in a tree is just sending. The
+// parent obeys too, and its own abort comes behind them on the same edge. The wait ends with this
+// abort, with the last decision or, if the parent is lost or stands still, after
+// Suspicion::kInWorld.
+bool Sets::AwaitDecisions(const Status& why, Nanos now) const {
+  const auto awaits = [&why](const ProcessSetPtr& set) {
+    const transport::Transport* const parent = set->group->parent;
+    const std::vector<int>& lost = why.ranks();
+    return set->undecided > 0 && parent != nullptr &&
+           std::count(lost.begin(), lost.end(), parent->peer()) == 0;
+  };
+  if (std::none_of(mine_.begin(), mine_.end(), awaits)) return false;
+  world().suspicion.Begin(why, now, /*in_world=*/true);
+  return true;
+}
+
 int Sets::NewId() {
   if (free_ids_.empty()) return next_id_++;
   const int id = free_ids_.front();

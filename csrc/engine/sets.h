@@ -45,6 +45,9 @@ class Sets {
   bool AllDoneBesideWorld() const;
   // Null, or the failure that a set's broken link means by now.
   const Status* Suspect(Nanos now) const;
+  // A peer on this host has failed the job. Whether this rank obeys later, because decisions may be
+  // on their way to it. Then Suspect returns `why` if they do not come in time.
+  bool AwaitDecisions(const Status& why, Nanos now) const;
 
   // A number for World::Connect, never used before.
   uint32_t NewNumber() { return next_number_++; }

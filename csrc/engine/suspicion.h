@@ -1,6 +1,6 @@
 // Suspicion: a broken link of a process set: a rank leaves, the set ends or a rank has failed. It
-// waits a moment for news of which it is, and which rank is the cause. Engine::Obey waits as long
-// for decisions that a peer's abort has overtaken. DECIDES; pure.
+// waits a moment for news of which it is, and which rank is the cause. Sets::AwaitDecisions waits
+// as long for decisions that a peer's abort has overtaken. DECIDES; pure.
 #pragma once
 
 #include <algorithm>

@@ -14,8 +14,8 @@ void Engine::Tick(Nanos now) {
   if (options_.report_requests != nullptr)
     observer_.question().AskForReport(options_.report_requests->load());
   // Check this before the sockets: a neighbour that has left because of a failure has recorded it
-  // here.
-  if (segment.aborted()) return Obey(now);
+  // here. CycleSets obeys.
+  if (segment.aborted()) return;
   const Status neighbours = world_->neighbours().Check();
   if (!neighbours.ok()) return life_.agreed() ? Finish(life_.reason()) : FailNow(neighbours);
   const Status door = world_->Tend();

@@ -187,13 +187,14 @@ C++ EngineGpuBatch.waits_for_each_producer_once_however_many_tensors_it_has_made
 
 E25: a rank obeys an abort before it has read an error that all ranks were sent
 csrc/engine/engine.cc
-- HearLastErrors(MonotonicNow());
+- if (decision.kind == Down::kError) Begin(
++ if (decision.kind == Down::kAlive) Begin(
 C++ EngineEnd.an_error_of_all_ranks_comes_before_the_abort_of_one_that_has_had_it
 
 E26: the host's abort word overtakes a decision that the root is sending
-csrc/engine/engine.cc
-- return set->undecided > 0 && parent >= 0 && !lost;
-+ return set->undecided > 1000 && parent >= 0 && !lost;
+csrc/engine/sets.cc
+- return set->undecided > 0 && parent != nullptr &&
++ return set->undecided > 1000 && parent != nullptr &&
 C++ EngineAbort.*
 
 D1: an average on a GPU is off by one rounding

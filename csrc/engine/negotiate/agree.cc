@@ -86,8 +86,10 @@ void Agreement::AnnounceShutdown(Nanos now) {
   PassOnShutdown(me_);
 }
 
-void Agreement::SpreadAbort(const Status& status) {
+void Agreement::SpreadAbort(const Status& status, Nanos now, std::vector<Decision>* decisions) {
   if (parent_ != nullptr) {
+    bool moved = false;
+    (void)Receive(parent_.get(), now, decisions, &moved);
     Writer& out = UpFor(me_);
     out.U8(static_cast<uint8_t>(Up::kAbort));
     Encode(status, &out);
@@ -326,12 +328,6 @@ Status Agreement::Exchange(Nanos now, std::vector<Decision>* decisions, bool* mo
   }
   for (Edge& child : children_) note(child.channel->PumpOut(moved));
   return first_error;
-}
-
-void Agreement::HearLast(Nanos now, std::vector<Decision>* decisions) {
-  bool moved = false;
-  if (parent_ != nullptr) (void)Receive(parent_.get(), now, decisions, &moved);
-  Flush();
 }
 
 bool Agreement::Flush() {

@@ -71,8 +71,6 @@ class Agreement {
   Agreement(const TreePlace& place, std::vector<int> ranks, const AgreementOptions& options);
 
   bool is_root() const { return parent_ == nullptr; }
-  // The global rank from which this member hears decisions; -1 at the root.
-  int hears_from() const { return is_root() ? -1 : parent_->channel->transport().peer(); }
 
   // Announces this member's request: in full, or as the slot that stands for the same request.
   // `slot` is the slot that the name of a full request stood for until now, if any.
@@ -81,8 +79,9 @@ class Agreement {
   void AnnounceEvicted(uint64_t slot);
   // Announces that this member leaves. Everything announced before still happens.
   void AnnounceShutdown(Nanos now);
-  // Tells the neighbours in the tree that the job has failed. They pass it on. Best effort.
-  void SpreadAbort(const Status& status);
+  // Tells the neighbours in the tree that the job has failed. They pass it on. Best effort. First
+  // appends the decisions that have arrived from the parent, and passes them on.
+  void SpreadAbort(const Status& status, Nanos now, std::vector<Decision>* decisions);
   // Root only: a decision that is not about an operation. All members get it at the same place
   // among the others. kWhere: asks all members where their programs are; their answers arrive
   // during the next exchanges. kVerdict: tells them `text`. kTune: they change to the setting
@@ -107,9 +106,6 @@ class Agreement {
 
   // Moves messages and, at the root, decides. Appends the decisions to `decisions`.
   Status Exchange(Nanos now, std::vector<Decision>* decisions, bool* moved);
-  // Before the job fails: reads the decisions that have arrived from the parent, and sends the
-  // members below all that it knows. Best effort.
-  void HearLast(Nanos now, std::vector<Decision>* decisions);
   // Sends queued messages as far as possible. Returns true when none is left.
   bool Flush();
   // Call after the final message. Ends sending to the neighbours and drops what they still send.

@@ -218,7 +218,8 @@ TEST_P(AgreementTest, thousands_of_random_operations_come_out_alike_everywhere) 
 TEST_P(AgreementTest, an_abort_reaches_everybody) {
   Tree tree = MakeTheTree(100);
   // Every rank passes on what it hears, once, as the engine does.
-  tree[tree.size() - 1].agreement->SpreadAbort(Status::PeerLost(7, "gone"));
+  std::vector<Decision> last;
+  tree[tree.size() - 1].agreement->SpreadAbort(Status::PeerLost(7, "gone"), 0, &last);
   std::set<int> told{tree.size() - 1};
   for (int turn = 0; turn < 500; ++turn) {
     for (int m = 0; m < tree.size(); ++m) {
@@ -228,7 +229,7 @@ TEST_P(AgreementTest, an_abort_reaches_everybody) {
       for (const Decision& decision : decisions) {
         ASSERT_EQ(decision.kind, Down::kAbort);
         ASSERT_EQ(decision.status.peer(), 7);
-        if (told.insert(m).second) tree[m].agreement->SpreadAbort(decision.status);
+        if (told.insert(m).second) tree[m].agreement->SpreadAbort(decision.status, 0, &last);
       }
     }
   }
