@@ -242,8 +242,8 @@ void Engine::FailNow(Status status) {
   // The host's first failure is the cause.
   if (world_->segment().aborted()) status = world_->segment().abort_status();
   SayWhyItEnds(log_, options_.generation, status);
-  // All ranks were sent the errors of operations on which they disagree. A rank that has had such an
-  // error may be the one that fails, so the others end these operations with it, too.
+  // All ranks were sent the errors of operations on which they disagree. The rank that fails may
+  // have had such an error, so the others end these operations with it, too.
   const Nanos now = MonotonicNow();
   for (const ProcessSetPtr& set : sets_.mine()) {
     set->agreement->SpreadAbort(status, now, &set->heard);
