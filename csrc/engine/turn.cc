@@ -15,6 +15,7 @@
 //   submission / driver asleep     inbox, then sleepers   |  sleepers, inbox (IdleInTurn's Cycle)
 //   submission / last waiter going urgent, waiters        |  waiters - 1, urgent: one wakes it
 //   submission / background        gate + 1, closed       |  closed, gate (the futex compares)
+//   Stop / background              stopping, gate + 1     |  gate (the ticket), stopping
 //   Take / driver asleep           wanted, sleepers       |  sleepers, wanted
 //   end / background asleep        stopping, sleepers     |  sleepers, stopping
 //   peer's news                    see transport/shm/doorbells.h
@@ -214,8 +215,7 @@ Nanos Turn::GatheredBy(Nanos now) const {
 void Turn::LetGather() {
   Nanos now = MonotonicNow();
   const Nanos last_call = now + std::min(window(), options_.tick_every);
-  while (!stopping_) {
-    const uint32_t ticket = gate_.Ticket();
+  for (uint32_t ticket = gate_.Ticket(); !stopping_; ticket = gate_.Ticket()) {
     const Nanos until = std::min(GatheredBy(now), last_call);
     if (until <= now || gate_.Doze(ticket, until - now) == FutexResult::kWoken) return;
     now = MonotonicNow();
@@ -268,8 +268,7 @@ void Turn::Stop() {
 
 void Turn::Background() {
   Backoff backoff(patience_.get());
-  while (!stopping_.load(std::memory_order_seq_cst)) {
-    const uint32_t ticket = gate_.Ticket();
+  for (uint32_t ticket = gate_.Ticket(); !stopping_; ticket = gate_.Ticket()) {
     const bool wanted = HasUrgent(MonotonicNow()) && !worker_.ended();
     const bool mine = waiters_.load(std::memory_order_seq_cst) == 0 &&
                       wanted_.load(std::memory_order_seq_cst) == 0;

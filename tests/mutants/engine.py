@@ -129,6 +129,16 @@ csrc/engine/turn.cc
 C++ Ways/TurnTest.a_driver_that_waits_for_news_gives_way/*
 hangs
 
+E34: the background thread that is just being stopped sleeps to the next tick
+csrc/engine/turn.cc
+- for (uint32_t ticket = gate_.Ticket(); !stopping_; ticket = gate_.Ticket()) {
+-     const bool wanted
++ while (!stopping_) {
++     jitter_();
++     const uint32_t ticket = gate_.Ticket();
++     const bool wanted
+C++ Ways/TurnTest.the_background_thread_stops_at_once/*
+
 E15: the timeline shows members below a relay as if all had asked when the last did
 csrc/engine/negotiate/relay.cc
 - partial.spelled_out |= watching_;

