@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -117,11 +117,9 @@ Outcome Plain(const Input& given) {
 
 // The same bits, where a NaN is a NaN.
 std::vector<uint32_t> BitsOf(const Floats& values) {
-  std::vector<uint32_t> bits(values.size());
-  std::memcpy(bits.data(), values.data(), values.size() * sizeof(float));
-  for (size_t i = 0; i < bits.size(); ++i) {
-    if (std::isnan(values[i])) bits[i] = 0x7FC00000;
-  }
+  std::vector<uint32_t> bits;
+  for (float value : values)
+    bits.push_back(std::isnan(value) ? 0x7FC00000 : std::bit_cast<uint32_t>(value));
   return bits;
 }
 
