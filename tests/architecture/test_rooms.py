@@ -9,7 +9,7 @@ import rooms
 
 # Numbers that may only fall, as scripts/house counts them.
 FILES = 421
-LINES = 59_420
+LINES = 58_950
 ROOT_ROOMS = 19
 ROOMS_OF_COMM = 26
 
