@@ -227,6 +227,6 @@ def test_a_model_survives_a_rank(backend: str) -> None:
             "HVDLITE_ALLOW_SINGLETON": "1",
             "TF_CPP_MIN_LOG_LEVEL": "3",
         },
-        timeout=within(60),
+        timeout=within(180),
     )
     assert done.returncode == 0, done.stderr[-3000:]
