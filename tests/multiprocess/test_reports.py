@@ -146,7 +146,7 @@ state = hvd.elastic.ObjectState(hvd.broadcast_object, hvd.rank, step=0)
 def train(state):
     enough = False
     while not enough:
-        if MEMBER == 2 and state.step == 5: os.kill(os.getpid(), signal.SIGKILL)
+        if MEMBER == 2 and os.path.exists("seen"): os.kill(os.getpid(), signal.SIGKILL)
         here = np.array([float(os.path.exists("enough"))])
         enough = bool(hvd.allreduce(here, name="enough", op=hvd.Min)[0]) and hvd.size() == 3
         state.step += 1
@@ -162,6 +162,8 @@ def test_the_report_of_an_elastic_job_tells_of_its_changes(hasty: Job) -> None:
         "-np", "3", "--min-np", "1", "--report", "run.html", sys.executable, program
     )
     page = hasty.directory / "run.html"
+    wait_until(lambda: page.exists() and "3 ranks" in text_of(page), 40)
+    (hasty.directory / "seen").touch()
     wait_until(
         lambda: page.exists() and "3 → 2" in page.read_text() and "2 → 3" in page.read_text(), 40,
         lambda: page.exists() and text_of(page),
