@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import os
 import re
-import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -199,4 +198,4 @@ def host_identity(environ: Mapping[str, str]) -> str:
         boot = file.read().strip()
     with contextlib.suppress(OSError):
         network = str(os.stat("/proc/self/ns/net").st_ino)
-    return f"{socket.gethostname()}#{boot}#{network}"
+    return f"{os.uname().nodename}#{boot}#{network}"
