@@ -66,7 +66,7 @@ def write(
     frame = as_arrays(frame.select(*kept)).repartition(partitions)
     for path in paths:
         store.delete(path)
-    writes = _writer(store, paths, list(dict.fromkeys(columns)), validation, seed)
+    writes = _writer(store, paths, list(columns), validation, seed)
     found = frame.mapInArrow(writes, "purpose int, name string, rows long").collect()
     for purpose, path in enumerate(paths):
         names = {row["name"] for row in found if row["purpose"] == purpose}

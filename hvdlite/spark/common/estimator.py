@@ -11,7 +11,7 @@ from pyspark.ml import Estimator
 from hvdlite.spark.common import data
 from hvdlite.spark.common.backend import Backend, SparkBackend
 from hvdlite.spark.common.params import EstimatorParams, Saved
-from hvdlite.spark.common.rows import Training
+from hvdlite.spark.common.rows import Training, columns_of
 from hvdlite.spark.common.store import check
 
 _WITHOUT_USE = ("data_module",)
@@ -69,9 +69,8 @@ class HorovodEstimator(Estimator[Any], EstimatorParams, Saved):
         """The columns that the ranks need: all of them if a function transforms them."""
         if self.of("transformation_fn") is not None:
             return list(dataset.columns)
-        named = [*self.listed("feature_cols"), *self.listed("label_cols")]
-        weight = self.of("sample_weight_col")
-        return named + ([weight] if weight else [])
+        features, labels = self.listed("feature_cols"), self.listed("label_cols")
+        return columns_of(features, labels, self.of("sample_weight_col"))
 
     def _check(self) -> None:
         for name in ("model", "feature_cols", "label_cols", *self._needs()):

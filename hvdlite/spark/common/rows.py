@@ -39,7 +39,7 @@ class Training:
 
     @property
     def columns(self) -> list[str]:
-        return list(dict.fromkeys([*self.features, *self.labels, *filter(None, [self.weight])]))
+        return columns_of(self.features, self.labels, self.weight)
 
     @property
     def checkpoint(self) -> str:
@@ -56,6 +56,11 @@ class Training:
 
             table = pyarrow.Table.from_pandas(self.transformation(table.to_pandas()))
         return {name: data.array(table, name) for name in self.columns}
+
+
+def columns_of(features: Sequence[str], labels: Sequence[str], weight: str | None) -> list[str]:
+    """Each once: an autoencoder's features are its labels."""
+    return list(dict.fromkeys([*features, *labels, *([weight] if weight else [])]))
 
 
 def rows_of(arrays: Arrays) -> int:
