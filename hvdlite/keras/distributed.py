@@ -8,8 +8,7 @@ of all ranks.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,7 +20,14 @@ from hvdlite.base.ops import Sum
 from hvdlite.keras.backends import Backend, chosen
 from hvdlite.keras.flavour import KERAS, backend_name
 from hvdlite.keras.host import prepared
-from hvdlite.keras.wrapping import refuse_inside_loss_scaling, refuse_other_variables, without
+from hvdlite.keras.wrapping import (
+    handed_on,
+    refuse_inside_loss_scaling,
+    refuse_other_variables,
+    without,
+)
+
+Pair = tuple[Any, Any]  # (gradient, variable)
 
 _OTHERWISE = (
     "Wrap it the other way round:\n"
@@ -29,9 +35,6 @@ _OTHERWISE = (
     "That is done for you where keras.config.set_dtype_policy('mixed_float16') comes before "
     "hvd.DistributedOptimizer()."
 )
-
-
-Pair = tuple[Any, Any]  # (gradient, variable)
 
 
 class Distributed(HasLocal, HasCompression):
@@ -85,7 +88,7 @@ class Distributed(HasLocal, HasCompression):
             with self._hvd_with_state(optimizer_variables) as scope:
                 gradients = self._hvd_reduced(gradients, variables)
                 remembered = self._hvd_values(scope)
-            with self._hvd_handed_on():
+            with handed_on(self):
                 weights, state = plain(remembered, gradients, trainable_variables)
             return list(weights), list(state)
 
@@ -165,7 +168,7 @@ class Distributed(HasLocal, HasCompression):
         )
 
     def _hvd_apply(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
-        with self._hvd_handed_on():
+        with handed_on(self):
             super().apply(gradients, variables)  # type: ignore[misc]
 
     def _hvd_reduced(self, gradients: Sequence[Any], variables: Sequence[Any]) -> Gradients:
@@ -188,14 +191,6 @@ class Distributed(HasLocal, HasCompression):
             object.__setattr__(self, "_hvd_memory", cells)
             for cell in cells:
                 self._track_variable(cell)  # type: ignore[attr-defined]
-
-    @contextlib.contextmanager
-    def _hvd_handed_on(self) -> Iterator[None]:
-        object.__setattr__(self, "_hvd_handing_on", True)
-        try:
-            yield
-        finally:
-            object.__setattr__(self, "_hvd_handing_on", False)
 
     def _hvd_undressed(self) -> AbstractContextManager[None]:
         """In this context the optimizer has the variables of the plain one."""

@@ -80,6 +80,16 @@ def when(condition: Any, change: Callable[[], None], variables: Sequence[Any]) -
 
 
 @contextlib.contextmanager
+def handed_on(optimizer: Any) -> Iterator[None]:
+    """In this context the optimizer makes its own step with what hvdlite has made of gradients."""
+    object.__setattr__(optimizer, "_hvd_handing_on", True)
+    try:
+        yield
+    finally:
+        object.__setattr__(optimizer, "_hvd_handing_on", False)
+
+
+@contextlib.contextmanager
 def without(optimizer: Any, added: Collection[int]) -> Iterator[None]:
     """In this context, which is for files, the optimizer lacks the variables with these ids."""
     everything = optimizer.__dict__["_variables"]

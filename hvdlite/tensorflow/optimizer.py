@@ -44,10 +44,10 @@ class _DistributedOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
                     "an optimizer of TensorFlow 1 adds passes up in graphs only: in eager mode "
                     "leave backward_passes_per_step out"
                 )
-            how = (options.sparse_as_dense, options.average_passes)
             self._agg_helper = LocalGradientAggregationHelper(
-                options.passes, self._allreduce_grads, *how
-            )
+                options.passes, self._allreduce_grads, options.sparse_as_dense,
+                options.average_passes,
+            )  # fmt: skip
 
     def register_local_var(self, var: Any) -> None:
         """The gradient of this variable stays this rank's own, divided by the number of ranks

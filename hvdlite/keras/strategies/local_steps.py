@@ -7,8 +7,7 @@ states have them.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from hvdlite.keras import backends
 from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.host import prepared, to_numpy
 from hvdlite.keras.wrapping import (
+    handed_on,
     refuse_inside_loss_scaling,
     refuse_other_variables,
     refuse_twice,
@@ -37,7 +37,7 @@ class LocalSteps:
 
     # Of the class, so that what from_config() makes of it has it as well.
     _hvd_settings: Settings
-    _hvd_inside = False
+    _hvd_handing_on = False
     _hvd_count: Any = None
     _hvd_outer: Sequence[tuple[Any, Any]] = ()  # anchors and velocities
 
@@ -53,7 +53,7 @@ class LocalSteps:
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         """One step of this rank, and an average of the weights if it is time."""
-        if self._hvd_inside or len(grads) == 0:
+        if self._hvd_handing_on or len(grads) == 0:
             return super().apply(grads, trainable_variables)  # type: ignore[misc]
         variables = prepared(self, trainable_variables)
         outside = backends.chosen().outside
@@ -70,7 +70,7 @@ class LocalSteps:
         with self._hvd_scope(optimizer_variables, trainable_variables) as scope:
             grads = self._hvd_before(grads, self._trainable_variables)  # type: ignore[attr-defined]
         weights, state = self._hvd_values(scope)
-        with self._hvd_handed_on():
+        with handed_on(self):
             weights, state = super().stateless_apply(state, grads, weights)  # type: ignore[misc]
         with self._hvd_scope(state, weights) as scope:
             self._hvd_after()
@@ -135,14 +135,6 @@ class LocalSteps:
         return [*self._trainable_variables, *self.variables]  # type: ignore[attr-defined]
 
     # ---- without state, on JAX
-
-    @contextlib.contextmanager
-    def _hvd_handed_on(self) -> Iterator[None]:
-        object.__setattr__(self, "_hvd_inside", True)
-        try:
-            yield
-        finally:
-            object.__setattr__(self, "_hvd_inside", False)
 
     def _hvd_scope(self, state: Sequence[Any], weights: Sequence[Any]) -> Any:
         values = [*weights, *state]

@@ -90,8 +90,8 @@ class Driver(Watch):
             self._read_store()  # what it said before its end: that its function returned
             self.log(f"member {event.rank} ended with status {event.status}")
             words, is_error = self.stderr[event.rank].last_words.found()
-            said = shown(words), is_error
-            self._handle([events.Ended(event.rank, event.status, *said, event.signal)])
+            ended = events.Ended(event.rank, event.status, shown(words), is_error, event.signal)
+            self._handle([ended])
         elif isinstance(event, RankStartFailed):
             reason = f"cannot start {self._context.command[0]!r}: {os.strerror(event.errno)}"
             self._handle([events.StartFailed(event.rank, reason)])
