@@ -14,7 +14,7 @@ from suites.reporting import VARIABLE, Reporter
 # test.
 PRODUCTS = ("hosts", "mpirun", "jit")
 # Of the functions of a file of tests with processes a tier takes one in so many.
-PROCESSES = {"quick": 4, "commit": 2}
+PROCESSES = {"quick": 4, "commit": 3}
 
 
 @pytest.fixture

@@ -43,8 +43,13 @@ _CONFIGURATIONS = by_tier(
     quick=(_on("torch", 2, "keras_optimizer"),),
     commit=(
         _on("torch", 2),
-        _on("jax", 2, *_PER_BACKEND, turns=8),
-        _on("tensorflow", 2, *_PER_BACKEND, turns=5),
+        *one_of(
+            (
+                _on("jax", 2, *_PER_BACKEND, turns=5),
+                _on("tensorflow", 2, *_PER_BACKEND, turns=3),
+            ),
+            "keras compiled",
+        ),
         *one_of(
             (_on("torch", 3), _on("jax", 3), _on("tensorflow", 3), _on("tf_keras", 2)), "keras"
         ),

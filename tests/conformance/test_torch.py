@@ -46,7 +46,7 @@ _NET = Configuration(
 
 CONFIGURATIONS = by_tier(
     quick=(replace(_TWO, turns=3),),
-    commit=(_TWO, _NET, *one_of((_ALONE, _THREE, _FOUR), "torch")),
+    commit=(_TWO, *one_of((_ALONE, _THREE, _FOUR, _NET), "torch")),
     everything=(_ALONE, _TWO, _THREE, _FOUR, _NET),
 )
 

@@ -18,7 +18,7 @@ Other = TypeVar("Other")
 
 # Of what is costly (more than four seconds of the processor, or twelve of waiting) `quick` and
 # `commit` take one in so many.
-COSTLY_TURNS = 8
+COSTLY_TURNS = 12
 
 TIERS = ("quick", "commit", "all")
 VARIABLES = ("HVDLITE_TEST_TIER", "HVDLITE_TEST_SEED")
