@@ -15,10 +15,10 @@ from types import ModuleType
 from typing import Any
 
 NAME = "hvdlite"
-#: replace: gloo and nccl become hvdlite. keep: the program's backend is meant.
+#: replace: gloo, nccl and ccl become hvdlite. keep: the program's backend is meant.
 VARIABLE = "HVDLITE_TORCH_BACKEND"
 _REPLACE = ("replace", NAME)
-_REPLACED = {"gloo", "nccl"}
+_REPLACED = {"ccl", "gloo", "nccl"}
 
 _kept: Any = None  # the default group that hvdlite.torch.distributed.init() has made
 

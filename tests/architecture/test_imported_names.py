@@ -14,8 +14,8 @@ import pytest
 from hvdlite.tools.doctor import surface
 
 ROOT = Path(__file__).resolve().parents[2]
-# Pages that tell of the past, and numbers.
-PAST = {ROOT / "docs" / "decisions", ROOT / "docs" / "benchmarks" / "data"}
+# Pages that tell of the past, numbers, and examples of what may be added.
+PAST = {ROOT / "docs" / "decisions", ROOT / "docs" / "benchmarks" / "data", ROOT / "tests/recipes"}
 FROM = re.compile(
     r"\bfrom (hvdlite(?:\.\w+)*) import (\([^)]*\)|\w+(?: as \w+)?(?:, *\w+(?: as \w+)?)*)"
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from hvdlite.launch.environment.identity import AtPorts, AtStore, OverTorchStore
 validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+trainer = pytest.importorskip(
+    "kubeflow_trainer_api.models", reason="kubeflow-trainer-api is not installed"
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "kubernetes"
@@ -32,6 +36,9 @@ def documents(path: Path) -> list[dict[str, Any]]:
 def check(document: dict[str, Any]) -> None:
     """Against the schema of its kind, and its templates against Kubernetes' own."""
     kind = document["kind"]
+    if document["apiVersion"].startswith("trainer.kubeflow.org"):
+        check_by_model(document)
+        return
     if kind not in ("JobSet", "MPIJob"):
         validate.validate(document, VERSION, strict=True)
         return
@@ -44,6 +51,34 @@ def check(document: dict[str, Any]) -> None:
     else:
         for replica in document["spec"]["mpiReplicaSpecs"].values():
             check({"apiVersion": "v1", "kind": "Pod", "metadata": name} | replica["template"])
+
+
+def check_by_model(document: dict[str, Any]) -> None:
+    """Against the class that Kubeflow's package has for it, which forgets what it does not know;
+    and a runtime's template as a JobSet."""
+    model = getattr(trainer, f"TrainerV1alpha1{document['kind']}")
+    try:
+        known = model.from_dict(document).to_dict()
+    except ValueError as error:
+        raise jsonschema.ValidationError(str(error)) from error
+    if unknown := sorted(_lost(document, known)):
+        raise jsonschema.ValidationError(f"unknown: {unknown}")
+    if document["kind"] == "ClusterTrainingRuntime":
+        jobset = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+        check(jobset | {"metadata": {"name": "node"}} | document["spec"]["template"])
+
+
+def _lost(given: Any, known: Any, path: str = "") -> Iterator[str]:
+    """What is in the first one and not in the second."""
+    if isinstance(given, dict) and isinstance(known, dict):
+        for key, value in given.items():
+            where = f"{path}.{key}"
+            yield from _lost(value, known[key], where) if key in known else [where]
+    elif isinstance(given, list) and isinstance(known, list) and len(given) == len(known):
+        for index, (one, other) in enumerate(zip(given, known, strict=True)):
+            yield from _lost(one, other, f"{path}[{index}]")
+    elif given != known:
+        yield path
 
 
 def pods_of(path: Path) -> list[dict[str, Any]]:
@@ -77,6 +112,11 @@ def test_a_manifest_is_one_that_the_cluster_accepts(path: Path) -> None:
         ("jobset.yaml", ("restartPolicy: OnFailure", "restartPolicies: OnFailure")),
         ("mpijob.yaml", ("slotsPerWorker", "slotsPerWorkers")),
         ("elastic.yaml", ("volumeMounts", "volumeMount")),
+        ("trainjob.yaml", ("mlPolicy", "mlPolicies")),
+        ("trainjob.yaml", ("maxRestarts: 0", "maxRestarts: none")),
+        ("trainjob.yaml", ("secretKeyRef", "secretKeyReference")),
+        ("trainjob.yaml", ("numNodes: 4", "numNodes: four")),
+        ("trainjob.yaml", ("resourcesPerNode", "resources")),
     ],
 )
 def test_a_mistake_in_a_manifest_is_noticed(
@@ -117,6 +157,20 @@ def test_the_pods_of_the_indexed_job_are_the_ranks_of_one_job() -> None:
         found = environment.discover(given | {"RANK": str(rank)})
         assert (found.rank, found.size, found.secret) == (rank, 4, bytes.fromhex("ab" * 32))
         assert isinstance(found.rendezvous_method, (AtPorts, AtStore, OverTorchStore))
+
+
+def test_the_runtime_has_the_names_by_which_the_trainer_finds_the_ranks() -> None:
+    runtime, job = documents(FOLDER / "trainjob.yaml")
+    assert job["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"]
+    (node,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    labels = node["template"]["metadata"]["labels"]
+    assert labels == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    (pod,) = pods_of(FOLDER / "trainjob.yaml")
+    (container,) = pod["containers"]
+    # PET_MASTER_ADDR is JOB-node-0-0.JOB, and PET_ variables are set in the container of this name.
+    assert (node["name"], container["name"]) == ("node", "node")
+    # The args of the TrainJob are arguments of the command, which is a shell's.
+    assert container["command"][:2] == ["sh", "-c"] and "args" not in container
 
 
 def test_the_launcher_of_the_jobset_follows_the_pods_there_are(tmp_path: Path) -> None:

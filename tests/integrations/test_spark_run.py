@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -84,6 +85,20 @@ def test_smoke(session: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="needs 5 slots at the same time, and .* has 2"):
         hvd_spark.run(train, num_proc=5)
     assert time.monotonic() - began < 5
+
+
+def test_the_notebook_that_came_from_horovodrunner(
+    session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/guides/roads.md, HorovodRunner: the program after the change."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "roads.md").read_text()
+    diff = re.search(r'^```diff title="notebook.py"\n(.*?)^```$', page, re.M | re.S)
+    assert diff is not None
+    program = "".join(line[1:] for line in diff[1].splitlines(True) if line[0] != "-")
+    exec(compile(program, "notebook.py", "exec"), {"__name__": "__main__"})
+    size, loss = re.findall(r"(\d) ranks, loss ([\d.]+)", capsys.readouterr().out)[0]
+    assert size == "2" and float(loss) < 0.1
 
 
 @pytest.mark.full

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import slurm
-from launched import PATIENT, WAIT, last_line, prefixed
+from launched import PATIENT, ROOT, WAIT, last_line, prefixed
 from slurm_jobs import ALLOCATION, HVDLITERUN, PYTHON, Slurm
 
 # The nodes are one machine and pretend to be two.
@@ -106,6 +106,29 @@ def test_hvdliterun_in_a_batch_script(cluster_: Slurm) -> None:
     out = (cluster_.job.directory / "out").read_bytes()
     assert done.returncode == 0, out
     assert prefixed(out, 1) == ["1 2 1 2 0 1 [1.0, 3.0, 5.0]"]
+
+
+def test_the_ten_lines_of_the_page(cluster_: Slurm) -> None:
+    """docs/guides/roads.md, Slurm in ten lines: as they stand there."""
+    page = (ROOT / "docs" / "guides" / "roads.md").read_text()
+    lines = re.search(r'^```sh title="train.sh"\n(.*?)^```$', page, re.M | re.S)
+    assert lines is not None and len(lines[1].splitlines()) == 10
+    folder = cluster_.job.directory
+    (folder / "train.sh").write_text(lines[1])
+    (folder / "train.py").write_text(TRAIN)
+    # What an environment's activate does: it names programs.
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "activate").write_text(f'export PATH="{programs}:$PATH"\n')
+    for name, command in {"hvdliterun": " ".join(HVDLITERUN), "python": PYTHON}.items():
+        (programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        (programs / name).chmod(0o755)
+    done = cluster_.run("sbatch", "--wait", "train.sh")
+    (log,) = folder.glob("train.*.log")
+    assert done.returncode == 0, log.read_bytes()
+    said = [prefixed(log.read_bytes(), rank) for rank in range(4)]
+    total = "[6.0, 10.0, 14.0]"
+    assert said == [[f"{r} 4 {r % 2} 2 {r // 2} 2 {total}"] for r in range(4)], log.read_bytes()
 
 
 def test_hvdliterun_in_a_shell_that_is_a_step_itself(cluster_: Slurm) -> None:

@@ -69,6 +69,7 @@ class Shell:
             "python": sys.executable,
             "hvdliterun": f"{sys.executable} -m hvdlite.launch",
             "hvdlite": f"{sys.executable} -m hvdlite.tools",
+            "torchrun": f"{sys.executable} -m torch.distributed.run",
             "ssh": ssh,
         }
         for name, command in wrappers.items():

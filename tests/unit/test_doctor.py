@@ -164,6 +164,11 @@ SNIPPETS = {
         "from sparkdl import HorovodRunner\nHorovodRunner(np=2).run(train)",
         ["change 1 sparkdl.HorovodRunner: .*hvdlite.spark.run(f, num_proc=np)"],
     ),
+    "torch-ccl": (
+        "import torch, oneccl_bindings_for_pytorch\nfrom torch_ccl import x\nimport oneccl",
+        [f"change {line} {name}: torch-ccl ends with torch 2.8: .*init_process_group(\"hvdlite\")"
+         for line, name in ((1, "oneccl_bindings_for_pytorch"), (2, "torch_ccl"))],
+    ),
     "an argument of compile() that Keras 3 does not have": (
         KERAS + "model.compile('sgd', loss='mse', experimental_run_tf_function=False)",
         ["change 3 compile(experimental_run_tf_function=): Keras 3 has no such argument: leave "

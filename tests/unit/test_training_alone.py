@@ -56,6 +56,7 @@ def test_who_speaks(environ: dict[str, str], expected: bool) -> None:
     {
         "gloo": ("gloo", "replace", "hvdlite"),
         "nccl": ("nccl", "replace", "hvdlite"),
+        "torch-ccl's": ("cpu:ccl", "replace", "hvdlite"),
         "torch's choice": (None, "replace", "hvdlite"),
         "an empty name": ("", "replace", "hvdlite"),
         "the name that torch has for it": ("undefined", "replace", "hvdlite"),

@@ -6,7 +6,7 @@
     surface      which of Horovod's names hvdlite has, by its sources
     advice       tables: what Horovod has, what differs, which variables have no effect
     variables    says what an environment variable of Horovod means
-    libraries    Horovod inside other libraries: Lightning's strategy, Databricks' runner
+    libraries    Horovod inside other libraries, such as Lightning's strategy; torch-ccl
     training     hints about a whole program, such as data that are the same on each rank
     findings     a finding, as text and as JSON
 

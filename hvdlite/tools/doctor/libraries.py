@@ -1,9 +1,10 @@
-"""Finds Horovod where another library offers it under a name of its own: Lightning's strategy and
-Databricks' runner. They import Horovod's internals, or exist no more."""
+"""Finds Horovod where another library has it, in Lightning's strategy and Databricks' runner, and
+torch-ccl. New versions have none of them."""
 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 
 from hvdlite.tools.doctor.findings import Finding, Kind
@@ -15,15 +16,15 @@ LIGHTNING = (
 )
 _DATABRICKS = (
     "Databricks' runner needs Horovod: hvdlite.spark.run(f, num_proc=np) runs f on the executors, "
-    "and hvdlite.run(f, np=2) on the driver (docs/guides/spark.md)"
+    "and hvdlite.run(f, num_proc=2) on the driver (docs/guides/roads.md)"
+)
+_CCL = (
+    "torch-ccl ends with torch 2.8: leave this import out, and say "
+    'init_process_group("hvdlite") (docs/guides/roads.md)'
 )
 
-_SENTENCES = {
-    "HorovodStrategy": LIGHTNING,
-    "HorovodPlugin": LIGHTNING,
-    "HorovodAccelerator": LIGHTNING,
-    "HorovodRunner": _DATABRICKS,
-}
+_SENTENCES = dict.fromkeys(("HorovodStrategy", "HorovodPlugin", "HorovodAccelerator"), LIGHTNING)
+_SENTENCES |= {"HorovodRunner": _DATABRICKS}
 _PACKAGES = ("lightning", "pytorch_lightning", "sparkdl")
 
 #: arguments by which a Trainer got "horovod", in the order of Lightning's releases
@@ -32,24 +33,23 @@ _OF_TRAINER = {"distributed_backend", "accelerator", "plugins", "strategy"}
 
 def of_program(program: Program) -> Iterator[Finding]:
     """Yields what has to be changed."""
+    change = functools.partial(Finding, Kind.CHANGE, program.file)
     imports = [n for n in ast.walk(program.tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    for found in imports:
+        for module in {"oneccl_bindings_for_pytorch", "torch_ccl"}.intersection(_modules(found)):
+            yield change(found.lineno, module, _CCL)
     if not any(module.startswith(_PACKAGES) for node in imports for module in _modules(node)):
         return
     for node in ast.walk(program.tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_PACKAGES):
             for name in (alias.name for alias in node.names if alias.name in _SENTENCES):
-                sentence = _SENTENCES[name]
-                yield Finding(
-                    Kind.CHANGE, program.file, node.lineno, f"{node.module}.{name}", sentence
-                )
+                yield change(node.lineno, f"{node.module}.{name}", _SENTENCES[name])
         elif isinstance(node, ast.Attribute) and node.attr in _SENTENCES:
-            sentence = _SENTENCES[node.attr]
-            yield Finding(Kind.CHANGE, program.file, node.lineno, ast.unparse(node), sentence)
+            yield change(node.lineno, ast.unparse(node), _SENTENCES[node.attr])
         elif isinstance(node, ast.Call) and last_name(node) == "Trainer":
             for keyword in node.keywords:
                 if keyword.arg in _OF_TRAINER and _says_horovod(keyword.value):
-                    name = f'Trainer({keyword.arg}="horovod")'
-                    yield Finding(Kind.CHANGE, program.file, keyword.lineno, name, LIGHTNING)
+                    yield change(keyword.lineno, f'Trainer({keyword.arg}="horovod")', LIGHTNING)
 
 
 def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
