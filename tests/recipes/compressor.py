@@ -8,20 +8,20 @@ CODE = '''"""Row means: a matrix travels as the mean of each of its rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from hvdlite.adapter.compression.algebra import Algebra, Array
 from hvdlite.adapter.compression.methods import Method, Part, Rounds, State, Sum
-from hvdlite.adapter.compression.powersgd import as_matrix
 
 
 class RowMeans(Method):
     """With error feedback."""
 
     def compressing(self, shape: Sequence[int]) -> Part:
-        return _Means(as_matrix(shape))
+        return _Means((int(shape[0]), math.prod(int(length) for length in shape[1:])))
 
 
 class _Means(Part):
