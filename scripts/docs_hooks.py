@@ -1,8 +1,8 @@
-"""What mkdocs puts into the pages while it builds the site: the API of a package, and the help of a
-command.
+"""What mkdocs puts into the pages while it builds the site: the API of a package, the help of a
+command, an anchor for each term of a list, and the version.
 
-A page asks by a line of its own: `<!-- api: hvdlite.torch -->`, `<!-- help: hvdlite.launch -->` or
-`<!-- file: CHANGELOG.md -->`.
+A page asks by a line of its own: `<!-- api: hvdlite.torch -->`, `<!-- help: hvdlite.launch -->`,
+`<!-- file: CHANGELOG.md -->` or `<!-- sources: examples -->`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from html import unescape
+from pathlib import Path
 from typing import Any
 
 import griffe
@@ -110,18 +112,80 @@ def file_of_the_repository(name: str) -> str:
     return re.sub(r"\[([^]]+)\]\((?:tests|examples|scripts|hvdlite|csrc)/[^)]*\)", r"\1", text)
 
 
+def sources(folder: str) -> str:
+    """The Python programs of a folder, closed until the reader opens one."""
+    parts = []
+    for path in sorted(Path(folder).glob("*.py")):
+        code = "\n".join(f"    {line}".rstrip() for line in path.read_text().splitlines())
+        parts.append(f'??? example "{path.name}"\n\n    ```python\n{code}\n    ```')
+    if len(parts) < 20:
+        raise SystemExit(f"{folder} has hardly any program")
+    return "\n\n".join(parts)
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = re.sub(
         r"^<!-- file: (\S+) -->$", lambda m: file_of_the_repository(m[1]), markdown, flags=re.M
     )
+    markdown = re.sub(r"^<!-- sources: (\S+) -->$", lambda m: sources(m[1]), markdown, flags=re.M)
     markdown = re.sub(r"^<!-- api: (\S+) -->$", lambda m: api(m[1]), markdown, flags=re.M)
     return re.sub(r"^<!-- help: (\S+) -->$", lambda m: command_help(m[1]), markdown, flags=re.M)
 
 
+def version() -> str:
+    with open("pyproject.toml", encoding="utf-8") as file:
+        found = re.search(r'^version = "(.+)"$', file.read(), re.M)
+    assert found is not None
+    return found[1]
+
+
+def on_config(config: Any) -> Any:
+    config.copyright = f"hvdlite {version()}, {config.copyright}"
+    return config
+
+
 def on_page_content(html: str, **_: Any) -> str:
+    return signs_of_diffs(anchors_of_terms(numbers_with_units(html)))
+
+
+def numbers_with_units(html: str) -> str:
     """Keeps a number and its unit on one line in the cells of tables."""
 
     def together(cell: re.Match[str]) -> str:
         return re.sub(r"(\d) (?=(?:ns|µs|ms|s|B|KiB|MiB|GiB)\b|%)", r"\1&nbsp;", cell[0])
 
     return re.sub(r"<td[^>]*>.*?</td>", together, html, flags=re.S)
+
+
+def anchors_of_terms(html: str) -> str:
+    """Each message of the page of errors, each knob and each word of the glossary has an address:
+    its first words, as far as they are not another term's."""
+    taken = set(re.findall(r'\bid="([^"]+)"', html))
+
+    def anchored(term: re.Match[str]) -> str:
+        words = re.findall(r"[a-z0-9]+", unescape(re.sub("<[^>]+>", "", term[1])).lower())
+        name = stem = "-".join(words)[:60].rstrip("-") or "term"
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{stem}-{number}"
+        taken.add(name)
+        link = f'<a class="headerlink" href="#{name}" title="Permanent link">&para;</a>'
+        return f'<dt id="{name}">{term[1]}{link}</dt>'
+
+    return re.sub(r"<dt>(.*?)</dt>", anchored, html, flags=re.S)
+
+
+def signs_of_diffs(html: str) -> str:
+    """Marks the first column of a diff, so that copying leaves it out (site.css)."""
+
+    def marked(block: re.Match[str]) -> str:
+        code = re.sub(r'(<span class="gi">)\+', r'\1<span class="gs-sign">+</span>', block[2])
+        code = re.sub(
+            r'(<a id="[^"]*"[^>]*></a>)(<span class="w">)? (</span>)?',
+            r'\1<span class="gs-sign"> </span>',
+            code,
+        )
+        return block[1] + code
+
+    return re.sub(r'(<div class="language-diff[^>]*>)(.*?</code>)', marked, html, flags=re.S)

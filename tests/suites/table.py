@@ -99,6 +99,10 @@ SUITES = (
         needs="/usr/bin/valgrind", package="valgrind",
     ),
     Suite("docs", (ALL,), 60, command=("scripts/docs",)),
+    Suite(
+        "site", (ALL,), 400, command=("scripts/docs", "--check"), after="docs",
+        needs="/usr/bin/chromium", package="chromium nodejs npm",
+    ),
     *(
         Suite(
             f"C++ {sanitizer}", (ALL,), 900, command=("scripts/cpp-tests", sanitizer), cores=2.0,
