@@ -68,8 +68,14 @@ def _public(path: str) -> Iterator[tuple[str, str]]:
         )
         return
     module = _package()[path.removeprefix("hvdlite.")]
+    if module.exports is None and "api" in module.members:  # looks its names up lazily, there
+        path, module = f"{path}.api", module["api"]
     for name, member in module.members.items():
-        exported = module.exports is None or name in module.exports
+        if member.is_alias and not member.target_path.startswith("hvdlite."):
+            continue
+        # griffe leaves sums of lists as they are in a module behind such a package.
+        known = module.exports is not None and all(isinstance(e, str) for e in module.exports)
+        exported = not known or name in module.exports
         if name in REDUCTIONS or name.startswith("_") or not exported:
             continue
         target = member.final_target if member.is_alias else member
