@@ -93,7 +93,7 @@ def torch(before: str = "", after: str = "", **instead: str) -> Run:
 
 #: page and first line of a block of Python.
 RUN: dict[tuple[str, str], Run] = {
-    ("guides/communicating-less", "optimizer = hvd.DistributedOptimizer("): torch(after=STEP),
+    ("guides/communicating-less", "optimizer = hvd.DistributedOptimizer(\n"): torch(after=STEP),
     ("guides/communicating-less", "optimizer = torch.optim.SGD(model.parameters(), lr=0.1, "): (
         torch()
     ),
@@ -146,7 +146,7 @@ RUN: dict[tuple[str, str], Run] = {
         + """
 x, y = np.ones((64, 4), "float32"), np.ones((64, 1), "float32")
 step = lambda params, opt_state, x, y: train_step(params, opt_state, x, y)[:2]
-cursor = hvd.elastic.Cursor(len(x), batch_size=32, epochs=1)
+cursor = hvd.elastic.Cursor(len(x), batch_size=32)
 state = hvd.elastic.JaxState(params=params, opt_state=state, cursor=cursor)
 """,
         "\ntrain(state)",
