@@ -221,6 +221,7 @@ ELSEWHERE: dict[str | tuple[str, str], str] = {
     "guides/ray": "tests/integrations/test_ray.py: needs a Ray cluster",
     "guides/spark": "tests/integrations/test_spark_run.py: needs Spark",
     "guides/migrating": "tests/unit/test_migrating_page.py",
+    "guides/roads": "test_roads.py",
     "guides/mpi": "test_mpi_programs.py: needs mpirun",
     "guides/torch-distributed": "test_torch_backend_programs.py: the group of a whole process",
     (
