@@ -5,6 +5,7 @@ copy of the tree and runs what the recipe names.
     knob         HVDLITE_LAUNCH_NOTE, a line that hvdliterun prints
     compressor   rowmeans, which sends the mean of each row of a matrix
     launcher     flux run, whose ranks are on one host
+    collective   portion, the reducescatter under another name; its copy of the core is built
 """
 
 from __future__ import annotations
