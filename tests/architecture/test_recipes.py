@@ -3,11 +3,14 @@ the letter, by the changes of tests/recipes in a copy of the tree."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -106,8 +109,6 @@ OTHER_REASONS = {
 
 def test_the_recipe_of_a_framework_names_what_knows_of_jax() -> None:
     """In code: strings and imports. Comments may name any framework."""
-    import ast
-
     named = {place for place, _ in places("A framework")}
     known = {"hvdlite/jax", *OTHER_REASONS, *named}
     missing = []
@@ -156,14 +157,21 @@ class Copy:
 
     def python(self, *arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("HVDLITE_", "PYTEST_"))}
-        return subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=self.root,
             env=clean | {"PYTHONPATH": str(self.root)},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=within(seconds),
+            start_new_session=True,
         )
+        try:
+            out, err = process.communicate(timeout=within(seconds))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # a compiler, after the timeout
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def passes(self, *arguments: str) -> None:
         """These tests pass there."""
@@ -241,7 +249,7 @@ def test_a_collective_is_a_row_in_the_core_and_a_function_in_each_framework(
 ) -> None:
     """Builds the core, which takes minutes."""
     copy = follow("A collective")
-    built = copy.python("setup.py", "--quiet", "build_ext", "--inplace", seconds=1500)
+    built = copy.python("setup.py", "--quiet", "build_ext", "--inplace", seconds=2000)
     assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
     chosen = "a_portion_is_what_reducescatter_gives and (shm-2 or net-3)"
     copy.passes("tests/conformance/test_conformance.py", "-k", chosen)
