@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from functools import cache
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import griffe
+if TYPE_CHECKING:
+    import griffe
 
 REDUCTIONS = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
 # Title of a section: a pattern that matches the names in it. A name belongs to the first section
@@ -52,6 +53,8 @@ FIRST = (
 
 @cache
 def _package() -> griffe.Module:
+    import griffe  # only where the site is built
+
     found = griffe.load("hvdlite", search_paths=["."], resolve_aliases=True, resolve_external=False)
     assert isinstance(found, griffe.Module)
     return found
@@ -183,15 +186,13 @@ def anchors_of_terms(html: str) -> str:
 
 
 def signs_of_diffs(html: str) -> str:
-    """Marks the first column of a diff, so that copying leaves it out (site.css)."""
+    """Marks the first column of a diff, so that copying leaves it out, with the lines that go
+    (site.css)."""
 
     def marked(block: re.Match[str]) -> str:
         code = re.sub(r'(<span class="gi">)\+', r'\1<span class="gs-sign">+</span>', block[2])
-        code = re.sub(
-            r'(<a id="[^"]*"[^>]*></a>)(<span class="w">)? (</span>)?',
-            r'\1<span class="gs-sign"> </span>',
-            code,
-        )
-        return block[1] + code
+        sign = r'\1<span class="gs-sign"> </span>'
+        code = re.sub(r'(?m)(<code>|^)<span class="w"> </span>', sign, code)
+        return block[1] + re.sub(r'(<span class="gd">.*)</span>\n', "\\1\n</span>", code)
 
     return re.sub(r'(<div class="language-diff[^>]*>)(.*?</code>)', marked, html, flags=re.S)
