@@ -48,6 +48,8 @@ install_debian() {
 install_system_packages() {
   local wanted=(libgtest-dev iproute2 nftables openssh-server)
   [[ "$1" == all ]] && wanted+=(libjemalloc2 libtcmalloc-minimal4 slurmctld slurmd slurm-client munge prometheus chromium valgrind default-jre-headless clang-14 libclang-rt-14-dev openmpi-bin libopenmpi-dev mpich libmpich-dev)
+  # Another Node.js than Debian's is at odds with Debian's npm.
+  [[ "$1" != all ]] || command -v npm >/dev/null || wanted+=(nodejs npm)
   install_debian "${wanted[@]}"
 }
 

@@ -20,7 +20,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from suites.schedule import hopeless, next_suite, with_those_before
 from suites.suite_run import Failure, SuiteRun, apart
@@ -63,9 +62,9 @@ class Run:
         self._folder.mkdir(parents=True)
         if not self._prefix:
             say("Suites with MPI run one at a time: only root can give each a /dev/shm of its own.")
-        for suite in [s for s in self._waiting if s.needs and not Path(s.needs).exists()]:
+        for suite in [s for s in self._waiting if s.missing]:
             self._leave_out(
-                suite, f"there is no {suite.needs} (Debian: apt-get install {suite.package})"
+                suite, f"there is no {suite.missing[0]} (Debian: apt-get install {suite.package})"
             )
         with self._ended_with_us():
             self._all()

@@ -27,9 +27,13 @@ class Suite:
     # removes from /dev/shm what MPI's killed ranks left there, which may be another suite's
     cleans_shm: bool = False
     after: str = ""  # the suite that must have passed
-    needs: str = ""  # a file without which it cannot run
-    package: str = ""  # Debian's package that brings that file
+    needs: str = ""  # files without which it cannot run, with blanks between them
+    package: str = ""  # Debian's packages that bring those files
     limit: float = 2400.0  # seconds: longer is a hang
+
+    @property
+    def missing(self) -> list[str]:
+        return [each for each in self.needs.split() if not Path(each).exists()]
 
 
 EVERYWHERE = (QUICK, COMMIT, ALL)
@@ -101,7 +105,7 @@ SUITES = (
     Suite("docs", (ALL,), 60, command=("scripts/docs",)),
     Suite(
         "site", (ALL,), 400, command=("scripts/docs", "--check"), after="docs",
-        needs="/usr/bin/chromium", package="chromium nodejs npm",
+        needs="/usr/bin/chromium /usr/bin/npm", package="chromium nodejs npm",
     ),
     *(
         Suite(
