@@ -155,6 +155,13 @@ if (/^[+-]/m.test(diff) || !/^import hvdlite.torch as hvd$/m.test(diff)) find(`c
 const commands = await copied("start/install/", "console");
 if (!/^hvdliterun /.test(commands) || /rank 0 of 2/.test(commands)) find(`copy button of a console: ${commands}`, "start/install");
 
+// The search finds what is on the pages.
+await tab.goto(root, { waitUntil: "load" });
+await tab.click(".md-search__input, [for=__search]").catch(() => {});
+await tab.type(".md-search__input", "PeerLostError", { delay: 20 });
+const found = await tab.waitForSelector(".md-search-result__link", { timeout: 60000 }).catch(() => null);
+if (!found) find("search: nothing for PeerLostError", "home");
+
 await browser.close();
 server.close();
 const excused = Object.entries(exceptions.axe).map(([rule, { why }]) => `${rule} (${why})`);
