@@ -135,6 +135,12 @@ RUN: dict[tuple[str, str], Run] = {
         instead={", 90)": ", 2)"},
     ),
     ("guides/data", "for batch in hvd.data.in_step("): torch(),
+    ("guides/elastic", "hvd.init()\nmodel = Net()"): torch(
+        "\nNet = make_model"
+        "\ndef train_one_epoch(model, optimizer):"
+        "\n    optimizer.zero_grad(); F.cross_entropy(model(x), y).backward(); optimizer.step()",
+        **{"90": "2"},
+    ),
     ("guides/elastic", "cursor = hvd.elastic.Cursor("): Run(
         "keras",
         "\nmodel.compile('sgd', loss='sparse_categorical_crossentropy')",

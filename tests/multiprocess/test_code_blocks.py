@@ -34,17 +34,26 @@ class Block(NamedTuple):
     def place(self) -> str:
         return f"docs/{self.page}.md:{self.line}"
 
+    def without(self, gone: str) -> str:
+        """One side of a diff."""
+        lines = [line[1:] for line in self.text.splitlines() if line[:1] != gone]
+        return "\n".join(lines) + "\n"
+
 
 def _blocks() -> list[Block]:
     found = []
     for path in sorted(DOCS.rglob("*.md")):
         page = str(path.relative_to(DOCS).with_suffix(""))
+        # The first is walked by test_tutorial.py. The others show no programs of users.
         if page.startswith(("start/", "decisions/", "how-it-works/", "benchmarks/notes/")):
             continue
         text = path.read_text()
         for fence in re.finditer(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", text, re.M | re.S):
             line = text[: fence.start()].count("\n") + 2
-            found.append(Block(page, line, fence[2], textwrap.dedent(fence[3])))
+            block = Block(page, line, fence[2], textwrap.dedent(fence[3]))
+            found.append(block)
+            if block.language == "diff" and 'title="' not in fence[0].split("\n")[0]:
+                found.append(block._replace(language="python", text=block.without("-")))
     return found
 
 
@@ -167,6 +176,15 @@ def test_commands_of_pages_are_read_by_their_programs(command: str) -> None:
         assert (ROOT / words[0]).exists()
     else:
         assert words[0].rsplit("/")[-1] in page_blocks.OTHERS, "what runs this command?"
+
+
+def test_diffs_of_pages_lead_from_one_program_to_another() -> None:
+    """Those with a title are walked by test_tutorial.py and test_roads.py."""
+    blocks = [b for b in BLOCKS if b.language == "diff"]
+    assert len(blocks) >= 2
+    for block in blocks:
+        for gone in "-+":
+            compile(block.without(gone), block.place, "exec")
 
 
 def test_strategies_of_pages_are_strategies() -> None:
