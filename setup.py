@@ -9,12 +9,20 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent.resolve()
+# scripts/wheels: a folder with libraries and modules for many Pythons, for which platform they are,
+# and the bill of materials.
+NATIVES, PLATFORM, BILL = (
+    os.environ.get(f"HVDLITE_{name}") for name in ("NATIVES", "PLATFORM", "BILL")
+)
+MODULE = f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
 def _why_not() -> str:
@@ -38,6 +46,12 @@ class CMakeBuild(build_ext):
     is not pure."""
 
     def build_extension(self, ext: Extension) -> None:
+        if NATIVES:
+            folder = Path(self.build_lib, "hvdlite")
+            folder.mkdir(parents=True, exist_ok=True)
+            for native in Path(NATIVES).glob("*.so"):
+                shutil.copy2(native, folder)
+            return
         if why_not := _why_not():
             raise SystemExit(why_not)
         import pybind11
@@ -54,7 +68,7 @@ class CMakeBuild(build_ext):
             str(build),
             "-DCMAKE_BUILD_TYPE=" + os.environ.get("HVDLITE_BUILD_TYPE", "Release"),
             f"-DPython3_EXECUTABLE={sys.executable}",
-            f"-DPython_EXECUTABLE={sys.executable}",
+            f"-DHVDLITE_MODULES={MODULE}={sysconfig.get_path('include')}",
             f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
             f"-DCMAKE_INSTALL_PREFIX={package.parent}",
             "-DCMAKE_INSTALL_MESSAGE=NEVER",
@@ -82,4 +96,21 @@ class CMakeBuild(build_ext):
             shutil.copy2(library, ROOT / "hvdlite")
 
 
-setup(ext_modules=[Extension("hvdlite._core", sources=[])], cmdclass={"build_ext": CMakeBuild})
+class Wheel(bdist_wheel):
+    """One for every Python, if the libraries and modules are there already."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return ("py3", "none", PLATFORM) if NATIVES and PLATFORM else super().get_tag()
+
+    def write_wheelfile(self, wheelfile_base: str, *arguments: str) -> None:
+        super().write_wheelfile(wheelfile_base, *arguments)
+        if BILL:
+            folder = Path(wheelfile_base, "sboms")
+            folder.mkdir(exist_ok=True)
+            shutil.copy(BILL, folder)
+
+
+setup(
+    ext_modules=[Extension("hvdlite._core", sources=[])],
+    cmdclass={"build_ext": CMakeBuild, "bdist_wheel": Wheel},
+)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.machinery import PathFinder
+from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
+from importlib.util import module_from_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,15 +76,12 @@ _SHARED_WITH_CORE = ("_core.pyi", "base/knobs.py")
 
 
 def _native() -> Any:
-    try:
-        return import_module("hvdlite._core")
-    except ModuleNotFoundError as error:
-        if error.name != "hvdlite._core":
-            raise
-        why = _borrow_core(Path(__file__).resolve().parent)
-        if why:
-            text = f"hvdlite's native core is missing: {why}"
-            raise ImportError(text, name=error.name) from None
+    folder = Path(__file__).resolve().parent
+    if not any((folder / f"_core{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+        # Without a compiled module for this Python, _core.py needs the library alone.
+        why = _borrow_core(folder)
+        if why and not (folder / "libhvdlite.so").exists():
+            raise ImportError(f"hvdlite's native core is missing: {why}", name="hvdlite._core")
     return import_module("hvdlite._core")
 
 
@@ -93,17 +91,20 @@ def _borrow_core(folder: Path) -> str:
     Returns why there is none.
     """
     if not (folder.parent / "CMakeLists.txt").exists():
-        return f"{folder} was not installed with this Python ({sys.executable}): install it anew"
+        return f"{folder} is not complete: install hvdlite anew"
     elsewhere = (Path(entry or ".").resolve() / "hvdlite" for entry in sys.path)
     for other in elsewhere:
-        if other == folder or not PathFinder.find_spec("hvdlite._core", [str(other)]):
+        if other == folder or not (other / "libhvdlite.so").exists():
             continue
         if any(not _same(folder / name, other / name) for name in _SHARED_WITH_CORE):
             return (
                 f"{other} is installed, but {folder} is another version of the sources: "
                 f"`pip install {folder.parent}`, or work elsewhere"
             )
-        sys.modules[__name__].__path__.append(str(other))
+        spec = PathFinder.find_spec("hvdlite._core", [str(other)])
+        assert spec and spec.loader
+        sys.modules[spec.name] = module = module_from_spec(spec)
+        spec.loader.exec_module(module)
         return ""
     return f"{folder} is the source, and no hvdlite is installed: `pip install {folder.parent}`"
 

@@ -24,7 +24,7 @@ void* Create(TfConstruction* construction) {
 }
 
 void Compute(void* kernel, TfContext* context, TfDone* done) {
-  (new Call(*static_cast<const Kernel*>(kernel), context, Steal(done)))->Start();
+  (new Call(*static_cast<const Kernel*>(kernel), context, Done(done)))->Start();
 }
 
 // ---- Shapes: what TensorFlow knows of the results before execution

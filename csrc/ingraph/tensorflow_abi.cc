@@ -30,10 +30,10 @@ void Find(const std::vector<void*>& libraries, const char* name, Function* funct
   *missing += missing->empty() ? name : std::string(", ") + name;
 }
 
-// Whether TensorFlow can run a std::function of ours, as it runs those that it passes to kernels.
+// Whether TensorFlow can run a Done of ours, as it runs those that it passes to kernels.
 bool DoneIsAsExpected(const Tf& tf) {
   int hits = 0;
-  Done probe = [&hits] { ++hits; };
+  Done probe([](void* count) { ++*static_cast<int*>(count); }, &hits);
   tf.RunAsyncOpKernelDoneCallback(reinterpret_cast<TfDone*>(&probe));
   return hits == 1;
 }

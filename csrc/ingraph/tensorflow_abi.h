@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace hvdlite::ingraph {
 
@@ -98,12 +99,48 @@ struct Tf {
 // Finds the functions at the first call.
 const Tf& TensorFlow();
 
-// TensorFlow passes the address of a std::function that is destroyed when the compute function
-// returns. Moves it out.
-using Done = std::function<void()>;
-inline Done Steal(TfDone* done) {
-  return std::move(*reinterpret_cast<Done*>(done));
-}
+// A std::function<void()> as libstdc++ has it in memory. TensorFlow is built with libstdc++; this
+// library may be built with another one.
+class Done {
+ public:
+  // Takes the content of TensorFlow's, which is destroyed when the compute function returns.
+  explicit Done(TfDone* theirs) noexcept : Done(std::move(*reinterpret_cast<Done*>(theirs))) {}
+  Done(void (*run)(void* context), void* context)
+      : stored_{context, reinterpret_cast<void*>(run)}, manage_(&Manage), call_(&Invoke) {}
+  Done(Done&& other) noexcept
+      : stored_(other.stored_),
+        manage_(std::exchange(other.manage_, nullptr)),
+        call_(other.call_) {}
+  ~Done() {
+    if (manage_ != nullptr) manage_(&stored_, &stored_, kDestroy);
+  }
+  Done(const Done&) = delete;
+  Done& operator=(const Done&) = delete;
+
+  void operator()() const { call_(&stored_); }
+
+ private:
+  struct Stored {
+    void* words[2];
+  };
+  enum Request : int32_t { kClone = 2, kDestroy = 3 };
+
+  // Of ours.
+  static bool Manage(Stored* to, const Stored* from, Request request) {
+    if (request == kClone) *to = *from;
+    return false;
+  }
+  static void Invoke(const Stored* stored) {
+    reinterpret_cast<void (*)(void*)>(stored->words[1])(stored->words[0]);
+  }
+
+  Stored stored_;
+  bool (*manage_)(Stored* to, const Stored* from, Request);  // null: there is no function
+  void (*call_)(const Stored*);
+};
+#ifdef __GLIBCXX__
+static_assert(sizeof(Done) == sizeof(std::function<void()>));
+#endif
 
 // A status for TensorFlow to fill in, freed at the end of the scope.
 class ScopedStatus {

@@ -6,10 +6,13 @@ check is blamed for itself alone, and all together cost few process starts.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +32,8 @@ from hvdlite.rendezvous import StoreServer, new_secret
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 _MARK = "HVDLITE_TEST_MARK"
+# Of a configuration's environment: its ranks call the core through ctypes.
+BY_CTYPES = "TEST_BY_CTYPES"
 # here: a child between fork and exec must not wait for a lock of the loader's
 _LIBC = ctypes.CDLL(None)
 
@@ -107,6 +112,18 @@ def run(configuration: Configuration, checks: dict[str, float], limit: float) ->
     return Result(outcomes, time.monotonic() - start, jobs, leftovers)
 
 
+@functools.cache
+def sources_without_module() -> str:
+    """A folder with this hvdlite, but for the compiled module: Python then takes _core.py."""
+    folder = Path(tempfile.mkdtemp(prefix="hvdlite-without-module-"))
+    atexit.register(shutil.rmtree, folder)
+    (folder / "hvdlite").mkdir()
+    for part in (ROOT / "hvdlite").iterdir():
+        if not part.name.startswith("_core.c"):
+            (folder / "hvdlite" / part.name).symlink_to(part)
+    return str(folder)
+
+
 def _end_with_parent() -> None:
     """The launcher gets SIGTERM when the test run is killed, and a Ctrl-C that is ignored by
     nobody."""
@@ -140,7 +157,8 @@ def _job(
         for k, v in os.environ.items()
         if k in (PATIENCE_VARIABLE, *tier.VARIABLES) or not k.startswith(("HVDLITE_", "HOROVOD_"))
     }
-    path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+    sources = sources_without_module() if BY_CTYPES in configuration.environment else str(ROOT)
+    path = os.pathsep.join(p for p in (sources, os.environ.get("PYTHONPATH", "")) if p)
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
     # Importing a framework takes a busy machine long, and one rank longer than another.
     patience = {"HVDLITE_START_TIMEOUT": f"{within(30):g}"}

@@ -6,9 +6,11 @@ Each row of CONFIGURATIONS is one job; see battery.py.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from battery import battery_of
 from checks.listing import listed
-from runner import Configuration
+from runner import BY_CTYPES, Configuration
 from tier import by_tier, one_of
 
 _HEAVY = ("collectives", "allreduce", "others", "groups", "mismatch", "determinism")
@@ -70,6 +72,9 @@ _KNOBS = (
     _knob("delays", 2, DEBUG_DELAY_MICROSECONDS="300", CYCLE_TIME="0"),
 )
 
+# On a Python for which hvdlite has no compiled module.
+_BY_CTYPES = Configuration("by-ctypes-2", "shm", 2, environment={BY_CTYPES: "1"})
+
 CONFIGURATIONS = by_tier(
     quick=(_ON_ONE_HOST[2], _NET[3]),
     commit=(
@@ -80,6 +85,7 @@ CONFIGURATIONS = by_tier(
         *one_of(_UNEVEN, "uneven"),
         *_SOME_ALGORITHMS,
         *_KNOBS,
+        replace(_BY_CTYPES, turns=3),
     ),
     everything=(
         *_ON_ONE_HOST.values(),
@@ -88,6 +94,7 @@ CONFIGURATIONS = by_tier(
         _HIERARCHICAL,
         *_UNEVEN,
         *_KNOBS,
+        _BY_CTYPES,
     ),
 )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import checks
 from battery import battery_of
 from installed import needs_installed
-from runner import Configuration
+from runner import BY_CTYPES, Configuration
 from tier import by_tier, one_of
 
 needs_installed("torch")
@@ -44,10 +44,15 @@ _NET = Configuration(
     ),
 )  # fmt: skip
 
+# On a Python for which hvdlite has no compiled module.
+_BY_CTYPES = replace(
+    _TWO, name="by-ctypes-2", environment={**_GUARDED, BY_CTYPES: "1"}, modules=_NOT_COMPILED
+)
+
 CONFIGURATIONS = by_tier(
     quick=(replace(_TWO, turns=3),),
     commit=(_TWO, *one_of((_ALONE, _THREE, _FOUR, _NET), "torch")),
-    everything=(_ALONE, _TWO, _THREE, _FOUR, _NET),
+    everything=(_ALONE, _TWO, _THREE, _FOUR, _NET, _BY_CTYPES),
 )
 
 test_it, test_nothing_is_left_behind = battery_of(CONFIGURATIONS)

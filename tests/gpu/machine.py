@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -163,16 +164,17 @@ class Session:
         if pybind.returncode:
             self.skip("configure", "pybind11 is missing (pip install pybind11)")
             return False
+        module = f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
         configure: list[str | Path] = ["cmake", "-S", ROOT / "benchmarks/cpp", "-B", BUILD,
             f"-DPython3_EXECUTABLE={sys.executable}", f"-DPython_EXECUTABLE={sys.executable}",
             f"-Dpybind11_DIR={pybind.stdout.strip()}",
-            f"-DHVDLITE_TESTS={'ON' if tests else 'OFF'}", "-DHVDLITE_PYTHON=ON",
+            f"-DHVDLITE_TESTS={'ON' if tests else 'OFF'}", f"-DHVDLITE_MODULES={module}={sysconfig.get_path('include')}",
             f"-DCMAKE_INSTALL_PREFIX={ROOT}"]  # fmt: skip
         if shutil.which("ninja"):
             configure += ["-G", "Ninja"]
         if not self.run("configure", configure).well:
             return False
-        targets = "hvdlite hvdlite_tensorflow hvdlite_xla _core".split()
+        targets = ["hvdlite", "hvdlite_tensorflow", "hvdlite_xla", module]
         targets += "gpu_bench gpu_batch_bench gpu_codecs_bench".split()
         build = ["cmake", "--build", BUILD, "--parallel", str(os.cpu_count()), "--target", *targets]
         if not self.run("build", [*build, *(["hvdlite_tests"] if tests else [])]).well:

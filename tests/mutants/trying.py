@@ -165,7 +165,7 @@ class Tree:
         be compiled again."""
         if not (self._build / "CMakeCache.txt").exists():
             generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-            flags = ["-DHVDLITE_PYTHON=OFF", "-DHVDLITE_TESTS=ON", "-DHVDLITE_WERROR=OFF"]
+            flags = ["-DHVDLITE_TESTS=ON", "-DHVDLITE_WERROR=OFF"]
             command = ["cmake", "-S", ".", "-B", str(self._build), *generator, *flags]
             if run(command, BUILD_LIMIT, self.folder, self.log, {"HVDLITE_UNITY": "OFF"}):
                 raise NotBuilt(self.log.read_text()[-2000:])

@@ -110,7 +110,6 @@ def test_an_empty_choice_of_a_compiler_is_none(tmp_path: Path) -> None:
         str(ROOT),
         "-B",
         str(tmp_path),
-        "-DHVDLITE_PYTHON=OFF",
         "-DHVDLITE_CUDA_COMPILER=",
     ]
     environment = {

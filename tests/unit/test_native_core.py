@@ -37,7 +37,7 @@ def test_a_missing_core_says_what_to_do(tmp_path: Path, is_a_source_tree: bool) 
     assert (
         f"no hvdlite is installed: `pip install {tmp_path}`"
         if is_a_source_tree
-        else f"was not installed with this Python ({sys.executable}): install it anew"
+        else "hvdlite is not complete: install hvdlite anew"
     ) in last
 
 
@@ -61,6 +61,15 @@ def test_a_clone_uses_the_core_that_is_installed(tmp_path: Path) -> None:
     # another Python.
     (tmp_path / "clone" / "hvdlite" / "_core.cpython-27-x86_64-linux-gnu.so").touch()
     assert _in_clone(tmp_path / "clone", tmp_path / "site").returncode == 0
+
+
+def test_a_python_without_a_compiled_module_calls_the_library(tmp_path: Path) -> None:
+    shutil.copytree(
+        ROOT / "hvdlite", tmp_path / "hvdlite", ignore=shutil.ignore_patterns("_core.c*")
+    )
+    done = _in_clone(tmp_path, tmp_path, Path(numpy.__file__).parents[1])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"0 {tmp_path / 'hvdlite' / '_core.py'}\n"
 
 
 @pytest.mark.parametrize("changed", ["_core.pyi", "base/knobs.py"])

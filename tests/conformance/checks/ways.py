@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 import hvdlite as hvd
 from checks import ALWAYS, check
 from checks.here import SUM, Here
+from hvdlite import _core
 
 # Elements of float32. No way for small tensors takes the large ones, where ways differ by size.
 _SMALL, _LARGE = 16, 1 << 20
@@ -82,6 +84,12 @@ def _taken_by(here: Here, way: str) -> tuple[str, ...]:
     if way == "mpi gather":
         return ("net gather",)
     return ()
+
+
+@check(tags=[ALWAYS])
+def the_core_is_called_by_the_module_that_the_configuration_has(here: Here) -> None:
+    by_ctypes = Path(_core.__file__).name == "_core.py"
+    assert by_ctypes == ("TEST_BY_CTYPES" in here.environment), _core.__file__
 
 
 @check(tags=[ALWAYS], kind=["allreduce", "allgather", "broadcast", "alltoall", "reducescatter"])
