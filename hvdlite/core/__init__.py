@@ -10,4 +10,5 @@ A framework's adapter implements the primitives of `framework`, and calls `colle
     handles       results that are not there yet: poll() and synchronize()
     process_sets  subsets of the ranks
     arrays        the API on numpy and DLPack arrays, and on objects
+    by_ctypes     the native core for Pythons without a compiled module, for ../_core.py
 """

@@ -42,9 +42,10 @@ def lines(path: Path) -> int:
 
 
 def root_rooms() -> list[str]:
-    """Folders and files of hvdlite/ itself. `exceptions` and `__init__` belong to base."""
+    """Folders and files of hvdlite/ itself. `exceptions` and `__init__` belong to base, and `_core`
+    stands for the native module."""
     found = {path.relative_to(PACKAGE).parts[0] for path in modules().values()}
-    return sorted(found - {"__init__.py", "exceptions.py"})
+    return sorted(found - {"__init__.py", "exceptions.py", "_core.py"})
 
 
 @cache

@@ -203,7 +203,7 @@ BASE = {"__init__", "exceptions"}
 def _python_folder(path: Path) -> str:
     parts = path.relative_to(ROOT / "hvdlite").with_suffix("").parts
     if len(parts) == 1:
-        return "base" if parts[0] in BASE else "hvdlite"
+        return "base" if parts[0] in BASE else "core" if parts[0] == "_core" else "hvdlite"
     return "alias" if parts[:2] == ("compat", "path") else parts[0]
 
 

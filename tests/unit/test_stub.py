@@ -29,7 +29,7 @@ def test_the_stub_names_what_the_module_over_ctypes_has() -> None:
     """With the same parameters, in their order: some are positional."""
     wanted = _named(_stub().body)
     offered: dict[str, ast.stmt | None] = {}
-    for path in (FOLDER / "_core.py", *(FOLDER / "base" / "by_ctypes").glob("*.py")):
+    for path in (FOLDER / "_core.py", *(FOLDER / "core" / "by_ctypes").glob("*.py")):
         tree = ast.parse(path.read_text())
         if path.name == "_core.py":
             imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]

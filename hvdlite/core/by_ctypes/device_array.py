@@ -6,8 +6,8 @@ import ctypes
 from ctypes import c_int64, c_void_p
 from typing import Any
 
-from hvdlite.base.by_ctypes.interface import c, check, numbers
-from hvdlite.base.by_ctypes.tensors import (
+from hvdlite.core.by_ctypes.interface import c, check, numbers
+from hvdlite.core.by_ctypes.tensors import (
     CUDA,
     DTYPE_NAMES,
     DTYPES,
@@ -32,12 +32,10 @@ _content_of = ctypes.PYFUNCTYPE(c_void_p, c_void_p, ctypes.c_char_p)(
 _lendings: dict[int, tuple[Any, ...]] = {}
 
 
-@ctypes.CFUNCTYPE(None, c_void_p)
 def _let_go(held: int) -> None:
     _lendings.pop(held, None)
 
 
-@ctypes.PYFUNCTYPE(None, c_void_p)
 def _destroy(capsule: int) -> None:
     """Of a capsule that was not consumed, which has kept its name."""
     name = _name_of(capsule)
@@ -45,8 +43,10 @@ def _destroy(capsule: int) -> None:
         _lendings.pop(_content_of(capsule, name), None)
 
 
+_DELETER = ctypes.CFUNCTYPE(None, c_void_p)(_let_go)
+_DESTRUCTOR = ctypes.PYFUNCTYPE(None, c_void_p)(_destroy)
 # Frameworks keep these as long as the process lives.
-for _callback in (_let_go, _destroy):
+for _callback in (_DELETER, _DESTRUCTOR):
     _python.Py_IncRef(ctypes.py_object(_callback))
 
 
@@ -121,9 +121,9 @@ class DeviceArray:
         )
         address = ctypes.addressof(held)
         held.context = address
-        held.deleter = ctypes.cast(_let_go, c_void_p).value
+        held.deleter = ctypes.cast(_DELETER, c_void_p).value
         _lendings[address] = (held, shape_c, strides_c, self._memory, name)
-        return _new_capsule(address, name, ctypes.cast(_destroy, c_void_p).value)
+        return _new_capsule(address, name, ctypes.cast(_DESTRUCTOR, c_void_p).value)
 
 
 def check_gpus() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hvdlite.base.by_ctypes.device_array import DeviceArray
-from hvdlite.base.by_ctypes.interface import (
+from hvdlite.core.by_ctypes.device_array import DeviceArray
+from hvdlite.core.by_ctypes.interface import (
     SLICE,
     Operation,
     Result,
@@ -24,7 +24,7 @@ from hvdlite.base.by_ctypes.interface import (
     numbers,
     patiently,
 )  # fmt: skip
-from hvdlite.base.by_ctypes.tensors import (
+from hvdlite.core.by_ctypes.tensors import (
     BFLOAT16,
     DTYPE_NAMES,
     FLOAT32,
@@ -330,7 +330,7 @@ def _array(data: int, storage: int | None, dtype: int, shape: tuple[int, ...]) -
         return np.empty(shape, named)
     memory = (c_char * count).from_address(data)
     weakref.finalize(memory, _free, storage).atexit = False
-    return np.ndarray(shape, named, memory)
+    return np.ndarray(shape, named, memory)  # type: ignore[arg-type]
 
 
 def wait_all(handles: list[int]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hvdlite.base.by_ctypes.interface import Tensor, c, names, numbers
+from hvdlite.core.by_ctypes.interface import Tensor, c, names, numbers
 
 _python = ctypes.pythonapi
 
@@ -52,11 +52,11 @@ KINDS = {0: "i", 1: "u", 2: "f", 4: "bf", 6: "b"}
 
 def _dtypes() -> dict[tuple[str, int], int]:
     """By kind and bytes."""
-    numbers = {}
+    found: dict[tuple[str, int], int] = {}
     for number, name in enumerate(names(c.dtype_name)):
         kind = "bf" if name == "bfloat16" else np.dtype(name).kind
-        numbers[kind, c.dtype_size(number)] = number
-    return numbers
+        found[str(kind), int(c.dtype_size(number))] = number
+    return found
 
 
 DTYPES = _dtypes()
