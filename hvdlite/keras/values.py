@@ -10,7 +10,7 @@ import hvdlite
 from hvdlite.adapter.agreement import divergence
 from hvdlite.adapter.compression import compressed
 from hvdlite.base.ops import Average, Sum
-from hvdlite.core.arrays.ops import OPS
+from hvdlite.core.arrays.ops import OPS, barrier
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job.basics import rank
 from hvdlite.keras.compression import Compression
@@ -18,8 +18,8 @@ from hvdlite.keras.flavour import LEGACY
 from hvdlite.keras.host import to_numpy, to_tensor
 
 __all__ = [
-    "allgather", "allreduce", "broadcast", "broadcast_global_variables", "broadcast_variables",
-    "reducescatter",
+    "allgather", "allreduce", "barrier", "broadcast", "broadcast_global_variables",
+    "broadcast_variables", "reducescatter",
 ]  # fmt: skip
 
 

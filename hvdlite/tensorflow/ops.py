@@ -18,6 +18,7 @@ import tensorflow as tf
 from hvdlite.adapter.compression import Method, compressed, compressed_allreduce
 from hvdlite.base.operations import ALLGATHER, ALLREDUCE, ALLTOALL, BROADCAST, REDUCE, REDUCESCATTER
 from hvdlite.base.ops import Adasum, Average, Max, Min, Product, Sum, reduction_of
+from hvdlite.core.arrays import ops as on_arrays
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
 from hvdlite.core.operations import Call
@@ -29,8 +30,8 @@ from hvdlite.tensorflow.graph import GRAPH
 
 __all__ = [
     "Adasum", "Average", "Max", "Min", "Product", "Sum",
-    "allgather", "allreduce", "alltoall", "broadcast", "grouped_allgather", "grouped_allreduce",
-    "grouped_reducescatter", "reduce", "reducescatter",
+    "allgather", "allreduce", "alltoall", "barrier", "broadcast", "grouped_allgather",
+    "grouped_allreduce", "grouped_reducescatter", "reduce", "reducescatter",
 ]  # fmt: skip
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -176,6 +177,17 @@ def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
     """reducescatter() of several tensors that travel together."""
     how = (REDUCESCATTER, None, process_set, op, prescale_factor, postscale_factor)
     return _run(Call(*how, grouped=True), tensors, False, compression)
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns when all ranks of the set have called it. Not inside a tf.function, whose collectives
+    come in their order anyway."""
+    if not tf.executing_eagerly():
+        raise ValueError(
+            "hvd.barrier() would run while the function is traced, not when it runs: call it "
+            "outside tf.function"
+        )
+    on_arrays.barrier(process_set)
 
 
 # ---- How they run

@@ -92,7 +92,7 @@ def test_every_name_is_there() -> None:
 
 
 def test_what_horovod_does_not_have_here_is_not_here() -> None:
-    for name in ("barrier", "poll", "synchronize", "allreduce_async"):
+    for name in ("poll", "synchronize", "allreduce_async"):
         assert not hasattr(hvd, name)
 
 

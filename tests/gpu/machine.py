@@ -168,7 +168,8 @@ class Session:
         configure: list[str | Path] = ["cmake", "-S", ROOT / "benchmarks/cpp", "-B", BUILD,
             f"-DPython3_EXECUTABLE={sys.executable}", f"-DPython_EXECUTABLE={sys.executable}",
             f"-Dpybind11_DIR={pybind.stdout.strip()}",
-            f"-DHVDLITE_TESTS={'ON' if tests else 'OFF'}", f"-DHVDLITE_MODULES={module}={sysconfig.get_path('include')}",
+            f"-DHVDLITE_TESTS={'ON' if tests else 'OFF'}",
+            f"-DHVDLITE_MODULES={module}={sysconfig.get_path('include')}",
             f"-DCMAKE_INSTALL_PREFIX={ROOT}"]  # fmt: skip
         if shutil.which("ninja"):
             configure += ["-G", "Ninja"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from checks import COSTLY, check, needs
+from checks.barrier import waits_for_the_last
 from checks.here import Here, raises
 from checks.keras_here import (
     EACH,
@@ -173,6 +174,7 @@ def collectives_on_values(here: Here) -> None:
     np.testing.assert_array_equal(
         contents([mine])[0], n * np.arange(2.0 * n, dtype="float32")[2 * r : 2 * r + 2]
     )
+    waits_for_the_last(here, hvd.barrier)
     weights = model(seed=r).weights
     hvd.broadcast_variables(weights, n - 1)
     for a, b in zip(contents(weights), contents(model(seed=n - 1).weights), strict=True):

@@ -10,6 +10,7 @@ import tensorflow as tf
 import hvdlite as core
 import hvdlite.tensorflow as hvd
 from checks import check
+from checks.barrier import waits_for_the_last
 from checks.here import AVERAGE, SUM, Here, raises
 from checks.tensorflow_api import DYNAMIC_MODES, MODES, array, run
 
@@ -171,3 +172,10 @@ def errors_are_hvdlites_own_as_well(here: Here) -> None:
     assert type(again) is type(caught[0]) and str(again) == str(caught[0])
     with raises(ValueError, "root_rank 99"):
         hvd.broadcast(tf.ones([3]), 99)
+
+
+@check(min_ranks=2)
+def a_barrier_waits_outside_of_functions_only(here: Here) -> None:
+    waits_for_the_last(here, hvd.barrier)
+    with raises(ValueError, "barrier", "outside tf.function"):
+        tf.function(hvd.barrier)()
