@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.resolve()
 # scripts/wheels: a folder with libraries and modules for many Pythons, for which platform they are,
 # and the bill of materials.
 NATIVES, PLATFORM, BILL = (
-    os.environ.get(f"HVDLITE_{name}") for name in ("NATIVES", "PLATFORM", "BILL")
+    os.environ.get(f"HVDLITE_WHEEL_{name}") for name in ("NATIVES", "PLATFORM", "BILL")
 )
 MODULE = f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
 

@@ -83,6 +83,7 @@ def test_the_hosted_run_is_that_of_every_commit() -> None:
     assert workflow.get("on", workflow.get(True)) == {
         "push": {"branches": ["main"]},
         "pull_request": None,
+        "workflow_call": None,
     }
     assert workflow["permissions"] == {"contents": "read"}
     (job,) = workflow["jobs"].values()
@@ -92,6 +93,21 @@ def test_the_hosted_run_is_that_of_every_commit() -> None:
     # scripts/lint --changed looks at the last 20 commits.
     assert checkout["with"]["fetch-depth"] > 20
     assert last == {"run": "bash .ci/run"} and (ROOT / ".ci" / "run").is_file()
+
+
+def test_a_tag_builds_and_tries_the_wheels_and_publishes_after_the_checks() -> None:
+    workflow = read(GITHUB / "workflows" / "release.yml")
+    jobs = workflow["jobs"]
+    assert jobs["tests"]["uses"] == "./.github/workflows/ci.yml"
+    assert set(jobs["publish"]["needs"]) == set(jobs) - {"publish"}
+    assert jobs["publish"]["permissions"]["id-token"] == "write"
+    runs = [step.get("run", "") for job in ("wheels", "aarch64") for step in jobs[job]["steps"]]
+    commands = [run.split()[1:] for run in runs if run.startswith("python ")]
+    assert commands[0] == ["scripts/wheels"] and (ROOT / commands[0][0]).is_file()
+    usage = [sys.executable, str(ROOT / "scripts" / "wheels"), "--help"]
+    flags = subprocess.run(usage, capture_output=True, text=True, timeout=within(30)).stdout
+    for command in commands:
+        assert all(word in flags for word in command[1:] if word.startswith("--"))
 
 
 def test_the_container_for_development_installs_by_the_projects_script() -> None:
