@@ -99,6 +99,13 @@ class CMakeBuild(build_ext):
 class Wheel(bdist_wheel):
     """One for every Python, if the libraries and modules are there already."""
 
+    def run(self) -> None:
+        # Before setuptools names each file that it copies: the reason is then the second line of
+        # what pip shows, and not the seven-hundredth.
+        if not NATIVES and (why_not := _why_not()):
+            raise SystemExit(why_not)
+        super().run()
+
     def get_tag(self) -> tuple[str, str, str]:
         return ("py3", "none", PLATFORM) if NATIVES and PLATFORM else super().get_tag()
 
