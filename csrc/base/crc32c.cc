@@ -5,8 +5,13 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define HVDLITE_CRC_TARGET __attribute__((target("sse4.2")))
-#define HVDLITE_FOLD_TARGET __attribute__((target("sse4.2,avx512f,vpclmulqdq")))
+#if defined(__clang__)
+#define HVDLITE_SSE42 "sse4.2,crc32"  // clang counts these instructions apart
+#else
+#define HVDLITE_SSE42 "sse4.2"
+#endif
+#define HVDLITE_CRC_TARGET __attribute__((target(HVDLITE_SSE42)))
+#define HVDLITE_FOLD_TARGET __attribute__((target(HVDLITE_SSE42 ",avx512f,vpclmulqdq")))
 #elif defined(__aarch64__)
 #include <arm_acle.h>
 #include <sys/auxv.h>
