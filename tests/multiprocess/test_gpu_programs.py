@@ -12,6 +12,7 @@ import pytest
 from bare_ranks import PROMPT
 from launched import Job
 from machine import within
+from runner import sources_without_module
 
 HERE = Path(__file__).resolve().parent
 pytestmark = pytest.mark.watchdog(240)  # the first builds the fake
@@ -130,6 +131,16 @@ def test_an_encoded_allreduce_gives_what_it_gives_on_the_host(
     job: Job, kind: str, way: str
 ) -> None:
     run(job, ENCODED, kind, way, HVDLITE_GPU_CHUNK_BYTES="4096")
+
+
+@pytest.mark.parametrize("kind", ["Array", "QuickArray"])
+def test_a_python_without_a_compiled_module_does_both(job: Job, kind: str) -> None:
+    text = """
+hvd_on_host = lambda x: hvd.allreduce(x, op=hvd.Adasum)
+assert hvd._core.__file__.endswith("_core.py"), hvd._core.__file__
+"""
+    environment = {"PYTHONPATH": sources_without_module(), "HVDLITE_GPU_CHUNK_BYTES": "4096"}
+    run(job, text + ALL_KINDS + ENCODED, kind, "stage", ranks=2, **environment)
 
 
 MANY = """
