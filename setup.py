@@ -61,11 +61,7 @@ class CMakeBuild(build_ext):
         package = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
         build.mkdir(parents=True, exist_ok=True)
         configure = [
-            "cmake",
-            "-S",
-            str(ROOT),
-            "-B",
-            str(build),
+            *("cmake", "-S", str(ROOT), "-B", str(build)),
             "-DCMAKE_BUILD_TYPE=" + os.environ.get("HVDLITE_BUILD_TYPE", "Release"),
             f"-DPython3_EXECUTABLE={sys.executable}",
             f"-DHVDLITE_MODULES={MODULE}={sysconfig.get_path('include')}",

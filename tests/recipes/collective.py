@@ -79,7 +79,7 @@ def portion(tensor: torch.Tensor, name: str | None = None, op: int = Average) ->
     )),
     Several((
         Insert(_TENSORFLOW, _IMPORT, "from hvdlite.base.operations import PORTION\n"),
-        Insert(_TENSORFLOW, '    "grouped_reducescatter", ', '"portion", '),
+        Insert(_TENSORFLOW, '"grouped_allreduce", "grouped_reducescatter", ', '"portion", '),
         Insert(
             _TENSORFLOW,
             _CALL + "    return _run(call, [tensor], ignore_name_scope, compression)[0]\n",
