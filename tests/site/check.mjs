@@ -39,7 +39,10 @@ const TYPES = { ".html": "text/html", ".css": "text/css", ".js": "text/javascrip
 const findings = new Map();
 const began = Date.now();
 const done = (what) => console.error(`${Math.round((Date.now() - began) / 1000)} s: ${what}`);
-const find = (what, page) => findings.set(what, [...(findings.get(what) ?? []), page]);
+const find = (what, page) => {
+  if (!findings.has(what)) console.error(`    ${what}: ${page}`);
+  findings.set(what, [...(findings.get(what) ?? []), page]);
+};
 
 async function* files(folder) {
   for (const entry of await readdir(folder, { withFileTypes: true })) {

@@ -104,7 +104,7 @@ SUITES = (
     ),
     Suite("docs", (ALL,), 60, command=("scripts/docs",)),
     Suite(
-        "site", (ALL,), 400, command=("scripts/docs", "--check"), after="docs",
+        "site", (ALL,), 600, command=("scripts/docs", "--check"), after="docs", limit=7200.0,
         needs="/usr/bin/chromium /usr/bin/npm", package="chromium nodejs npm",
     ),
     *(
