@@ -154,7 +154,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    html = html.replace("<th></th>", "<td></td>")  # a head that says nothing is none
+    html = re.sub(r"<th([^>]*)></th>", r"<td\1></td>", html)  # a head that says nothing is none
     return signs_of_diffs(anchors_of_terms(numbers_with_units(html)))
 
 
