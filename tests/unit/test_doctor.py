@@ -102,8 +102,8 @@ SNIPPETS = {
         ["change 3 horovod.torch.allreduce(nam=): "],
     ),
     "without a name of its own": (
-        "import horovod.tensorflow\nhorovod.tensorflow.init()\nhorovod.tensorflow.barrier()",
-        ["change 3 horovod.tensorflow.barrier: hvdlite does not have it"],
+        "import horovod.tensorflow\nhorovod.tensorflow.init()\nhorovod.tensorflow.poll()",
+        ["change 3 horovod.tensorflow.poll: hvdlite does not have it"],
     ),
     "a program that has moved already": (
         "import hvdlite.keras as hvd\nfrom hvdlite import torch\nhvd.init()\ntorch.nothing",
