@@ -277,7 +277,9 @@ def test_arguments_of_another_kind_are_told(given: dict[str, Any], text: str) ->
         hvdlite.run(print, **given)
 
 
-@pytest.mark.parametrize("names", [["lo", "eth9"], {"lo", "eth9"}, "lo,eth9"], ids=repr)
+@pytest.mark.parametrize(
+    "names", [["lo", "eth9"], {"lo", "eth9"}, "lo,eth9"], ids=["list", "set", "text"]
+)
 def test_network_interfaces_are_a_list_a_set_or_a_text(names: Any) -> None:
     [given] = hvdlite.run(
         lambda: os.environ["HVDLITE_NETWORK_INTERFACES"], network_interfaces=names
