@@ -49,6 +49,8 @@ ROWS = _rows()
 
 # What no test can provoke here; that the words are in the code is checked for these as for all.
 NOT_PROVOKED = {
+    "hvd.…() would run while the function is …, not when it runs: call it outside …": "see "
+    "a_barrier_waits_outside_of_functions_only and what_runs_while_tracing_is_refused",
     "…variables without a gradient (numbers behind the 0)…": "see test_tensorflow_programs",
     "hvdlite's native core is missing: …": "see test_native_core",
     "… cannot give the ranks a secret, so hvdlite derives the job's secret from values that "
