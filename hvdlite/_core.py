@@ -15,6 +15,7 @@ from ctypes import byref, c_char, c_int32, c_int64, c_void_p
 from typing import Any
 
 from hvdlite import exceptions
+from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core.by_ctypes.device_array import DeviceArray, check_gpus
 from hvdlite.core.by_ctypes.interface import (
     Generation,
@@ -27,6 +28,7 @@ from hvdlite.core.by_ctypes.interface import (
     c,
     check,
     loss_of_last_error,
+    memory_at,
     names,
     numbers,
     patiently,
@@ -50,7 +52,7 @@ from hvdlite.core.by_ctypes.operations import (
     wait,
     wait_all,
 )  # fmt: skip
-from hvdlite.core.by_ctypes.tensors import lend
+from hvdlite.core.by_ctypes.tensors import elements, lend
 
 __all__ = [
     "DeviceArray", "GradientHooks", "NotContiguous", "check_gpus", "give_back", "poll",
@@ -295,16 +297,9 @@ def pool_patch(module: str, function: str, gate: str, outside: int) -> None:
     check(c.pool_patch(byref(PoolAllocator(*named, outside))))
 
 
-def pool_expect(bytes: int, gradients: int) -> None:
-    c.pool_expect(bytes, gradients)
-
-
-def pool_arm(on: bool) -> None:
-    c.pool_arm(int(on))
-
-
-def pool_offset(address: int) -> int:
-    return int(c.pool_offset(address))
+pool_expect = c.pool_expect
+pool_arm = c.pool_arm
+pool_offset = c.pool_offset
 
 
 def pool_stats() -> tuple[int, int, int, int]:
@@ -321,9 +316,7 @@ def pool_allocate(bytes: int) -> Any:
     memory = c.pool_allocate(bytes)
     if memory is None:
         return None
-    block = (ctypes.c_uint8 * bytes).from_address(memory)
-    weakref.finalize(block, c.pool_free, memory).atexit = False
-    return block
+    return memory_at(memory, bytes, c.pool_free, memory)
 
 
 def digests(tensors: list[Any]) -> list[int]:
@@ -333,9 +326,7 @@ def digests(tensors: list[Any]) -> list[int]:
         tensor = each.tensor
         if not each.contiguous or tensor.device_kind:
             raise TypeError("digests are of contiguous tensors in host memory")
-        count = int(c.dtype_size(tensor.dtype))
-        for length in tensor.shape[: tensor.ndim]:
-            count *= length
+        count = elements(tensor) * c.dtype_size(tensor.dtype)
         found.append(int(c.digest(tensor.data, count)))
     return found
 
@@ -381,7 +372,7 @@ class GradientHooks:
                 return False
             op, prescale, postscale = self._reduction
             name = self._names[number]
-            call = Call(0, op, process_set, name, prescale, postscale, patient=True)
+            call = Call(ALLREDUCE.kind, op, process_set, name, prescale, postscale, patient=True)
             call.borrow(gradient, gradient)
             self.handles.append(start(call))
         except Exception:

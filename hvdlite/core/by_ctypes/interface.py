@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
@@ -145,17 +146,18 @@ c = _C()
 
 # ---- Errors --------------------------------------------------------------------------------------
 
+_PEER_LOST, _TIMEOUT = 4, 6
+# By hvdlite_code
 _CLASSES: dict[int, type[Exception]] = {
     1: ValueError,
     2: exceptions.NotInitializedError,
     3: exceptions.MismatchError,
-    4: exceptions.PeerLostError,
+    _PEER_LOST: exceptions.PeerLostError,
     5: exceptions.ShutDownError,
-    6: TimeoutError,
+    _TIMEOUT: TimeoutError,
     8: NotImplementedError,
     10: exceptions.DuplicateNameError,
 }
-_WITH_LOSS = (4, 6)
 
 
 def text_of(text: bytes | None) -> str:
@@ -170,7 +172,7 @@ def loss_of_last_error() -> exceptions.Loss:
 
 def error_of(code: int) -> Exception:
     error = _CLASSES.get(code, exceptions.HorovodInternalError)(text_of(c.last_error()))
-    if code in _WITH_LOSS:
+    if code in (_PEER_LOST, _TIMEOUT):
         error.rank = c.last_error_peer()  # type: ignore[attr-defined]
         error.loss = loss_of_last_error()  # type: ignore[attr-defined]
     return error
@@ -200,6 +202,13 @@ def patiently(call: Callable[..., Any], *arguments: Any) -> Any:
 
 def threads_inside() -> int:
     return len(_inside)
+
+
+def memory_at(address: int, count: int, free: Callable[[int], Any], owned: int) -> Any:
+    """So many bytes as a buffer. With the last reference to it, free(owned) is called."""
+    memory = (ctypes.c_uint8 * count).from_address(address)
+    weakref.finalize(memory, free, owned).atexit = False
+    return memory
 
 
 def as_bytes(text: str | None) -> bytes | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import weakref
+import math
 from collections.abc import Sequence
 from ctypes import byref, c_char, c_int32, c_int64, c_void_p
 from typing import Any
 
 import numpy as np
 
+from hvdlite.base.operations import ALLREDUCE
 from hvdlite.core.by_ctypes.device_array import DeviceArray
 from hvdlite.core.by_ctypes.interface import (
     SLICE,
@@ -21,6 +22,7 @@ from hvdlite.core.by_ctypes.interface import (
     c,
     check,
     error_of,
+    memory_at,
     numbers,
     patiently,
 )  # fmt: skip
@@ -30,11 +32,11 @@ from hvdlite.core.by_ctypes.tensors import (
     FLOAT32,
     Lent,
     current_stream,
+    elements,
     exchange_of,
     lend,
 )  # fmt: skip
 
-_ALLREDUCE = 0
 _RESULT_NONE = 0
 # hvdlite_end's *done for a GPU operation whose work is enqueued
 _ON_GPU = 2
@@ -148,12 +150,8 @@ _kept: dict[int | None, Call] = {}
 _before_handles = itertools.count(-2, -1)
 
 
-def give_back() -> None:
-    _kept.clear()
-
-
-def release_all() -> None:
-    c.release_all()
+give_back = _kept.clear
+release_all = c.release_all
 
 
 def start(call: Call) -> int:
@@ -211,7 +209,7 @@ def submit_encoded(
     postscale: float, codec: int, parameter: float, residual: Any, seed: int, step: int,
     patient: bool,
 ) -> int:  # fmt: skip
-    call = Call(_ALLREDUCE, op, process_set, name, prescale, postscale, patient)
+    call = Call(ALLREDUCE.kind, op, process_set, name, prescale, postscale, patient)
     call.c.codec, call.c.codec_parameter = codec, parameter
     call.c.codec_seed, call.c.codec_step = seed, step
     call.borrow(input, output)
@@ -225,7 +223,7 @@ def submit_sparse(
     new_velocity: Any = None, momentum: float = 0.0, nesterov: bool = False, masking: bool = False,
     patient: bool = False,
 ) -> int:  # fmt: skip
-    call = Call(_ALLREDUCE, op, process_set, name, prescale, postscale, patient)
+    call = Call(ALLREDUCE.kind, op, process_set, name, prescale, postscale, patient)
     lengths: set[int] = set()
 
     def memory(array: Any, written: bool) -> int | None:
@@ -240,7 +238,7 @@ def submit_sparse(
             or (written and not lent.writable)
         ):
             raise TypeError("the memory of a sparse allreduce is contiguous float32 on the CPU")
-        lengths.add(int(np.prod(tensor.shape[: tensor.ndim], dtype=np.int64)))
+        lengths.add(elements(tensor))
         if len(lengths) > 1:
             raise ValueError("the arrays differ in length")
         call.objects += (array, lent.owner)
@@ -320,17 +318,15 @@ def wait(handle: int) -> tuple[Any, tuple[int, ...], int]:
     return output, received, int(result.number)
 
 
-def _array(data: int, storage: int | None, dtype: int, shape: tuple[int, ...]) -> Any:
+def _array(data: int, storage: Any, dtype: int, shape: tuple[int, ...]) -> Any:
     """numpy has no bfloat16: its bits come as int16, and the caller, which sent bfloat16,
     reinterprets them."""
     named = np.dtype("int16" if dtype == BFLOAT16 else DTYPE_NAMES[dtype])
-    count = int(np.prod(shape, dtype=np.int64)) * named.itemsize
+    count = math.prod(shape) * named.itemsize
     if not count:
         _free(storage)
         return np.empty(shape, named)
-    memory = (c_char * count).from_address(data)
-    weakref.finalize(memory, _free, storage).atexit = False
-    return np.ndarray(shape, named, memory)  # type: ignore[arg-type]
+    return np.ndarray(shape, named, memory_at(data, count, _free, storage))
 
 
 def wait_all(handles: list[int]) -> None:
@@ -379,7 +375,7 @@ def run_in_place(
 ) -> bool:
     if not isinstance(tensor, np.ndarray) and exchange_of(type(tensor)) is None:
         return False
-    call = Call(_ALLREDUCE, op, process_set, name, prescale, postscale)
+    call = Call(ALLREDUCE.kind, op, process_set, name, prescale, postscale)
     try:
         call.borrow(tensor, tensor)
     except Exception:

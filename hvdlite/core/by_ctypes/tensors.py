@@ -4,6 +4,7 @@ csrc/bindings/tensors.h does."""
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_uint64, c_void_p
 from typing import Any, NamedTuple
@@ -43,7 +44,8 @@ class Exchange(ctypes.Structure):
     ]  # fmt: skip
 
 
-CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13  # DLPack's devices
+_CPU, CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's devices
+_GPUS = (CUDA, _CUDA_MANAGED)
 LEGACY_STREAM = 1
 _READ_ONLY = 1
 # DLPack's kinds of types, and numpy's, whose dtypes hvdlite has
@@ -80,6 +82,10 @@ def _tensor(data: int, dtype: int, shape: Sequence[int], gpu: int | None = None)
     return Tensor(data, dtype, len(shape), numbers(c_int64, shape), on_gpu, index)
 
 
+def elements(tensor: Tensor) -> int:
+    return math.prod(tensor.shape[: tensor.ndim])
+
+
 def _lend_array(array: np.ndarray[Any, Any]) -> Lent:
     dtype = array.dtype
     kind = "bf" if dtype.kind == "V" and dtype.name == "bfloat16" else dtype.kind
@@ -111,8 +117,8 @@ def _lend_dlpack(lent: DlpackTensor, writable: bool, **more: Any) -> Lent:
         raise TypeError(
             "a tensor of this dtype cannot be communicated (complex, packed or quantised?)"
         )
-    host = lent.device_type in (CPU, CUDA_HOST)
-    if not host and lent.device_type not in (CUDA, CUDA_MANAGED):
+    host = lent.device_type in (_CPU, _CUDA_HOST)
+    if not host and lent.device_type not in _GPUS:
         raise NotImplementedError(
             "hvdlite communicates tensors in host memory and on CUDA GPUs; copy the tensor to the "
             "CPU first"
@@ -152,7 +158,7 @@ def _content(capsule: Any) -> tuple[DlpackTensor, bool]:
 def _lend_capsule(object: Any) -> Lent:
     capsule = _capsule(object)
     lent, writable = _content(capsule)
-    if lent.device_type not in (CUDA, CUDA_MANAGED):
+    if lent.device_type not in _GPUS:
         return _lend_dlpack(lent, writable, owner=capsule)
     # Again, now with the promise that the values are ready for the legacy default stream.
     capsule = _capsule(object, stream=LEGACY_STREAM)
@@ -198,14 +204,12 @@ def _lend_by_exchange(object: Any, exchange: Exchange) -> Lent | None:
             return None
     except Exception:
         return None
-    if lent.device_type == CPU:
-        return _lend_dlpack(lent, True)
-    if lent.device_type not in (CUDA, CUDA_MANAGED):
-        return _lend_dlpack(lent, True, exchange=exchange)
-    stream = current_stream(exchange, lent.device_id)
-    if stream is None:
+    on_gpu = lent.device_type in _GPUS
+    stream = current_stream(exchange, lent.device_id) if on_gpu else None
+    if on_gpu and stream is None:
         return None
-    return _lend_dlpack(lent, True, producer=stream, exchange=exchange)
+    reports = None if lent.device_type == _CPU else exchange
+    return _lend_dlpack(lent, True, producer=stream, exchange=reports)
 
 
 def lend(object: Any) -> Lent:
