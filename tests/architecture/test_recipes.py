@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import importlib.machinery
-import importlib.util
 import os
 import re
 import shutil
@@ -17,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import loaded_script
 import pytest
 import recipes
 from machine import within
@@ -74,14 +73,7 @@ def test_each_place_is_there_and_has_what_the_recipe_names(title: str) -> None:
 
 
 def cost_of_change() -> Any:
-    loader = importlib.machinery.SourceFileLoader(
-        "cost_of_change", str(ROOT / "scripts" / "cost-of-change")
-    )
-    spec = importlib.util.spec_from_loader("cost_of_change", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return loaded_script.load(ROOT / "scripts" / "cost-of-change")
 
 
 def test_the_recipe_of_a_collective_names_the_files_that_know_one() -> None:

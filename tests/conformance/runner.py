@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import tier
+from checks import BY_CTYPES
 from checks.listing import listed
 from launchers import HVDLITERUN, Launcher
 from machine import PATIENCE_VARIABLE, within
@@ -32,8 +33,6 @@ from hvdlite.rendezvous import StoreServer, new_secret
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 _MARK = "HVDLITE_TEST_MARK"
-# Of a configuration's environment: its ranks call the core through ctypes.
-BY_CTYPES = "TEST_BY_CTYPES"
 # here: a child between fork and exec must not wait for a lock of the loader's
 _LIBC = ctypes.CDLL(None)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from battery import battery_of
+from checks import BY_CTYPES
 from checks.listing import listed
-from runner import BY_CTYPES, Configuration
+from runner import Configuration
 from tier import by_tier, one_of
 
 _HEAVY = ("collectives", "allreduce", "others", "groups", "mismatch", "determinism")

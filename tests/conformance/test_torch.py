@@ -7,7 +7,7 @@ from dataclasses import replace
 import checks
 from battery import battery_of
 from installed import needs_installed
-from runner import BY_CTYPES, Configuration
+from runner import Configuration
 from tier import by_tier, one_of
 
 needs_installed("torch")
@@ -46,7 +46,7 @@ _NET = Configuration(
 
 # On a Python for which hvdlite has no compiled module.
 _BY_CTYPES = replace(
-    _TWO, name="by-ctypes-2", environment={**_GUARDED, BY_CTYPES: "1"}, modules=_NOT_COMPILED
+    _TWO, name="by-ctypes-2", environment={**_GUARDED, checks.BY_CTYPES: "1"}, modules=_NOT_COMPILED
 )
 
 CONFIGURATIONS = by_tier(

@@ -166,7 +166,7 @@ class Session:
             return False
         module = f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"
         configure: list[str | Path] = ["cmake", "-S", ROOT / "benchmarks/cpp", "-B", BUILD,
-            f"-DPython3_EXECUTABLE={sys.executable}", f"-DPython_EXECUTABLE={sys.executable}",
+            f"-DPython3_EXECUTABLE={sys.executable}",
             f"-Dpybind11_DIR={pybind.stdout.strip()}",
             f"-DHVDLITE_TESTS={'ON' if tests else 'OFF'}",
             f"-DHVDLITE_MODULES={module}={sysconfig.get_path('include')}",

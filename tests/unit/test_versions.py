@@ -6,11 +6,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
+import loaded_script
 import pytest
 from waiting import wait_until
 
@@ -20,13 +19,7 @@ SCRIPT = ROOT / "tests" / "versions" / "run"
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    loader = SourceFileLoader("versions_run", str(SCRIPT))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    sys.modules[loader.name] = module  # dataclasses look there
-    loader.exec_module(module)
-    return module
+    return loaded_script.load(SCRIPT)
 
 
 def _said(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -7,11 +7,10 @@ import re
 import sys
 import sysconfig
 import zipfile
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
+import loaded_script
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,14 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def wheels() -> ModuleType:
-    loader = SourceFileLoader("wheels", str(ROOT / "scripts" / "wheels"))
-    spec = spec_from_loader("wheels", loader)
-    assert spec
-    module = module_from_spec(spec)
-    sys.modules["wheels"] = module  # for dataclasses
-    loader.exec_module(module)
-    del sys.modules["wheels"]
-    return module
+    return loaded_script.load(ROOT / "scripts" / "wheels")
 
 
 def test_a_modules_name_is_the_one_that_its_python_looks_for(wheels: ModuleType) -> None:

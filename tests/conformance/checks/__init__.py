@@ -22,6 +22,8 @@ APIS = {"": "numpy_api", "torch": "torch_api", "tensorflow": "tensorflow_api", "
 ALWAYS = "always"
 # The tag of checks that take the processor for seconds: `quick` and `commit` take them by turns.
 COSTLY = "costly"
+# In the environment of a configuration whose ranks call the core through ctypes.
+BY_CTYPES = "TEST_BY_CTYPES"
 
 # worker.py runs one suite: arrays of numpy, or an adapter. Its modules stand in the order in which
 # a job runs them: what is simple first, what ends and restarts the engine last.

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import hvdlite as hvd
-from checks import ALWAYS, check
+from checks import ALWAYS, BY_CTYPES, check
 from checks.here import SUM, Here
 from hvdlite import _core
 
@@ -89,7 +89,7 @@ def _taken_by(here: Here, way: str) -> tuple[str, ...]:
 @check(tags=[ALWAYS])
 def the_core_is_called_by_the_module_that_the_configuration_has(here: Here) -> None:
     by_ctypes = Path(_core.__file__).name == "_core.py"
-    assert by_ctypes == ("TEST_BY_CTYPES" in here.environment), _core.__file__
+    assert by_ctypes == (BY_CTYPES in here.environment), _core.__file__
 
 
 @check(tags=[ALWAYS], kind=["allreduce", "allgather", "broadcast", "alltoall", "reducescatter"])
