@@ -1,4 +1,4 @@
-"""tests/versions/run: what it tries, and how it reads what came of it. It takes an hour, so nobody
+"""tests/versions/run: what it tries, and how it reads what came of it. It takes hours, so nobody
 runs it here."""
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "tests" / "versions" / "run"
+page = loaded_script.load(SCRIPT.with_name("page.py"))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_every_battery_is_there(script: ModuleType) -> None:
         battery.file for environment in script.ENVIRONMENTS for battery in environment.batteries
     }
     assert files and all(
-        (ROOT / "tests" / file).is_file() for file in (*files, script.BINARIES.file)
+        (ROOT / "tests" / file).exists() for file in (*files, script.BINARIES.file)
     )
 
 
@@ -49,7 +50,7 @@ def test_a_framework_means_all_of_its_environments_and_a_name_means_one(script: 
         return [each.name for each in script.ENVIRONMENTS if script._means(name, each)]
 
     assert chosen("torch-2.1") == ["torch-2.1"]
-    assert len(chosen("torch")) == 7 and all(name.startswith("torch-") for name in chosen("torch"))
+    assert len(chosen("torch")) == 13 and all(name.startswith("torch-") for name in chosen("torch"))
     assert "torch-2.13 " in _said("--list").stdout
     refused = _said("torch-1.4")
     assert (
@@ -67,16 +68,64 @@ def test_a_report_becomes_a_row(script: ModuleType, tmp_path: Path) -> None:
         '<testcase name="c"><skipped message="needs torch 2.4"/></testcase>'
         '<testcase name="d"><error>it broke</error></testcase></testsuite></testsuites>'
     )
-    row = script.Row("torch-2.1", "torch 2.1.2", "test_torch")
+    row = page.Row("torch", "test_torch")
     script._read(report, row)
-    assert (row.passed, row.failed, row.skipped, row.well) == (1, 2, 1, False)
-    assert row.failures == ["b\nwhy it failed", "d\nit broke"] and dict(row.reasons) == {
-        "needs torch 2.4": 1
-    }
+    assert (row.passed, row.failed, row.skipped) == (1, ["b", "d"], {"needs torch 2.4": 1})
 
 
 def test_nothing_passed_is_not_well(script: ModuleType) -> None:
-    assert not script.Row("jax-0.5", "", "test_jax", skipped=9).well
+    def well(**row: object) -> bool:
+        rows = [page.Row("JAX", "test_jax", **row)]
+        return bool(script._well({"jax-0.5": page.Found("", "3.11", "", {}, rows)}))
+
+    assert well(passed=9) and not well(skipped={"no": 9}) and not well()
+    assert not well(passed=9, failed=["a"]) and not well(passed=9, problem="it hung")
+
+
+def test_the_page_says_what_ran_what_did_not_and_why() -> None:
+    """Two batteries of one title are one line; the look at the binaries is none."""
+    rows = [
+        page.Row("", "test_binaries", 3),
+        page.Row("Ray", "test_ray", 4, ["test_a[2]"], {"Skipped: no GPU": 2}),
+        page.Row("Ray", "test_ray_train", 5, ["test_b"], {"Skipped: no GPU": 1}),
+    ]
+    found = {
+        "ray-2": page.Found("2026-11-29", "3.11.2", "abc", {"ray": "2.60", "numpy": "2"}, rows),
+        "ray-3": page.Found(
+            "2026-11-30", "3.12.1", "abc", {}, [page.Row("Ray", "pip", problem="it hung\nlong")]
+        ),
+    }
+    text = page.tables(["ray-1", "ray-2", "ray-3"], found, {("ray-2", "test_a"): "use ray 3"})
+    assert text == (
+        "### Ray\n\n"
+        "| versions | Python | passed | failed | skipped | day |\n|---|---|---|---|---|---|\n"
+        "| ray 2.60, numpy 2 | 3.11.2 | 9 | 2 | 3 | 2026-11-29 |\n"
+        "|  | 3.12.1 | did not end | | | 2026-11-30 |\n"
+        "\n"
+        "- ray-2: 3 skipped: no GPU.\n"
+        "- ray-2: `test_a[2]` fails: use ray 3.\n"
+        "- ray-2: `test_b` fails: no remedy is known.\n"
+        "- ray-3: pip did not end: it hung\n"
+        "\n"
+        "Not run yet: ray-1.\n"
+    )
+
+
+def test_the_page_has_what_the_runs_wrote(script: ModuleType) -> None:
+    names = [each.name for each in script.ENVIRONMENTS]
+    assert len(set(names)) == len(names)
+    assert set(script.results()) <= set(names), "results.json has an environment that is gone"
+    there = script.PAGE.read_text()
+    assert page.written_into(there, script.page_of(script.results())) == there, (
+        "docs/reference/versions.md: tests/versions/run --write writes it"
+    )
+
+
+def test_a_remedy_is_of_a_failure_that_was_seen(script: ModuleType) -> None:
+    seen = script.results()
+    for name, start in script.REMEDIES:
+        failed = [test for row in seen[name].rows for test in row.failed]
+        assert any(test.startswith(start) for test in failed), (name, start)
 
 
 def test_who_takes_too_long_is_ended_with_what_it_has_started(
