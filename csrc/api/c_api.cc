@@ -243,10 +243,13 @@ hvdlite_code hvdlite_can_use_gpus(void) {
   return Report(engine == nullptr ? status : engine->world().card().Usable());
 }
 
-hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result) {
+namespace {
+
+// `found` is what the table has for the handle.
+hvdlite_code ResultOf(int64_t handle, const hvdlite::engine::Handle* found,
+                      hvdlite_result* result) {
   memset(result, 0, sizeof(*result));
   result->number = -1;
-  const auto found = Runtime::Get().Find(handle);
   if (found == nullptr) return Report(UnknownHandle(handle));
   if (!found->done())
     return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
@@ -255,13 +258,25 @@ hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result) {
   return HVDLITE_OK;
 }
 
-void hvdlite_release(int64_t handle, void** storage) {
-  const auto released = Runtime::Get().Release(handle);
-  if (storage == nullptr) return;
+}  // namespace
+
+hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result) {
+  return ResultOf(handle, Runtime::Get().Find(handle).get(), result);
+}
+
+void hvdlite_release(int64_t handle) {
+  (void)Runtime::Get().Release(handle);
+}
+
+hvdlite_code hvdlite_take(int64_t handle, hvdlite_result* result, void** storage) {
+  thread_local hvdlite::engine::HandlePtr taken;  // what *result points to
+  taken = Runtime::Get().Release(handle);
   *storage = nullptr;
-  if (released == nullptr) return;
-  *storage = released->memory() != nullptr ? static_cast<void*>(released->TakeMemory().release())
-                                           : released->TakeStorage().release();
+  const hvdlite_code code = ResultOf(handle, taken.get(), result);
+  if (code != HVDLITE_OK) return code;
+  *storage = taken->memory() != nullptr ? static_cast<void*>(taken->TakeMemory().release())
+                                        : taken->TakeStorage().release();
+  return HVDLITE_OK;
 }
 
 void hvdlite_release_all(void) {

@@ -304,7 +304,8 @@ typedef struct {
    * existed */
   int64_t number;
 } hvdlite_result;
-/* Returns the status of a done operation. What *result points to is valid until hvdlite_release. */
+/* Returns the status of a done operation. What *result points to is valid until the handle is
+ * released; a caller whose other threads may do so reads on_gpu only, and takes the result. */
 HVDLITE_API hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result);
 
 /* For GPU tensors *done* means enqueued: all work is on hvdlite's stream. Before using the
@@ -317,7 +318,7 @@ HVDLITE_API hvdlite_code hvdlite_copy_result(int64_t handle, void* to, void* str
  * a stream. Returns as hvdlite_follow. */
 HVDLITE_API hvdlite_code hvdlite_wait_for_device(int64_t handle, double slice_seconds,
                                                  int32_t* finished);
-/* A result that the library has allocated on a GPU: *storage of hvdlite_release. */
+/* A result that the library has allocated on a GPU: *storage of hvdlite_take. */
 typedef struct hvdlite_device_memory hvdlite_device_memory;
 /* As hvdlite_follow. The memory is freed in the order of the last stream given here. */
 HVDLITE_API hvdlite_code hvdlite_follow_memory(hvdlite_device_memory* memory, void* stream);
@@ -327,9 +328,12 @@ HVDLITE_API hvdlite_code hvdlite_gpu_of(const void* memory, int32_t* index);
 /* HVDLITE_OK if operations accept GPU tensors. */
 HVDLITE_API hvdlite_code hvdlite_can_use_gpus(void);
 
-/* Releases the handle. If `storage` is not NULL, *storage becomes the owner of a result that the
- * library has allocated: free it with free(), on a GPU with hvdlite_free_memory(). */
-HVDLITE_API void hvdlite_release(int64_t handle, void** storage);
+HVDLITE_API void hvdlite_release(int64_t handle);
+/* As hvdlite_get_result, and releases the handle: of several threads one gets the result. What
+ * *result points to is valid until the thread's next hvdlite_take. *storage becomes the owner of a
+ * result that the library has allocated: free it with free(), on a GPU with
+ * hvdlite_free_memory(). */
+HVDLITE_API hvdlite_code hvdlite_take(int64_t handle, hvdlite_result* result, void** storage);
 /* Releases all handles with their results: for a binding, before the next hvdlite_init. */
 HVDLITE_API void hvdlite_release_all(void);
 

@@ -41,14 +41,18 @@ const hvdlite_tensor& Output(BorrowedTensor* tensor, const py::handle& object) {
 
 struct KeptAlive {
   py::object input, output, input_owner, output_owner, residual, residual_owner, memory;
-  const dlpack::Exchange* exchange;  // on a GPU: reports the framework's current stream
-  int device;
+  const dlpack::Exchange* exchange = nullptr;  // on a GPU: reports the framework's current stream
+  int device = 0;
 };
 
-// By handle. Guarded by the interpreter lock. Never destroyed, because the interpreter may be gone
-// before the process ends.
-std::unordered_map<int64_t, KeptAlive>& Kept() {
-  static auto* const kept = new std::unordered_map<int64_t, KeptAlive>;
+struct Table {
+  StateMutex mutex;
+  std::unordered_map<int64_t, KeptAlive> by_handle;
+};
+
+// Never destroyed, because the interpreter may be gone before the process ends.
+Table& Kept() {
+  static auto* const kept = new Table;
   return *kept;
 }
 
@@ -93,19 +97,33 @@ int64_t SubmitAndKeep(const py::handle& input, const py::handle& output, Call* c
 }
 
 void KeepAlive(int64_t handle, const py::handle& input, const py::handle& output, Call* call) {
-  Kept().insert_or_assign(
-      handle, KeptAlive{py::reinterpret_borrow<py::object>(input),
-                        py::reinterpret_borrow<py::object>(output), std::move(call->input.owner),
-                        std::move(call->output.owner), std::move(call->residual_object),
-                        std::move(call->residual.owner), std::move(call->memory),
-                        call->input.exchange, call->input.tensor.device_index});
+  KeptAlive kept{py::reinterpret_borrow<py::object>(input),
+                 py::reinterpret_borrow<py::object>(output),
+                 std::move(call->input.owner),
+                 std::move(call->output.owner),
+                 std::move(call->residual_object),
+                 std::move(call->residual.owner),
+                 std::move(call->memory),
+                 call->input.exchange,
+                 call->input.tensor.device_index};
+  Table& table = Kept();
+  const StateLock lock(table.mutex);
+  std::swap(table.by_handle[handle], kept);
 }
 
 hvdlite_code Follow(int64_t handle) {
+  const dlpack::Exchange* exchange = nullptr;
+  int device = 0;
+  {
+    Table& table = Kept();
+    const StateLock lock(table.mutex);
+    if (const auto kept = table.by_handle.find(handle); kept != table.by_handle.end()) {
+      exchange = kept->second.exchange;
+      device = kept->second.device;
+    }
+  }
   void* stream = nullptr;
-  const auto kept = Kept().find(handle);
-  if (kept != Kept().end() && kept->second.exchange != nullptr &&
-      CurrentStream(*kept->second.exchange, kept->second.device, &stream)) {
+  if (exchange != nullptr && CurrentStream(*exchange, device, &stream)) {
     return hvdlite_follow(handle, stream);
   }
   for (;;) {
@@ -119,14 +137,21 @@ hvdlite_code Follow(int64_t handle) {
 
 // Takes the entry out of the table first, because releasing a Python object may run any code.
 void ReleaseBorrowed(int64_t handle) {
-  const auto kept = Kept().extract(handle);
+  decltype(Table::by_handle)::node_type released;
+  Table& table = Kept();
+  const StateLock lock(table.mutex);
+  released = table.by_handle.extract(handle);
 }
 
 void ReleaseAllBorrowed() {
-  const auto kept = std::exchange(Kept(), {});
+  decltype(Table::by_handle) released;
+  Table& table = Kept();
+  const StateLock lock(table.mutex);
+  released.swap(table.by_handle);
 }
 
-// Never freed, because the interpreter may be gone before the process ends.
+// Never freed, because the interpreter may be gone before the process ends. The module makes it
+// while it is imported, by one thread.
 PyObject* NotContiguous() {
   static PyObject* const type = PyErr_NewExceptionWithDoc(
       "hvdlite._core.NotContiguous", "Make a contiguous copy of the tensor, and ask again.",

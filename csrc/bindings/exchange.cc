@@ -2,6 +2,8 @@
 
 #include <unordered_map>
 
+#include "bindings/unlocked.h"
+
 namespace hvdlite::bindings {
 namespace py = pybind11;
 
@@ -22,18 +24,20 @@ const dlpack::Exchange* TableOf(PyTypeObject* type) {
 }  // namespace
 
 const dlpack::Exchange* ExchangeOf(const py::handle& object) {
-  // By type. Each type is kept alive, so that its address stays its own. Guarded by the interpreter
-  // lock; never freed. Programs have few tensor types. If a program makes thousands, the later ones
-  // are not stored.
+  // By type. Each type is kept alive, so that its address stays its own. Never freed. Programs have
+  // few tensor types. If a program makes thousands, the later ones are not stored.
   static auto* const tables = new std::unordered_map<PyTypeObject*, const dlpack::Exchange*>;
+  static StateMutex mutex;
   constexpr size_t kMostTypes = 256;
   PyTypeObject* const type = Py_TYPE(object.ptr());
-  if (const auto known = tables->find(type); known != tables->end()) return known->second;
-  const dlpack::Exchange* const table = TableOf(type);
-  if (tables->size() < kMostTypes) {
-    Py_INCREF(reinterpret_cast<PyObject*>(type));
-    tables->emplace(type, table);
+  {
+    const StateLock lock(mutex);
+    if (const auto known = tables->find(type); known != tables->end()) return known->second;
   }
+  const dlpack::Exchange* const table = TableOf(type);
+  const StateLock lock(mutex);
+  if (tables->size() < kMostTypes && tables->emplace(type, table).second)
+    Py_INCREF(reinterpret_cast<PyObject*>(type));
   return table;
 }
 

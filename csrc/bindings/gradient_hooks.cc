@@ -3,7 +3,7 @@
 //
 // A framework calls a hook for each parameter whose gradient is complete. That happens once per
 // gradient and step, so the hook is native and costs a few hundred instructions; everything rarer
-// is in hvdlite/adapter/hooks/reducer.py. All members are guarded by the interpreter lock.
+// is in hvdlite/adapter/hooks/reducer.py.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -16,6 +16,7 @@
 
 #include "bindings/bindings.h"
 #include "bindings/borrowed.h"
+#include "bindings/unlocked.h"
 
 namespace hvdlite::bindings {
 namespace py = pybind11;
@@ -23,6 +24,12 @@ namespace py = pybind11;
 namespace {
 
 constexpr const char* kHook = "hvdlite.hook";
+
+// Names of attributes. Made while the module is imported, and never freed.
+struct AttributeNames {
+  PyObject* grad = nullptr;
+  PyObject* process_set_id = nullptr;
+} attribute_names;
 
 PyObject* Interned(const char* text) {
   PyObject* const name = PyUnicode_InternFromString(text);
@@ -36,22 +43,19 @@ py::object Attribute(const py::handle& object, PyObject* name) {
   return py::reinterpret_steal<py::object>(value);
 }
 
-py::object GradientOf(const py::handle& parameter) {
-  static PyObject* const name = Interned("grad");
-  return Attribute(parameter, name);
-}
-
 class GradientHooks {
  public:
   GradientHooks(int op, double prescale, double postscale, py::object process_set)
       : op_(op), prescale_(prescale), postscale_(postscale), process_set_(std::move(process_set)) {}
 
   int Add(std::string name) {
+    const StateLock lock(mutex_);
     slots_.push_back({.name = std::move(name)});
     return static_cast<int>(slots_.size()) - 1;
   }
 
   void Permit(int number, bool permitted) {
+    const StateLock lock(mutex_);
     slots_.at(static_cast<size_t>(number)).permitted = permitted;
   }
 
@@ -59,9 +63,9 @@ class GradientHooks {
   // uses its slower path.
   bool Submit(int number, const py::handle& parameter) noexcept {
     try {
-      py::object gradient = GradientOf(parameter);
-      static PyObject* const id = Interned("process_set_id");
-      const py::object process_set = Attribute(process_set_, id);  // None until it is registered
+      py::object gradient = Attribute(parameter, attribute_names.grad);
+      // None until it is registered
+      const py::object process_set = Attribute(process_set_, attribute_names.process_set_id);
       if (!PyLong_Check(process_set.ptr())) return false;
 
       Call call;
@@ -72,14 +76,15 @@ class GradientHooks {
       operation.postscale = postscale_;
       operation.process_set = process_set.cast<int>();
       operation.patient = 1;
-      operation.name = slots_.at(static_cast<size_t>(number)).name.c_str();
+      operation.name = NameOf(number);
       call.Borrow(gradient, gradient);
       int64_t handle = -1;
       if (hvdlite_submit(&operation, &handle) != HVDLITE_OK) return false;
       KeepAlive(handle, gradient, gradient, &call);
       handles_.append(handle);
-      in_flight_.push_back(
-          {number, py::reinterpret_borrow<py::object>(parameter), std::move(gradient)});
+      auto kept = py::reinterpret_borrow<py::object>(parameter);
+      const StateLock lock(mutex_);
+      in_flight_.push_back({number, std::move(kept), std::move(gradient)});
       return true;
     } catch (const std::exception&) {  // including Python's errors
       return false;
@@ -89,16 +94,24 @@ class GradientHooks {
   // The hook's work, once per step. A second backward pass needs the count of passes, which Python
   // keeps.
   bool SubmitByHook(int number, const py::handle& parameter) noexcept {
-    Slot& slot = slots_[static_cast<size_t>(number)];
-    if (!slot.permitted || slot.submitted || !Submit(number, parameter)) return false;
-    slot.submitted = true;
-    by_hook_.push_back(number);
-    return true;
+    if (!Begin(number)) return false;
+    const bool submitted = Submit(number, parameter);
+    const StateLock lock(mutex_);
+    if (submitted) {
+      by_hook_.push_back(number);
+    } else {
+      slots_[static_cast<size_t>(number)].submitted = false;
+    }
+    return submitted;
   }
 
-  std::vector<int> TakeSubmitted() { return std::exchange(by_hook_, {}); }
+  std::vector<int> TakeSubmitted() {
+    const StateLock lock(mutex_);
+    return std::exchange(by_hook_, {});
+  }
 
   void BeginStep() {
+    const StateLock lock(mutex_);
     by_hook_.clear();
     for (Slot& slot : slots_) slot.submitted = false;
   }
@@ -107,16 +120,16 @@ class GradientHooks {
 
   std::vector<int> Finish() {
     std::vector<int> replaced;
-    // Releasing a gradient may run any code.
-    for (const InFlight& each : std::exchange(in_flight_, {})) {
-      if (!GradientOf(each.parameter).is(each.gradient)) replaced.push_back(each.number);
+    for (const InFlight& each : TakeInFlight()) {
+      if (!Attribute(each.parameter, attribute_names.grad).is(each.gradient))
+        replaced.push_back(each.number);
     }
     return replaced;
   }
 
   void Forget() {
     handles_.attr("clear")();
-    const auto released = std::exchange(in_flight_, {});
+    const auto released = TakeInFlight();
     BeginStep();
   }
 
@@ -131,12 +144,31 @@ class GradientHooks {
     py::object parameter, gradient;
   };
 
+  const char* NameOf(int number) {
+    const StateLock lock(mutex_);
+    return slots_.at(static_cast<size_t>(number)).name.c_str();
+  }
+
+  // Whether the hook may submit now. It may once per step.
+  bool Begin(int number) {
+    const StateLock lock(mutex_);
+    Slot& slot = slots_[static_cast<size_t>(number)];
+    return slot.permitted && !std::exchange(slot.submitted, true);
+  }
+
+  // Its caller releases them, which may run any code.
+  std::vector<InFlight> TakeInFlight() {
+    const StateLock lock(mutex_);
+    return std::exchange(in_flight_, {});
+  }
+
   const int op_;
   const double prescale_, postscale_;
   const py::object process_set_;
+  py::list handles_;
+  StateMutex mutex_;        // guards what follows
   std::deque<Slot> slots_;  // a deque, so that their addresses are stable
   std::vector<int> by_hook_;
-  py::list handles_;
   std::vector<InFlight> in_flight_;
 };
 
@@ -170,6 +202,7 @@ py::object MakeHook(const std::shared_ptr<GradientHooks>& hooks, int number, py:
 }  // namespace
 
 void BindGradientHooks(py::module_& module) {
+  attribute_names = {Interned("grad"), Interned("process_set_id")};
   py::class_<GradientHooks, std::shared_ptr<GradientHooks>>(module, "GradientHooks")
       .def(py::init<int, double, double, py::object>(), py::arg("op"), py::arg("prescale"),
            py::arg("postscale"), py::arg("process_set"))

@@ -101,28 +101,24 @@ void WaitInSlices(int64_t handle) {
 py::object Finish(int64_t handle) {
   WaitInSlices(handle);
   hvdlite_result result;
-  const hvdlite_code code = hvdlite_get_result(handle, &result);
+  void* storage = nullptr;
+  hvdlite_code code = hvdlite_get_result(handle, &result);
   if (code != HVDLITE_OK) {
     (void)Follow(handle);  // returns the same: the device may still use the tensors
-    hvdlite_release(handle, nullptr);
+  } else if (result.on_gpu) {
+    code = Follow(handle);
+  }
+  if (code != HVDLITE_OK) {
+    hvdlite_release(handle);
     ReleaseBorrowed(handle);
     ThrowIfError(code);
   }
-  if (result.on_gpu) {
-    const hvdlite_code followed = Follow(handle);
-    if (followed != HVDLITE_OK) {
-      hvdlite_release(handle, nullptr);
-      ReleaseBorrowed(handle);
-      ThrowIfError(followed);
-    }
-  }
-  // Copied before any Python object is made, because that may let other threads run.
+  ThrowIfError(hvdlite_take(handle, &result, &storage));
+  // Copied before any Python object is made, because that may run any code.
   const hvdlite_tensor tensor = result.output;
   const std::vector<py::ssize_t> shape(tensor.shape, tensor.shape + tensor.ndim);
   const std::vector<int64_t> received(result.received_splits,
                                       result.received_splits + result.split_count);
-  void* storage = nullptr;
-  hvdlite_release(handle, &storage);
   ReleaseBorrowed(handle);
   py::object output = py::none();
   if (storage != nullptr && tensor.device_kind != 0) {
@@ -155,7 +151,12 @@ class Remaining {
     count_ = std::min(count_, PyList_GET_SIZE(list_));
     return count_ > 0;
   }
-  PyObject* const* last() const { return &PyList_GET_ITEM(list_, count_ - 1); }
+  int64_t last() const {
+    const auto list = py::reinterpret_borrow<py::list>(list_);
+    const py::object handle = list[static_cast<size_t>(count_ - 1)];
+    PyObject* const given = handle.ptr();
+    return Arguments(&given, 1, 1).Long(0);
+  }
   void Shorten() { --count_; }
 
  private:
@@ -173,7 +174,7 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
     // Waits backwards: when the last one is done, the others usually are, too.
     Remaining remaining(given);
     for (; remaining.any(); remaining.Shorten()) {
-      const int64_t handle = Arguments(remaining.last(), 1, 1).Long(0);
+      const int64_t handle = remaining.last();
       int32_t done = 0;
       hvdlite_code code = hvdlite_end(handle, 0, &done);
       while (code == HVDLITE_OK && !done) {
@@ -183,7 +184,7 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
       if (!done) ThrowIfError(code);  // only the wait has ended; the operation continues
       if (done == kOnGpu) {
         code = Follow(handle);
-        hvdlite_release(handle, nullptr);
+        hvdlite_release(handle);
       }
       ReleaseBorrowed(handle);
       try {

@@ -1,6 +1,7 @@
 #include "bindings/tensors.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -15,11 +16,11 @@ namespace {
 // ml_dtypes' bfloat16 reports itself as a void type. numpy gives it a number, which saves another
 // look at its name.
 bool IsBFloat16(const py::dtype& dtype) {
-  static int known = -1;  // guarded by the interpreter lock
+  static std::atomic<int> known = -1;
   if (dtype.itemsize() != 2) return false;
-  if (dtype.num() == known) return true;
+  if (dtype.num() == known.load(std::memory_order_relaxed)) return true;
   if (py::str(dtype.attr("name")).cast<std::string>() != "bfloat16") return false;
-  known = dtype.num();
+  known.store(dtype.num(), std::memory_order_relaxed);
   return true;
 }
 

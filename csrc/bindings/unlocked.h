@@ -5,12 +5,15 @@
 // C++ responds with std::terminate. So a daemon thread that returns too late waits here for ever.
 // ThreadsInside() lets the exit handler wait until the threads that an ended job releases have
 // returned.
+//
+// StateMutex guards what the interpreter lock guards, in a Python that has none.
 #pragma once
 
 #include <pybind11/pybind11.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 
 namespace hvdlite::bindings {
 
@@ -49,6 +52,18 @@ class Unlocked {
 
   PyThreadState* state_;
 };
+
+// Held for a few lines that call nothing of Python's: releasing an object may run any code, and a
+// thread that waits here cannot be stopped by Python's garbage collector.
+#ifdef Py_GIL_DISABLED
+using StateMutex = std::mutex;
+#else
+struct StateMutex {
+  void lock() {}
+  void unlock() {}
+};
+#endif
+using StateLock = std::lock_guard<StateMutex>;
 
 // What `call` returns, for a call that others need not wait for.
 template <typename Call>

@@ -130,7 +130,7 @@ Failure Finish(int64_t handle, const hvdlite_operation& operation, const Place& 
     failure = Deliver(handle, operation, result.output, place, wanted);
   }
   void* storage = nullptr;
-  hvdlite_release(handle, &storage);
+  (void)hvdlite_take(handle, &result, &storage);
   if (!place.on_gpu()) {
     free(storage);
   } else if (storage != nullptr) {

@@ -6,6 +6,7 @@ native core, until the operation is done: a program may simply forget a handle.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,13 +20,15 @@ class Pending:
     """What a handle needs to become a result: the native handles, and what to make of their
     results."""
 
-    __slots__ = ("finish", "natives", "outcomes")
+    __slots__ = ("finish", "lock", "natives", "outcomes")
 
     def __init__(self, natives: list[int], finish: Callable[[list[Any]], Any]) -> None:
         self.natives = natives
         self.finish = finish
         # of those that are over, in their order: results, or exceptions
         self.outcomes: list[Any] = []
+        # of the thread that waits for the handle; a signal handler may wait for it, too
+        self.lock: threading.RLock | None = None
 
 
 _pending: dict[int, Pending] = {}
@@ -35,6 +38,7 @@ _next_handle = 0
 
 def new_handle(pending: Pending) -> int:
     global _next_handle
+    pending.lock = threading.RLock()
     with _pending_lock:
         handle = _next_handle
         _next_handle += 1
@@ -58,11 +62,14 @@ def is_over(pending: Pending) -> bool:
 
 def synchronize(handle: int) -> Any:
     """Waits for an asynchronous operation and returns its result. None for a handle that was
-    synchronized already."""
+    synchronized already: of several threads that wait for it, one gets the result."""
     pending = _pending.get(handle)
-    if pending is None:
+    if pending is None or pending.lock is None:
         return None
-    return _complete(pending, lambda: _pending.pop(handle, None))
+    with pending.lock:
+        if handle not in _pending:
+            return None
+        return _complete(pending, lambda: _pending.pop(handle, None))
 
 
 def run_now(pending: Pending) -> Any:
@@ -109,6 +116,15 @@ def _is_under_way(native: int) -> bool:
     except Exception:  # its end was seen, and it is no handle any more
         return False
     return True
+
+
+def _renew_locks() -> None:
+    """Another thread may have held one when this process was forked."""
+    for pending in _pending.values():
+        pending.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
 
 
 def forget_all() -> None:

@@ -283,8 +283,8 @@ def _follow(handle: int) -> int:
             return int(code)
 
 
-def _release(handle: int, storage: Any = None) -> None:
-    c.release(handle, storage)
+def _release(handle: int) -> None:
+    c.release(handle)
     _kept.pop(handle, None)
 
 
@@ -304,12 +304,13 @@ def wait(handle: int) -> tuple[Any, tuple[int, ...], int]:
         error = error_of(code)
         _release(handle)
         raise error
+    storage = c_void_p()
+    check(c.take(handle, byref(result), byref(storage)))
     tensor = result.output
     dtype = tensor.dtype
     shape = tuple(tensor.shape[: tensor.ndim])
     received = tuple(result.received_splits[: result.split_count])
-    storage = c_void_p()
-    _release(handle, byref(storage))
+    _kept.pop(handle, None)
     output: Any = None
     if storage and tensor.device_kind:
         output = DeviceArray(storage.value, tensor.data, tensor.device_index, dtype, shape)
@@ -345,7 +346,7 @@ def wait_all(handles: list[int]) -> None:
             check(code)  # only the wait has ended; the operation continues
         if done.value == _ON_GPU:
             code = _follow(handle)
-            c.release(handle, None)
+            c.release(handle)
         if code:
             first = error_of(code)
         handles.pop()

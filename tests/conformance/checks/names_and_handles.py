@@ -173,6 +173,24 @@ def one_thread_submits_and_another_waits(here: Here) -> None:
     assert all((results[i] == i * here.size).all() for i in range(20))
 
 
+@check(tags=["engine"])
+def of_threads_that_wait_for_one_handle_one_gets_the_result(here: Here) -> None:
+    handles = [
+        hvd.allgather_async(api.full(1 + i, here.rank), name=f"shared.{i}") for i in range(40)
+    ]
+    taken: list[int] = []
+
+    def work(thread: int) -> None:
+        for i, handle in enumerate(handles):
+            rows = hvd.synchronize(handle)
+            if rows is not None:
+                assert len(rows) == (1 + i) * here.size and rows[-1] == here.size - 1
+                taken.append(i)
+
+    in_threads(4, work)
+    assert sorted(taken) == list(range(40))
+
+
 @check()
 def names_may_be_any_text(here: Here) -> None:
     for name in (
