@@ -1,6 +1,6 @@
 #include "bindings/bindings.h"
 
-PYBIND11_MODULE(_core, module) {
+PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   module.doc() =
       "hvdlite's native core. Use the functions of the package hvdlite; this module may change at "
       "any time.";

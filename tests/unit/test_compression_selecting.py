@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-import hvdlite as hvd
-from hvdlite.adapter.compression.dgc import DGC
-from hvdlite.adapter.compression.on_numpy import NumpyAlgebra
-from hvdlite.adapter.compression.rounds import compressed_allreduce
-from hvdlite.adapter.compression.topk import TopK
-from hvdlite.base.operations import ALLREDUCE
-from hvdlite.core import engine
-from hvdlite.core.arrays.ops import OPS
-from hvdlite.core.operations import Call
-from hvdlite.torch.compression.algebra import TorchAlgebra
-from hvdlite.torch.ops import OPS as TORCH_OPS
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import hvdlite as hvd  # noqa: E402
+from hvdlite.adapter.compression.dgc import DGC  # noqa: E402
+from hvdlite.adapter.compression.on_numpy import NumpyAlgebra  # noqa: E402
+from hvdlite.adapter.compression.rounds import compressed_allreduce  # noqa: E402
+from hvdlite.adapter.compression.topk import TopK  # noqa: E402
+from hvdlite.base.operations import ALLREDUCE  # noqa: E402
+from hvdlite.core import engine  # noqa: E402
+from hvdlite.core.arrays.ops import OPS  # noqa: E402
+from hvdlite.core.operations import Call  # noqa: E402
+from hvdlite.torch.compression.algebra import TorchAlgebra  # noqa: E402
+from hvdlite.torch.ops import OPS as TORCH_OPS  # noqa: E402
 
 Array = Any
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import numpy
@@ -105,3 +106,15 @@ def test_the_check_of_an_installation_says_so_too(tmp_path: Path) -> None:
     assert len(said) == 2, done.stdout
     assert all(missing in line and f"`pip install {tmp_path}`" in line for line in said), said
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"),
+    reason="this Python has a global interpreter lock: tests/versions/run python-3.14t has none",
+)
+def test_the_core_does_not_bring_the_interpreter_lock_back() -> None:
+    use = "import sys, hvdlite; hvdlite.init(); print(sys._is_gil_enabled())"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", use], capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("False\n", "")

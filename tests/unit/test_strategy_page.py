@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from installed import needs_installed
 
 from hvdlite.adapter.strategy import Strategy
 from hvdlite.base import knobs
@@ -55,7 +56,9 @@ def test_what_a_row_names_exists(ours: str) -> None:
             # raises an error for what it does not know
             Strategy.from_dict(yaml.safe_load(re.sub(r"\bK\b", "16", code)))
         elif code.startswith("hvd."):
-            torch = pytest.importorskip("hvdlite.torch", reason="torch is not installed")
-            assert hasattr(torch, re.split(r"[.(]", code)[1]), code
+            needs_installed("torch")
+            import hvdlite.torch
+
+            assert hasattr(hvdlite.torch, re.split(r"[.(]", code)[1]), code
         elif code.startswith("HVDLITE_"):
             assert code in variables

@@ -22,7 +22,8 @@ def wheels() -> ModuleType:
 
 
 def test_a_modules_name_is_the_one_that_its_python_looks_for(wheels: ModuleType) -> None:
-    version = sysconfig.get_python_version()
+    free_threaded = sysconfig.get_config_var("Py_GIL_DISABLED")
+    version = sysconfig.get_python_version() + ("t" if free_threaded else "")
     (mine,) = [each for each in wheels.pythons([sys.executable]) if each.version == version]
     machine = sysconfig.get_platform().rpartition("-")[2]
     assert mine.suffix(machine) == sysconfig.get_config_var("EXT_SUFFIX")

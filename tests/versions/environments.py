@@ -127,7 +127,7 @@ ENVIRONMENTS = (
     ),
     *(
         Environment(f"python-{version}", (), _PYTHON, python=version, clone=True)
-        for version in ("3.10", "3.11", "3.12", "3.13", "3.14")
+        for version in ("3.10", "3.11", "3.12", "3.13", "3.14", "3.14t", "3.15", "3.15t")
     ),
     Environment(
         "mpi-wheels",

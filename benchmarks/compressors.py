@@ -1,7 +1,7 @@
 """How accurate do models get with compressed gradients? Digits, as in the table of the design.
 
-    python benchmarks/compression.py             docs/benchmarks/compression.md, in 20 minutes
-    python benchmarks/compression.py --quick     one seed, in two
+    python benchmarks/compressors.py             docs/benchmarks/compression.md, in 20 minutes
+    python benchmarks/compressors.py --quick     one seed, in two
 
 A network of 64-256-256-10 learns scikit-learn's digits with 4 workers of 16 samples each: SGD,
 momentum 0.9, learning rate 0.1 that falls as a cosine. The workers are simulated in one process,
@@ -242,7 +242,7 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# Accuracy with compressed gradients",
         "",
-        "<!-- Written by benchmarks/compression.py from docs/benchmarks/data/compression.json. -->",
+        "<!-- Written by benchmarks/compressors.py from docs/benchmarks/data/compression.json. -->",
         "",
         "A network of 64-256-256-10 learns scikit-learn's digits: 4 workers with 16 samples each.",
         "SGD has momentum 0.9 and a learning rate of 0.1 that falls as a cosine.",
@@ -254,7 +254,7 @@ def page(results: dict[str, Any]) -> str:
         "One small task shows that the methods work. It says little about large models.",
         "",
         "```sh",
-        "python benchmarks/compression.py",
+        "python benchmarks/compressors.py",
         "```",
         "",
         "| method | 60 epochs | fewer bytes | 6 epochs | fewer bytes |",
