@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -61,3 +65,38 @@ def test_the_first_error_is_raised_when_all_are_over(monkeypatch: pytest.MonkeyP
         handles.synchronize(handle)
     assert core.ends == {}
     assert handles.synchronize(handle) is None
+
+
+def test_of_two_threads_the_second_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits until the first has the result. Without a lock it would wait for the operation, too,
+    and the first would raise what the second is told."""
+    began, go_on = threading.Event(), threading.Event()
+
+    class Slow(Core):
+        def wait(self, native: int) -> Any:
+            began.set()
+            go_on.wait(60)
+            return super().wait(native)
+
+    handle = _started(monkeypatch, Slow(_1="one"))
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(handles.synchronize, handle)
+        began.wait(60)
+        second = threads.submit(handles.synchronize, handle)
+        go_on.set()
+        assert first.result(60) == ("one",) and second.result(60) is None
+
+
+def test_a_thread_of_the_parent_does_not_block_a_forked_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handle = _started(monkeypatch, Core(_1="one"))
+    lock = handles._pending[handle].lock
+    assert lock is not None
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(lock.acquire).result(60)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            os._exit(0 if handles.synchronize(handle) == ("one",) else 1)
+        assert os.waitpid(child, 0)[1] == 0
