@@ -107,8 +107,8 @@ def auto_chooses_casts_too(here: Here) -> None:
 @check(min_ranks=2, seconds=60)
 def auto_measures_the_network_and_leaves_one_host_alone(here: Here) -> None:
     compression = hvd.Compression.auto()
-    run = Run(Run.sgd(1.0), compression=compression)
     before = hvd.metrics()["bytes_encoded"]
+    run = Run(Run.sgd(1.0), compression=compression)  # on JAX it measures here
     run.train(gradients(here.rank, 9))
     same_everywhere(here, run.weights())
     assert compression.said
