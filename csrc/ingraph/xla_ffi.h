@@ -165,6 +165,13 @@ struct Api {
   Error* (*get_stream)(GetStreamArguments*);
 };
 
+// Whether the table is laid out as above. TensorFlow 2.17 has an earlier one, which has no version
+// and is shorter.
+inline bool IsKnown(const Api& api) {
+  return api.struct_size >= sizeof(Api) && api.version.struct_size == sizeof(Version) &&
+         api.version.major == kMajorVersion;
+}
+
 // ---- The call
 
 struct CallFrame {

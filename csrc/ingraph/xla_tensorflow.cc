@@ -24,8 +24,10 @@ const ffi::Api* FindApi() {
   for (const char* name : {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2"}) {
     void* const library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
     if (library == nullptr) continue;
-    if (void* found = dlsym(library, kGetApi))
-      return reinterpret_cast<const ffi::Api* (*)()>(found)();
+    if (void* found = dlsym(library, kGetApi)) {
+      const auto* const api = reinterpret_cast<const ffi::Api* (*)()>(found)();
+      return ffi::IsKnown(*api) ? api : nullptr;
+    }
   }
   return nullptr;
 }
