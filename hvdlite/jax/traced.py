@@ -116,9 +116,10 @@ class _Attributes(dict[str, Any]):
     __eq__ = object.__eq__
 
 
-def _without_effect(_: Any, equation: Any) -> Any:
+def _without_effect(*asked: Any) -> Any:
     """What JAX asks when it drops what is not used: which operands are, and what is left of the
-    call."""
+    call. From JAX 0.12 on it says, too, which operands are read later."""
+    equation = asked[-1]
     # it may ask several times while it traces; this is for lowering, and the last
     if not trace.is_tracing():
         params = equation.params | {"effectful": False}
