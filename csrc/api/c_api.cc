@@ -26,6 +26,19 @@ Status UnknownHandle(int64_t handle) {
                                  ": each handle can be synchronized once");
 }
 
+// `found` is what the table has for the handle.
+hvdlite_code ResultOf(int64_t handle, const hvdlite::engine::Handle* found,
+                      hvdlite_result* result) {
+  memset(result, 0, sizeof(*result));
+  result->number = -1;
+  if (found == nullptr) return Report(UnknownHandle(handle));
+  if (!found->done())
+    return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
+  if (!found->status().ok()) return Report(found->status());
+  *result = hvdlite::api::ToResult(*found);
+  return HVDLITE_OK;
+}
+
 // Writes as much of the text as fits, with a final NUL. Returns the length of the whole text.
 int64_t Give(const std::string& all, char* text, int64_t capacity) {
   const int64_t n = std::min<int64_t>(static_cast<int64_t>(all.size()), capacity - 1);
@@ -242,23 +255,6 @@ hvdlite_code hvdlite_can_use_gpus(void) {
   const auto engine = Runtime::Get().engine(&status);
   return Report(engine == nullptr ? status : engine->world().card().Usable());
 }
-
-namespace {
-
-// `found` is what the table has for the handle.
-hvdlite_code ResultOf(int64_t handle, const hvdlite::engine::Handle* found,
-                      hvdlite_result* result) {
-  memset(result, 0, sizeof(*result));
-  result->number = -1;
-  if (found == nullptr) return Report(UnknownHandle(handle));
-  if (!found->done())
-    return Report(Status::InvalidArgument("the operation is not done; wait for it first"));
-  if (!found->status().ok()) return Report(found->status());
-  *result = hvdlite::api::ToResult(*found);
-  return HVDLITE_OK;
-}
-
-}  // namespace
 
 hvdlite_code hvdlite_get_result(int64_t handle, hvdlite_result* result) {
   return ResultOf(handle, Runtime::Get().Find(handle).get(), result);

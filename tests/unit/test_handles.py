@@ -91,10 +91,8 @@ def test_a_thread_of_the_parent_does_not_block_a_forked_child(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handle = _started(monkeypatch, Core(_1="one"))
-    lock = handles._pending[handle].lock
-    assert lock is not None
-    with ThreadPoolExecutor(1) as threads:
-        threads.submit(lock.acquire).result(60)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: handles._waiting.setdefault(handle, threading.get_ident())).result(60)
         child = os.fork()
         if child == 0:
             signal.alarm(60)

@@ -15,7 +15,6 @@ from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "tests" / "versions" / "run"
-page = loaded_script.load(SCRIPT.with_name("page.py"))
 
 
 @pytest.fixture(scope="module")
@@ -68,34 +67,34 @@ def test_a_report_becomes_a_row(script: ModuleType, tmp_path: Path) -> None:
         '<testcase name="c"><skipped message="needs torch 2.4"/></testcase>'
         '<testcase name="d"><error>it broke</error></testcase></testsuite></testsuites>'
     )
-    row = page.Row("torch", "test_torch")
+    row = script.Row("torch", "test_torch")
     script._read(report, row)
     assert (row.passed, row.failed, row.skipped) == (1, ["b", "d"], {"needs torch 2.4": 1})
 
 
 def test_nothing_passed_is_not_well(script: ModuleType) -> None:
     def well(**row: object) -> bool:
-        rows = [page.Row("JAX", "test_jax", **row)]
-        return bool(script._well({"jax-0.5": page.Found("", "3.11", "", {}, rows)}))
+        rows = [script.Row("JAX", "test_jax", **row)]
+        return bool(script._well({"jax-0.5": script.Found("", "3.11", "", {}, rows)}))
 
     assert well(passed=9) and not well(skipped={"no": 9}) and not well()
     assert not well(passed=9, failed=["a"]) and not well(passed=9, problem="it hung")
 
 
-def test_the_page_says_what_ran_what_did_not_and_why() -> None:
+def test_the_page_says_what_ran_what_did_not_and_why(script: ModuleType) -> None:
     """Two batteries of one title are one line; the look at the binaries is none."""
     rows = [
-        page.Row("", "test_binaries", 3),
-        page.Row("Ray", "test_ray", 4, ["test_a[2]"], {"Skipped: no GPU": 2}),
-        page.Row("Ray", "test_ray_train", 5, ["test_b"], {"Skipped: no GPU": 1}),
+        script.Row("", "test_binaries", 3),
+        script.Row("Ray", "test_ray", 4, ["test_a[2]"], {"Skipped: no GPU": 2}),
+        script.Row("Ray", "test_ray_train", 5, ["test_b"], {"Skipped: no GPU": 1}),
     ]
     found = {
-        "ray-2": page.Found("2026-11-29", "3.11.2", "abc", {"ray": "2.60", "numpy": "2"}, rows),
-        "ray-3": page.Found(
-            "2026-11-30", "3.12.1", "abc", {}, [page.Row("Ray", "pip", problem="it hung\nlong")]
+        "ray-2": script.Found("2026-11-29", "3.11.2", "abc", {"ray": "2.60", "numpy": "2"}, rows),
+        "ray-3": script.Found(
+            "2026-11-30", "3.12.1", "abc", {}, [script.Row("Ray", "pip", problem="it hung\nlong")]
         ),
     }
-    text = page.tables(["ray-1", "ray-2", "ray-3"], found, {("ray-2", "test_a"): "use ray 3"})
+    text = script.tables(["ray-1", "ray-2", "ray-3"], found, {("ray-2", "test_a"): "use ray 3"})
     assert text == (
         "### Ray\n\n"
         "| versions | Python | passed | failed | skipped | day |\n|---|---|---|---|---|---|\n"
@@ -116,7 +115,7 @@ def test_the_page_has_what_the_runs_wrote(script: ModuleType) -> None:
     assert len(set(names)) == len(names)
     assert set(script.results()) <= set(names), "results.json has an environment that is gone"
     there = script.PAGE.read_text()
-    assert page.written_into(there, script.page_of(script.results())) == there, (
+    assert script.written_into(there, script.page_of(script.results())) == there, (
         "docs/reference/versions.md: tests/versions/run --write writes it"
     )
 
