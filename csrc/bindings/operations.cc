@@ -127,7 +127,9 @@ py::object Finish(int64_t handle) {
     const py::capsule owner(storage, [](void* p) { free(p); });
     output = py::array(NumpyDType(tensor.dtype), shape, tensor.data, owner);
   }
-  return py::make_tuple(std::move(output), py::tuple(py::cast(received)), result.number);
+  py::tuple splits(received.size());
+  for (size_t i = 0; i < received.size(); ++i) splits[i] = py::int_(received[i]);
+  return py::make_tuple(std::move(output), std::move(splits), result.number);
 }
 
 PyObject* Wait(PyObject*, PyObject* handle) {

@@ -125,16 +125,11 @@ class Collectives:
         if call.grouped:
             natives = engine.submit_group(*how, hosts, outs, *factors, call.patient)
         else:
-            native = engine.submit(
-                *how,
-                hosts[0],
-                outs[0],
-                call.root,
-                *factors,
-                splits or _NO_SPLITS,
-                call.patient,
-            )
-            natives = [native]
+            natives = [
+                engine.submit(
+                    *how, hosts[0], outs[0], call.root, *factors, splits or _NO_SPLITS, call.patient
+                )
+            ]
         return Pending(natives, partial(self._finish, call, tensors, outs))
 
     def broadcast_all(
@@ -150,16 +145,18 @@ class Collectives:
     def _finish(
         self, call: Call, tensors: Sequence[Tensor], outs: list[Any], answers: list[Any]
     ) -> Any:
+        if not call.grouped:
+            return self._result(call, tensors[0], outs[0], answers[0])
+        each = zip(tensors, outs, answers, strict=True)
+        return tuple(self._result(call, tensor, out, answer) for tensor, out, answer in each)
+
+    def _result(self, call: Call, tensor: Tensor, out: Any, answer: Any) -> Any:
+        if call.output is not None:
+            return self._written(call.operation, answer, out, call.splits_like)
+        if out is None:
+            return self._received(call.operation, answer, tensor, call.splits_like, call.root)
         home = self.framework.write_back if call.in_place else self.framework.deliver
-        results = tuple(
-            self._written(call.operation, answer, out, call.splits_like)
-            if call.output is not None
-            else self._received(call.operation, answer, tensor, call.splits_like, call.root)
-            if out is None
-            else home(out, tensor)
-            for tensor, out, answer in zip(tensors, outs, answers, strict=True)
-        )
-        return results if call.grouped else results[0]
+        return home(out, tensor)
 
     def _outputs(self, call: Call, hosts: list[Any]) -> list[Any]:
         if call.output is None:
