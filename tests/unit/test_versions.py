@@ -86,28 +86,42 @@ def test_the_page_says_what_ran_what_did_not_and_why(script: ModuleType) -> None
     rows = [
         script.Row("", "test_binaries", 3),
         script.Row("Ray", "test_ray", 4, ["test_a[2]"], {"Skipped: no GPU": 2}),
-        script.Row("Ray", "test_ray_train", 5, ["test_b"], {"Skipped: no GPU": 1}),
+        script.Row("Ray", "test_ray_train", 5, ["test_b"], {"Skipped: no GPU": 1, "no ssh": 1}),
     ]
+    older = [script.Row("Ray", "test_ray", 1, ["test_b"], {"Skipped: no GPU": 3})]
     found = {
+        "ray-1": script.Found("2026-11-28", "3.11.2", "abc", {"ray": "2.1"}, older),
         "ray-2": script.Found("2026-11-29", "3.11.2", "abc", {"ray": "2.60", "numpy": "2"}, rows),
         "ray-3": script.Found(
             "2026-11-30", "3.12.1", "abc", {}, [script.Row("Ray", "pip", problem="it hung\nlong")]
         ),
     }
-    text = script.tables(["ray-1", "ray-2", "ray-3"], found, {("ray-2", "test_a"): "use ray 3"})
+    text = script.tables(
+        ["ray-0", "ray-1", "ray-2", "ray-3"], found, {("ray-2", "test_a"): "use ray 3"}
+    )
     assert text == (
         "### Ray\n\n"
         "| versions | Python | passed | failed | skipped | day |\n|---|---|---|---|---|---|\n"
-        "| ray 2.60, numpy 2 | 3.11.2 | 9 | 2 | 3 | 2026-11-29 |\n"
+        "| ray 2.1 | 3.11.2 | 1 | 1 | 3 | 2026-11-28 |\n"
+        "| ray 2.60, numpy 2 | 3.11.2 | 9 | 2 | 4 | 2026-11-29 |\n"
         "|  | 3.12.1 | did not end | | | 2026-11-30 |\n"
         "\n"
-        "- ray-2: 3 skipped: no GPU.\n"
-        "- ray-2: `test_a[2]` fails: use ray 3.\n"
-        "- ray-2: `test_b` fails: no remedy is known.\n"
+        "- Skipped: no GPU: 3 on ray-1, 3 on ray-2.\n"
+        "- Skipped: no ssh: 1 on ray-2.\n"
+        "- `test_b` fails on ray-1, ray-2: no remedy is known.\n"
+        "- `test_a[2]` fails on ray-2: use ray 3.\n"
         "- ray-3: pip did not end: it hung\n"
         "\n"
-        "Not run yet: ray-1.\n"
+        "Not run yet: ray-0.\n"
     )
+
+
+def test_what_is_skipped_everywhere_is_said_once(script: ModuleType) -> None:
+    found = {
+        name: script.Found("", "", "", {}, [script.Row("JAX", "t", 9, [], {"no GPU": 2})])
+        for name in ("jax-1", "jax-2")
+    }
+    assert script.tables(list(found), found, {}).endswith("\n- Skipped: no GPU: 2 in each.\n")
 
 
 def test_the_page_has_what_the_runs_wrote(script: ModuleType) -> None:

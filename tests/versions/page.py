@@ -44,20 +44,16 @@ def tables(
     names: Sequence[str], found: Mapping[str, Found], remedies: Mapping[tuple[str, str], str]
 ) -> str:
     """One for each title, with a line for each environment, in the order of `names`."""
-    lines: dict[str, list[str]] = defaultdict(list)
-    notes: dict[str, list[str]] = defaultdict(list)
+    by_title: dict[str, dict[str, list[Row]]] = defaultdict(dict)
     for name in names:
-        if name not in found:
-            continue
-        here = found[name]
-        for title, rows in _by_title(here.rows).items():
-            lines[title].append(_line(here, rows))
-            notes[title] += _notes(name, here, rows, remedies)
+        for title, rows in _by_title(found[name].rows if name in found else []).items():
+            by_title[title][name] = rows
     parts = []
-    for title, its_lines in lines.items():
-        parts.append(f"### {title}\n\n{_HEAD}" + "".join(its_lines))
-        if notes[title]:
-            parts.append("".join(dict.fromkeys(notes[title])))
+    for title, ran in by_title.items():
+        lines = (_line(found[name], rows) for name, rows in ran.items())
+        parts.append(f"### {title}\n\n{_HEAD}" + "".join(lines))
+        if notes := _notes(ran, remedies):
+            parts.append("".join(f"- {note}\n" for note in notes))
     missing = [name for name in names if name not in found]
     if missing:
         parts.append(
@@ -93,22 +89,32 @@ def _line(here: Found, rows: Sequence[Row]) -> str:
     return f"| {versions} | {here.python} | {counts} | {here.day} |\n"
 
 
-def _notes(
-    name: str, here: Found, rows: Sequence[Row], remedies: Mapping[tuple[str, str], str]
-) -> list[str]:
-    """A line for each reason of skipped tests, and for each failure."""
-    reasons: dict[str, int] = defaultdict(int)
-    for row in rows:
-        for reason, number in row.skipped.items():
-            reasons[reason.removeprefix("Skipped: ")] += number
-    said = [f"- {name}: {n} skipped: {reason}.\n" for reason, n in sorted(reasons.items())]
-    for row in rows:
-        if row.problem:
-            said.append(f"- {name}: {row.tests} did not end: {row.problem.splitlines()[0]}\n")
-        for test in row.failed:
-            what = remedy(name, test, remedies) or "no remedy is known"
-            said.append(f"- {name}: `{test}` fails: {what}.\n")
-    return said
+def _notes(ran: Mapping[str, Sequence[Row]], remedies: Mapping[tuple[str, str], str]) -> list[str]:
+    """Each reason of skipped tests, each failure and each problem once, with its environments."""
+    skipped: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    failed: dict[tuple[str, str], list[str]] = defaultdict(list)
+    problems = []
+    for name, rows in ran.items():
+        for row in rows:
+            for reason, number in row.skipped.items():
+                skipped[reason.removeprefix("Skipped: ")][name] += number
+            for test in row.failed:
+                failed[test, remedy(name, test, remedies) or "no remedy is known"].append(name)
+            if row.problem:
+                problems.append(f"{name}: {row.tests} did not end: {row.problem.splitlines()[0]}")
+    return [
+        *(f"Skipped: {reason}: {_counts(of, ran)}." for reason, of in sorted(skipped.items())),
+        *(f"`{test}` fails on {', '.join(on)}: {what}." for (test, what), on in failed.items()),
+        *problems,
+    ]
+
+
+def _counts(of: Mapping[str, int], ran: Mapping[str, Sequence[Row]]) -> str:
+    """How many tests, in which environments."""
+    everywhere = len(set(of.values())) == 1 and of.keys() == ran.keys()
+    if everywhere and len(of) > 1:
+        return f"{next(iter(of.values()))} in each"
+    return ", ".join(f"{number} on {name}" for name, number in of.items())
 
 
 def remedy(name: str, test: str, remedies: Mapping[tuple[str, str], str]) -> str:
