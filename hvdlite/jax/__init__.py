@@ -52,4 +52,4 @@ __all__ += _strategies.__all__
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return _public.listed(__all__)

@@ -23,3 +23,8 @@ __all__ += _built.__all__
 __all__ += _observe.__all__
 __all__ += _progress.__all__
 __all__ += _scalars.__all__
+
+
+def listed(names: list[str]) -> list[str]:
+    """What dir() shows of a framework's public names: not Horovod's questions about its build."""
+    return sorted(set(names).difference(_built.__all__))

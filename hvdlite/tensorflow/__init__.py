@@ -109,4 +109,4 @@ __all__ += util.__all__
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return _public.listed(__all__)

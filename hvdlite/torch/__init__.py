@@ -65,4 +65,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__getattr__("__all__"))
+    names: list[str] = import_module("hvdlite.job.public").listed(__getattr__("__all__"))
+    return names

@@ -22,20 +22,18 @@ from hvdlite.core.gradients import Rule
 from hvdlite.core.handles import poll, synchronize
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set
-from hvdlite.exceptions import HorovodInternalError
-from hvdlite.job.basics import is_homogeneous
 from hvdlite.torch import older, sparse, traced
 from hvdlite.torch.compression import Compression
 from hvdlite.torch.framework import FRAMEWORK
 
 __all__ = [
-    "Adasum", "Average", "HorovodInternalError", "Max", "Min", "Product", "Sum",
+    "Adasum", "Average", "Max", "Min", "Product", "Sum",
     "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async",
     "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
     "broadcast_async", "broadcast_async_", "grouped_allgather", "grouped_allgather_async",
     "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
     "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async",
-    "is_homogeneous", "join", "poll", "reduce", "reduce_async", "reducescatter",
+    "join", "poll", "reduce", "reduce_async", "reducescatter",
     "reducescatter_async", "sparse_allreduce_async", "synchronize",
 ]  # fmt: skip
 

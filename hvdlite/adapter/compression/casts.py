@@ -41,6 +41,9 @@ class Compressor:
     def on_epoch(self, epoch: int) -> None:
         """For schedules; the program calls it."""
 
+    def __repr__(self) -> str:
+        return "Compression.none" if type(self) is Compressor else f"{type(self).__name__}()"
+
 
 class Nothing(Compressor):
     """hvd.Compression.none as a class, whose functions need no object."""

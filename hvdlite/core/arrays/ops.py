@@ -30,7 +30,7 @@ from hvdlite.base.ops import Average, Sum, reduction_of
 from hvdlite.core import engine
 from hvdlite.core.arrays.framework import ArrayFramework, Tensor
 from hvdlite.core.collectives import Collectives
-from hvdlite.core.engine import Pending, new_handle
+from hvdlite.core.engine import new_handle
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 
@@ -40,20 +40,11 @@ _NO_BYTES = np.dtype([])  # for numpy's own judgement of a shape
 
 
 def _start(call: Call, tensors: Sequence[Tensor]) -> int:
-    return new_handle(_begin(call, tensors))
-
-
-def _begin(call: Call, tensors: Sequence[Tensor]) -> Pending:
-    pending = OPS.start(call, tensors)
-    if call.grouped:
-        finish = pending.finish
-        pending.finish = lambda answers: list(finish(answers))
-    return pending
+    return new_handle(OPS.start(call, tensors))
 
 
 def _run_group(call: Call, tensors: Sequence[Tensor]) -> list[Any]:
-    results: list[Any] = engine.run_now(_begin(call, tensors))
-    return results
+    return list(OPS.run(call, tensors))
 
 
 # ---- Allreduce
@@ -111,7 +102,7 @@ def grouped_allreduce_async(tensors: Sequence[Tensor], average: bool | None = No
                             name: str | None = None, op: int | None = None,
                             prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                             process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
-    """Starts grouped_allreduce() and returns a handle."""
+    """Starts grouped_allreduce() and returns one handle for all; its result is a tuple."""
     op = reduction_of(average, op)
     call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, grouped=True)
     return _start(call, tensors)
@@ -131,7 +122,7 @@ def grouped_allreduce_async_(tensors: Sequence[Tensor], average: bool | None = N
                              name: str | None = None, op: int | None = None,
                              prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                              process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
-    """Starts grouped_allreduce_() and returns a handle."""
+    """Starts grouped_allreduce_() and returns one handle for all; its result is a tuple."""
     op = reduction_of(average, op)
     how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     return _start(Call(*how, in_place=True, grouped=True), tensors)
@@ -167,7 +158,7 @@ def allgather(
 
 def grouped_allgather_async(tensors: Sequence[Tensor], name: str | None = None,
                             process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
-    """Starts grouped_allgather() and returns a handle."""
+    """Starts grouped_allgather() and returns one handle for all; its result is a tuple."""
     return _start(Call(ALLGATHER, name, process_set, grouped=True), tensors)
 
 
@@ -263,7 +254,7 @@ def grouped_reducescatter_async(tensors: Sequence[Tensor], name: str | None = No
                                 op: int = Average, process_set: ProcessSet = global_process_set,
                                 prescale_factor: float = 1.0,
                                 postscale_factor: float = 1.0) -> int:  # fmt: skip
-    """Starts grouped_reducescatter() and returns a handle."""
+    """Starts grouped_reducescatter() and returns one handle for all; its result is a tuple."""
     how = (REDUCESCATTER, name, process_set, op, prescale_factor, postscale_factor)
     return _start(Call(*how, grouped=True), tensors)
 

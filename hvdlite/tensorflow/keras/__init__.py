@@ -48,4 +48,4 @@ def allreduce(  # type: ignore[no-redef]
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return dir(_keras)
