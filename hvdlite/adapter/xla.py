@@ -82,10 +82,12 @@ def module(operands: Sequence[Shape], results: Sequence[Shape], elements: Sequen
     if platforms > 1:  # which one it has become is told first
         arguments = f"%platform: tensor<i32>, {arguments}"
     token = len(given) - 1  # goes through the call as it is
-    returned = ", ".join(f"%r#{i}" for i in range(len(made)))
+    returned = ", ".join([*(f"%r#{i}" for i in range(token)), "%after"])
     given_types, made_types = ", ".join(given), ", ".join(made)
     # With side effects, so that a call whose result is not used on this rank still happens; with
-    # layouts, because XLA would otherwise choose those of its neighbours.
+    # layouts, because XLA would otherwise choose those of its neighbours. The token changes its
+    # sign, so that the call is not the root of a program: TensorFlow 2.19 reads the root's
+    # attributes as its own JSON where it compiles a matrix product, and aborts.
     return f"""module @hvdlite {{
   func.func public @main({arguments}) -> ({made_types}) {{
     %r:{len(made)} = stablehlo.custom_call @{TARGET}({names}) {{
@@ -94,6 +96,7 @@ def module(operands: Sequence[Shape], results: Sequence[Shape], elements: Sequen
         output_tuple_indices = [{token}], operand_index = {token}, operand_tuple_indices = []>],
       operand_layouts = [{_layouts(operands)}], result_layouts = [{_layouts(results)}]
     }} : ({given_types}) -> ({made_types})
+    %after = stablehlo.negate %r#{token} : {made[token]}
     return {returned} : {made_types}
   }}
 }}"""

@@ -160,9 +160,4 @@ SHOWN = (
 )  # fmt: skip
 
 # What is known to fail: (environment, the test's name begins with) and what its users do about it.
-REMEDIES: dict[tuple[str, str], str] = {
-    ("tensorflow-2.19", "test_it[net-2-tensorflow_compiled.gradients_travel_in_one_call]"): (
-        "its XLA ends the program ('Could not convert JSON string to proto') where one call has "
-        "many gradients; use jit_compile=False"
-    ),
-}
+REMEDIES: dict[tuple[str, str], str] = {}
