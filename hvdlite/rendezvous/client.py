@@ -25,7 +25,8 @@ class StoreClient:
 
     def __init__(self, address: tuple[str, int], secret: bytes, timeout: float = 30.0) -> None:
         self._who = f"the job's store at {address[0]} port {address[1]}"
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the call that uses the socket
+        self._ends = threading.RLock()  # of the call of close(); a signal handler may have one
         self._sent = 0
         self._received = 0
         self._broken: str | None = None
@@ -80,11 +81,15 @@ class StoreClient:
         self._ask(Request(Operation.DELETE, key))
 
     def close(self) -> None:
-        """Also ends a call that another thread is waiting in."""
+        """Also ends a call that another thread is waiting in. That call then closes the socket: a
+        number that is free may be another file's at once."""
         self._broken = self._broken or f"the connection with {self._who} was closed here"
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-        self._sock.close()
+        with self._ends:
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+            if self._lock.acquire(blocking=False):
+                self._sock.close()
+                self._lock.release()
 
     def __enter__(self) -> StoreClient:
         return self
@@ -94,26 +99,30 @@ class StoreClient:
 
     def _ask(self, request: Request, timeout: float | None = 0.0) -> bytes:
         payload = protocol.encode_request(request)
-        with self._lock:
-            if self._broken is not None:
-                raise ConnectionError(self._broken)
-            deadline = None if timeout is None else time.monotonic() + timeout + _PATIENCE
-            try:
-                status, value = self._exchange(payload, deadline)
-            # Ctrl-C, too: the next call would read this call's reply
-            except BaseException as error:
-                self._broken = f"lost {self._who} while asking for {request.key!r}: {error}"
-                self._sock.close()
-                if isinstance(error, OSError):
-                    raise ConnectionError(
-                        f"{self._broken} (is the launcher still running?)"
-                    ) from error
-                raise
+        try:
+            with self._lock:
+                status, value = self._alone(request.key, payload, timeout)
+        finally:
+            if self._broken is not None:  # meanwhile, perhaps
+                self.close()
         if status == ReplyStatus.TIMEOUT:
             raise TimeoutError(f"{value.decode(errors='replace')} (asked of {self._who})")
         if status == ReplyStatus.BAD_REQUEST:
             raise ValueError(f"{self._who} refused: {value.decode(errors='replace')}")
         return value
+
+    def _alone(self, key: str, payload: bytes, timeout: float | None) -> tuple[ReplyStatus, bytes]:
+        if self._broken is not None:
+            raise ConnectionError(self._broken)
+        deadline = None if timeout is None else time.monotonic() + timeout + _PATIENCE
+        try:
+            return self._exchange(payload, deadline)
+        # Ctrl-C, too: the next call would read this call's reply
+        except BaseException as error:
+            self._broken = f"lost {self._who} while asking for {key!r}: {error}"
+            if isinstance(error, OSError):
+                raise ConnectionError(f"{self._broken} (is the launcher still running?)") from error
+            raise
 
     def _exchange(self, payload: bytes, deadline: float | None) -> tuple[ReplyStatus, bytes]:
         frame = protocol.FRAME_HEADER.pack(self._sent, len(payload)) + payload

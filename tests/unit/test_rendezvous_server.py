@@ -182,6 +182,31 @@ def test_a_client_that_closes_while_it_waits_is_forgotten(server, caplog):
     assert warnings_of(caplog) == []
 
 
+def test_a_call_that_another_thread_ends_closes_the_socket_itself(server, monkeypatch):
+    """Its number may be another file's as soon as it is closed, and the call would read that."""
+    client = StoreClient(server.address, SECRET, LIMIT)
+    exchange, may_end, ended = client._exchange, threading.Event(), []
+
+    def long(payload, deadline):
+        reply = exchange(payload, deadline)
+        in_use.set()
+        assert may_end.wait(LIMIT)
+        return reply
+
+    in_use = threading.Event()
+    monkeypatch.setattr(client, "_exchange", long)
+    thread = threading.Thread(target=lambda: ended.append(client.set("k", b"v")))
+    thread.start()
+    assert in_use.wait(LIMIT)
+    client.close()
+    assert client.socket.fileno() >= 0
+    may_end.set()
+    thread.join(LIMIT)
+    assert ended == [None] and client.socket.fileno() == -1
+    with pytest.raises(ConnectionError, match="closed here"):
+        client.get("k")
+
+
 def test_close_ends_waiting_clients_at_once():
     server = StoreServer(SECRET).start()
     client = StoreClient(server.address, SECRET, LIMIT)
