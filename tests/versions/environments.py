@@ -150,6 +150,7 @@ NEEDS_OF_A_CLONE = (
     "pyyaml>=6",
     "tqdm>=4.64",
     "ipykernel",
+    "setuptools>=70.1",
 )
 # Without these, some unit tests are skipped. pip would compile them for half an hour.
 NEEDS_WITH_A_LOCK = ("tensorboard>=2.15",)

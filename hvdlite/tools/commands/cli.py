@@ -33,6 +33,7 @@ class _Parser(argparse.ArgumentParser):
     """Suggests a similar command for an unknown one."""
 
     def error(self, message: str) -> NoReturn:
+        message = re.sub(r", maybe you meant '[^']*'\?", "", message)  # Python's own, from 3.15 on
         said = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         if said:
             known = re.findall(r"[\w-]+", said[2])
