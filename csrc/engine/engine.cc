@@ -25,7 +25,9 @@ StallOptions StallLimits(const Config& config) {
   const auto nanos = [](double seconds) {
     return static_cast<Nanos>(seconds * static_cast<double>(kSecond));
   };
-  return {nanos(config.stall_check_time_seconds), nanos(config.stall_shutdown_time_seconds)};
+  const Nanos warn = nanos(config.stall_check_time_seconds);
+  const Nanos end = nanos(config.stall_shutdown_time_seconds);
+  return {end > 0 ? std::min(warn, end) : warn, end};
 }
 
 // A failure ends a job. Of an elastic job it ends a generation, and the program goes on in another.

@@ -11,9 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
+from hvdlite import _core
+from hvdlite.base import knobs
 from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.job import basics, observe
 from hvdlite.job.membership import Membership
@@ -21,7 +25,10 @@ from hvdlite.launch import plan
 from hvdlite.rendezvous import addresses
 
 ASKED_FOR = "HVDLITE_TORCH_ENV"
-_KEY = "hvdlite"  # in torch's store
+# in torch's store
+_KEY, _LEAVING, _ALL_LEAVE = "hvdlite", "hvdlite leaving", "hvdlite all leave"
+_GRACE = timedelta(seconds=2)
+_STALL = "stall_shutdown_time_seconds"
 
 _operations_of_init: int | None = None
 
@@ -108,20 +115,24 @@ def _interfaces() -> list[str]:
 # ---- A job at torch's store
 
 
-def join_at_store(store: Any, rank: int, size: int) -> Callable[[], None] | None:
+def join_at_store(
+    store: Any, rank: int, size: int, timeout: timedelta
+) -> Callable[[], None] | None:
     """Joins a job whose ranks have met at a store of torch.distributed already: makes the process
-    group's ranks the job's. Returns what leaves the job, or None if the
-    program has joined it itself.
+    group's ranks the job's. Returns what leaves the job, or None if the program has joined it
+    itself.
 
-    `store` has torch's set, get and delete_key. Raises RuntimeError if the job has other ranks.
+    `store` has torch's methods. `timeout`: how long an operation waits for a rank that does not
+    come. Raises RuntimeError if the job has other ranks.
     """
     leaves = None
     if not basics.is_initialized():
-        if _is_launched_as(rank, size):
-            basics.init()
-        else:
-            _meet(store, rank, size)
-        leaves = basics.shutdown
+        with _ending_stalls_after(timeout):
+            if _is_launched_as(rank, size):
+                basics.init()
+            else:
+                _meet(store, rank, size)
+        leaves = partial(_leave, store, size)
     if (basics.rank(), basics.size()) != (rank, size):
         raise RuntimeError(
             f"the process group has rank {rank} of {size}, but hvdlite's job has rank "
@@ -129,6 +140,31 @@ def join_at_store(store: Any, rank: int, size: int) -> Callable[[], None] | None
             "ranks of the job, in the same order"
         )
     return leaves
+
+
+@contextlib.contextmanager
+def _ending_stalls_after(timeout: timedelta) -> Iterator[None]:
+    """For init(). Not where the user has chosen a time, nor where a driver decides."""
+    if knobs.is_set(_STALL, os.environ) or os.environ.get("HVDLITE_MEMBER"):
+        yield
+        return
+    variable = knobs.by_field(_STALL).environment[0]
+    os.environ[variable] = f"{max(timeout.total_seconds(), 0.001):g}"
+    try:
+        yield
+    finally:
+        del os.environ[variable]
+
+
+def _leave(store: Any, size: int) -> None:
+    """The job ends when its first rank leaves. Groups of other ranks may be at work still, so
+    torch's ranks wait for each other, but not for long: one may have failed."""
+    with contextlib.suppress(Exception):  # the store has left with its rank
+        if store.add(_LEAVING, 1) == size:
+            store.set(_ALL_LEAVE, "1")
+        elif basics.is_initialized() and not _core.failure():
+            store.wait([_ALL_LEAVE], _GRACE)
+    basics.shutdown()
 
 
 def _is_launched_as(rank: int, size: int) -> bool:

@@ -133,6 +133,47 @@ dist.destroy_process_group()
 )
 
 
+_TIMEOUT = """
+import datetime, os, time, torch.distributed as dist
+dist.init_process_group("hvdlite", timeout=datetime.timedelta(seconds=1))
+if dist.get_rank() == 1:
+    while not os.path.exists("told"): time.sleep(0.01)
+try:
+    dist.barrier()
+except Exception as error:
+    os.write(1, f"{dist.get_rank()}: {error}\\n".encode())
+    open("told", "w").close()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_torchs_timeout_ends_an_operation_and_names_the_rank_that_does_not_come(job: Job) -> None:
+    lines = run(job, 2, job.script(_TIMEOUT, "train.py"))
+    assert any(
+        line.startswith("0: ") and "rank 1 has not asked for barrier" in line for line in lines
+    ), lines
+
+
+_ENDS = """
+import os, time, torch, torch.distributed as dist
+dist.init_process_group("hvdlite")
+halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+if dist.get_rank() < 2:
+    store = dist.group.WORLD.get_group_store()
+    while store.add("hvdlite leaving", 0) < 2: time.sleep(0.01)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor, group=halves[0])
+    os.write(1, f"{tensor.item()}\\n".encode())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.watchdog(120)
+def test_a_rank_that_leaves_does_not_end_a_group_that_it_is_not_in(job: Job) -> None:
+    assert run(job, 4, job.script(_ENDS)).count("2.0") == 2
+
+
 @pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_hvdliterun_with_torchs_variables(job: Job) -> None:
