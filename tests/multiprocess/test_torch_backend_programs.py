@@ -137,7 +137,7 @@ _TIMEOUT = """
 import datetime, os, time, torch.distributed as dist
 dist.init_process_group("hvdlite", timeout=datetime.timedelta(seconds=1))
 if dist.get_rank() == 1:
-    while not os.path.exists("told"): time.sleep(0.01)
+    while not os.path.exists("told"): time.sleep(0.01)  # poll
 try:
     dist.barrier()
 except Exception as error:
@@ -161,7 +161,7 @@ dist.init_process_group("hvdlite")
 halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
 if dist.get_rank() < 2:
     store = dist.group.WORLD.get_group_store()
-    while store.add("hvdlite leaving", 0) < 2: time.sleep(0.01)
+    while store.add("hvdlite leaving", 0) < 2: time.sleep(0.01)  # poll
     tensor = torch.ones(1)
     dist.all_reduce(tensor, group=halves[0])
     os.write(1, f"{tensor.item()}\\n".encode())
