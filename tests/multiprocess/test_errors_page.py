@@ -257,8 +257,9 @@ NOT_PROVOKED = {
             "the process group has rank … of …, but hvdlite's job has rank … of …",
             'the backend "…" is not possible: with the backend hvdlite, torch would use it for all '
             "devices.",
-            "the backend hvdlite does not have the reduction …, only SUM, AVG, MIN, MAX and "
-            "PRODUCT.",
+            "the backend hvdlite does not have the reduction … here, only SUM, AVG, MIN, MAX and "
+            "PRODUCT …",
+            "the reduction … takes integers and bool",
             "the backend hvdlite cannot move a tensor of type …",
             "an output is of type …, but the input is of type …",
             "the outputs have room for … elements, but … have arrived",

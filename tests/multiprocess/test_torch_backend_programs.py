@@ -22,7 +22,7 @@ needs_installed("torch")
 HERE = Path(__file__).parent
 COLLECTIVES = str(HERE / "torch_collectives_program.py")
 TRAINING = str(HERE / "torch_training_program.py")
-CHECKS = 19
+CHECKS = 20
 
 
 def started(job: Job, size: int, *command: str) -> list[subprocess.Popen[bytes]]:

@@ -182,6 +182,21 @@ def equals_gloo() -> None:
                         assert torch.equal(ours, theirs), (name, form, later, ours, theirs)
 
 
+def bits() -> None:
+    for op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR):
+        for dtype in (torch.int64, torch.uint8, torch.bool):
+            given = (torch.arange(6).reshape(2, 3) * (RANK + 1)).to(dtype)
+            expected = given.clone()
+            dist.all_reduce(expected, op, group=GLOO)
+            for later in (False, True):
+                found = given.clone().t().contiguous().t()  # strided
+                finish(dist.all_reduce(found, op, async_op=later))
+                assert torch.equal(found, expected), (op, dtype, found, expected)
+                found = given.clone()
+                finish(dist.reduce(found, LAST, op, async_op=later))
+                assert torch.equal(found, expected if RANK == LAST else given), (op, dtype, found)
+
+
 def more_than_gloo() -> None:
     mean = rows(3)
     dist.all_reduce(mean, dist.ReduceOp.AVG)
@@ -451,13 +466,18 @@ def futures() -> None:
 
 
 def refusals() -> None:
-    for op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR):
-        try:
-            dist.all_reduce(torch.ones(2, dtype=torch.int64), op)
-        except NotImplementedError as error:
-            assert "does not have the reduction B" in str(error) and "gloo" in str(error)
-        else:
-            raise AssertionError(op)
+    try:
+        dist.reduce_scatter(torch.ones(1), [torch.ones(1)] * SIZE, dist.ReduceOp.BAND)
+    except NotImplementedError as error:
+        assert "does not have the reduction BAND" in str(error) and "gloo" in str(error)
+    else:
+        raise AssertionError("only all_reduce and reduce have it")
+    try:
+        dist.all_reduce(torch.ones(2), dist.ReduceOp.BXOR)
+    except TypeError as error:
+        assert "BXOR takes integers" in str(error)
+    else:
+        raise AssertionError("no bits of floating point are combined")
     for backend in ("cpu:hvdlite,cuda:gloo", "cpu:gloo,cuda:hvdlite"):
         try:
             dist.new_group(backend=backend)
@@ -544,7 +564,7 @@ def what_torch_asks() -> None:
 
 
 CHECKS = [
-    equals_gloo, more_than_gloo, results_in_the_callers_memory, other_types,
+    equals_gloo, bits, more_than_gloo, results_in_the_callers_memory, other_types,
     autograd_uses_what_it_has_saved, coalesced, gathers_of_several_tensors,
     tensors_that_share_memory, sparse_tensors, objects, messages, functionals,
     functionals_as_with_a_torch_that_forgets_works, groups_of_some_ranks, futures, refusals,

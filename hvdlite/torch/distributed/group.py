@@ -37,6 +37,8 @@ from hvdlite.torch.distributed.tensors import (
     blocks,
     check_alike,
     flat,
+    folding,
+    folding_of,
     joined,
     moved,
     plain,
@@ -80,6 +82,9 @@ class ProcessGroup(Face, _Base):
 
     def allreduce(self, tensors: Tensors | torch.Tensor, opts: Any = None) -> Any:
         given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        fold = folding_of(opts, given)
+        if fold is not None:
+            return self._fold(opts, given, folding(fold, self.size(), given))
         op = reduction_of(opts)
         is_sparse = len(given) == 1 and given[0].layout is torch.sparse_coo
         if blocks(opts) and len(given) == 1 and not is_sparse:
@@ -104,6 +109,11 @@ class ProcessGroup(Face, _Base):
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         (tensor,) = tensors
         source = plain(tensor)
+        fold = folding_of(opts, tensors)
+        if fold is not None:
+            is_root = opts.rootRank == self.rank()
+            folded = folding(fold, self.size(), tensors) if is_root else None
+            return self._fold(opts, tensors, folded)
 
         def deliver(results: tuple[Any, ...]) -> None:
             if opts.rootRank == self.rank():
@@ -111,6 +121,11 @@ class ProcessGroup(Face, _Base):
 
         call = self._call(REDUCE, op=reduction_of(opts), root=self._ranks[opts.rootRank])
         return self._perform(opts, call, [source], list(tensors), deliver)
+
+    def _fold(self, opts: Any, tensors: Tensors, deliver: Deliver | None) -> Any:
+        """Each rank computes a reduction that the core does not have."""
+        call = self._call(ALLGATHER, grouped=len(tensors) > 1)
+        return self._perform(opts, call, [flat(each) for each in tensors], list(tensors), deliver)
 
     def broadcast(self, tensors: Tensors | torch.Tensor, opts: Any = None) -> Any:
         (tensor,) = [tensors] if isinstance(tensors, torch.Tensor) else tensors

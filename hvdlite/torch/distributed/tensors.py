@@ -3,6 +3,7 @@ cannot reduce."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from hvdlite.torch.framework import SUPPORTED
 
 #: Copies results to where the caller wants them.
 Deliver = Callable[[tuple[Any, ...]], None]
+#: Combines two tensors.
+Folding = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -109,6 +112,11 @@ _KNOWN = (
     (_ReduceOp.PRODUCT, Product),
 )  # fmt: skip
 
+_BITWISE = (
+    (_ReduceOp.BAND, torch.bitwise_and), (_ReduceOp.BOR, torch.bitwise_or),
+    (_ReduceOp.BXOR, torch.bitwise_xor),
+)  # fmt: skip
+
 
 def reduction_of(options: Any) -> int:
     """hvdlite's number of a reduction. `options`: torch's options, a ReduceOp, or None for a sum.
@@ -122,9 +130,32 @@ def reduction_of(options: Any) -> int:
         if asked == theirs:
             return ours
     raise NotImplementedError(
-        f"the backend hvdlite does not have the reduction {_name(asked)}, only SUM, AVG, MIN, MAX "
-        'and PRODUCT. A group of gloo has the others: torch.distributed.new_group(backend="gloo").'
+        f"the backend hvdlite does not have the reduction {_name(asked)} here, only SUM, AVG, MIN, "
+        "MAX and PRODUCT (in all_reduce and reduce also BAND, BOR, BXOR). A group of gloo may have "
+        'it: torch.distributed.new_group(backend="gloo").'
     )
+
+
+def folding_of(options: Any, tensors: Sequence[torch.Tensor]) -> Folding | None:
+    """What combines two tensors in a reduction that hvdlite's core does not have; None: it has."""
+    asked = getattr(options, "reduceOp", options)
+    for theirs, fold in _BITWISE:
+        if asked == theirs:
+            if any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
+                raise TypeError(f"the reduction {_name(asked)} takes integers and bool")
+            return fold
+    return None
+
+
+def folding(fold: Folding, size: int, tensors: Sequence[torch.Tensor]) -> Deliver:
+    """Combines what has been gathered of each tensor, in the order of the ranks."""
+
+    def deliver(results: tuple[Any, ...]) -> None:
+        for row, tensor in zip(results, tensors, strict=True):
+            parts = row.reshape(size, tensor.numel())
+            plain(tensor).copy_(functools.reduce(fold, parts).view(tensor.shape))
+
+    return deliver
 
 
 def blocks(options: Any) -> bool:
