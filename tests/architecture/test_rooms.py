@@ -11,7 +11,7 @@ import rooms
 # 421 files and 58,950 lines, 6 of 1,400 for the core through ctypes, 45 lines for threads that
 # wait for one handle, one for JAX 0.12, and 95 for what torch.s own tests found.
 FILES = 427
-LINES = 60_492
+LINES = 60_484
 ROOT_ROOMS = 19
 ROOMS_OF_COMM = 26
 

@@ -35,11 +35,9 @@ def create(options: Any, backend_options: Any = None) -> ProcessGroup:
     rank, size = options.group_rank, options.group_size
     ranks = list(options.global_ranks_in_group)
     is_world = not ranks
-    leaves = (
-        torch_environment.join_at_store(options.store, rank, size, options.timeout)
-        if is_world
-        else None
-    )
+    leaves = None
+    if is_world:
+        leaves = torch_environment.join_at_store(options.store, rank, size, options.timeout)
     ranks = ranks or list(range(size))
     process_set = set_of(ranks, options.group_id, options.store)
     label = f"torch.{options.group_id}"

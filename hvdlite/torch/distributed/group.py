@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -34,10 +34,11 @@ from hvdlite.torch.distributed.face import Face
 from hvdlite.torch.distributed.older import for_the_caller
 from hvdlite.torch.distributed.tensors import (
     Deliver,
+    Folding,
     blocks,
     check_alike,
+    deliver_folded,
     flat,
-    folding,
     folding_of,
     joined,
     moved,
@@ -82,9 +83,8 @@ class ProcessGroup(Face, _Base):
 
     def allreduce(self, tensors: Tensors | torch.Tensor, opts: Any = None) -> Any:
         given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        fold = folding_of(opts, given)
-        if fold is not None:
-            return self._fold(opts, given, folding(fold, self.size(), given))
+        if fold := folding_of(opts, given):
+            return self._fold(opts, given, fold)
         op = reduction_of(opts)
         is_sparse = len(given) == 1 and given[0].layout is torch.sparse_coo
         if blocks(opts) and len(given) == 1 and not is_sparse:
@@ -109,11 +109,8 @@ class ProcessGroup(Face, _Base):
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         (tensor,) = tensors
         source = plain(tensor)
-        fold = folding_of(opts, tensors)
-        if fold is not None:
-            is_root = opts.rootRank == self.rank()
-            folded = folding(fold, self.size(), tensors) if is_root else None
-            return self._fold(opts, tensors, folded)
+        if fold := folding_of(opts, tensors):
+            return self._fold(opts, tensors, fold, opts.rootRank)
 
         def deliver(results: tuple[Any, ...]) -> None:
             if opts.rootRank == self.rank():
@@ -122,8 +119,10 @@ class ProcessGroup(Face, _Base):
         call = self._call(REDUCE, op=reduction_of(opts), root=self._ranks[opts.rootRank])
         return self._perform(opts, call, [source], list(tensors), deliver)
 
-    def _fold(self, opts: Any, tensors: Tensors, deliver: Deliver | None) -> Any:
-        """Each rank computes a reduction that the core does not have."""
+    def _fold(self, opts: Any, tensors: Tensors, fold: Folding, root: int | None = None) -> Any:
+        """Each rank, or the root, computes a reduction that the core does not have."""
+        is_mine = root in (None, self.rank())
+        deliver = partial(deliver_folded, fold, self.size(), tensors) if is_mine else None
         call = self._call(ALLGATHER, grouped=len(tensors) > 1)
         return self._perform(opts, call, [flat(each) for each in tensors], list(tensors), deliver)
 

@@ -139,23 +139,18 @@ def reduction_of(options: Any) -> int:
 def folding_of(options: Any, tensors: Sequence[torch.Tensor]) -> Folding | None:
     """What combines two tensors in a reduction that hvdlite's core does not have; None: it has."""
     asked = getattr(options, "reduceOp", options)
-    for theirs, fold in _BITWISE:
-        if asked == theirs:
-            if any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
-                raise TypeError(f"the reduction {_name(asked)} takes integers and bool")
-            return fold
-    return None
+    fold = next((ours for theirs, ours in _BITWISE if asked == theirs), None)
+    if fold and any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
+        raise TypeError(f"the reduction {_name(asked)} takes integers and bool")
+    return fold
 
 
-def folding(fold: Folding, size: int, tensors: Sequence[torch.Tensor]) -> Deliver:
+def deliver_folded(
+    fold: Folding, size: int, tensors: Sequence[torch.Tensor], results: tuple[Any, ...]
+) -> None:
     """Combines what has been gathered of each tensor, in the order of the ranks."""
-
-    def deliver(results: tuple[Any, ...]) -> None:
-        for row, tensor in zip(results, tensors, strict=True):
-            parts = row.reshape(size, tensor.numel())
-            plain(tensor).copy_(functools.reduce(fold, parts).view(tensor.shape))
-
-    return deliver
+    for row, tensor in zip(results, tensors, strict=True):
+        plain(tensor).copy_(functools.reduce(fold, row.chunk(size)).view(tensor.shape))
 
 
 def blocks(options: Any) -> bool:
