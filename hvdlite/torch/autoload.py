@@ -40,13 +40,22 @@ def _register(environ: Mapping[str, str]) -> None:
 
     if not dist.is_available():
         return
-    dist.Backend.register_backend("hvdlite", _create, extended_api=True, devices=["cpu", "cuda"])
+    dist.Backend.register_backend("hvdlite", _create, extended_api=True, devices=devices())
     if _may_train_alone(environ):
         _watch_the_first_step(dist, environ["HVDLITE_SIZE"])
     if environ.get("HVDLITE_RANK") or environ.get("HVDLITE_MEMBER"):
         import_module("hvdlite.lightning.packages").name_on_import()
     if environ.get("HVDLITE_TORCH_BACKEND") or environ.get("HVDLITE_TORCH_ENV") == "1":
         import_module("hvdlite.job.default_group").stand_before_init(dist, environ)
+
+
+def devices() -> list[str]:
+    """Of which the backend takes tensors. torch's tools prefer a GPU, even where torch was built
+    without."""
+    import torch
+
+    is_built: Any = torch.backends.cuda.is_built
+    return ["cpu", "cuda"] if is_built() else ["cpu"]
 
 
 def _create(options: Any, backend_options: Any) -> Any:

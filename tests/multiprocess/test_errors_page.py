@@ -256,7 +256,7 @@ NOT_PROVOKED = {
         [
             "the process group has rank … of …, but hvdlite's job has rank … of …",
             'the backend "…" is not possible: with the backend hvdlite, torch would use it for all '
-            "devices.",
+            "devices; torch 2.14 can.",
             "the backend hvdlite does not have the reduction … here, only SUM, AVG, MIN, MAX and "
             "PRODUCT …",
             "the reduction … takes integers and bool",

@@ -329,6 +329,51 @@ def test_torchrun_and_a_program_that_names_gloo(job: Job) -> None:
     assert lines.count("hvdlite gloo [4.0, 4.0]") == 2, lines
 
 
+_MIXED = """
+import os, sys, torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
+import hvdlite.torch.distributed
+dist.init_process_group("cpu:hvdlite,cuda:gloo")
+rank, cpu = dist.get_rank(), torch.device("cpu")
+backend = dist.group.WORLD._get_backend(cpu)
+assert type(backend).__name__ == "DeviceBackend"
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+for _ in range(3):
+    model.zero_grad()
+    model(torch.full((1, 4), rank + 1.0)).sum().backward()
+    assert model.module.weight.grad[0].tolist() == [1.5] * 4
+assert backend.by_backward.completed > 0  # no thread completes what a backward pass waits for
+gathered = [None, None]
+dist.all_gather_object(gathered, {"of": rank})
+assert gathered == [{"of": 0}, {"of": 1}]
+dist.barrier(dist.new_group([0, 1]))
+dcp.save({"model": model.state_dict()}, checkpoint_id="saved")
+loaded = {"model": {name: torch.zeros_like(v) for name, v in model.state_dict().items()}}
+dcp.load(loaded, checkpoint_id="saved")
+for name, value in model.state_dict().items():
+    assert torch.equal(loaded["model"][name], value)
+work = dist.all_reduce(torch.ones(2), async_op=True)
+if rank == 1:
+    work.wait()
+    os.kill(os.getpid(), 9)
+try:
+    while True:
+        work.wait()
+        work = dist.all_reduce(torch.ones(2), async_op=True)
+except Exception as error:
+    os.write(1, f"{type(error).__name__}: {error}\\n".encode())
+    os._exit(0)
+"""
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(120)
+def test_one_backend_for_each_device(job: Job) -> None:
+    if tuple(map(int, version("torch").split(".")[:2])) < (2, 14):
+        pytest.skip("torch has one backend in Python for all devices before 2.14")
+    _, output = finish(*started(job, 2, job.script(_MIXED)), seconds=100)
+    assert "PeerLostError: rank 1 died" in output, output
+
+
 _LEFT_TO_THE_PROGRAM = """
 import torch.distributed as dist, hvdlite.torch as hvd, torch
 hvd.init()

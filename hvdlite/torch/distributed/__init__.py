@@ -26,6 +26,8 @@ from hvdlite.torch.distributed import backend as _backend
 from hvdlite.torch.distributed.backend import create as create
 from hvdlite.torch.distributed.backend import init as init
 from hvdlite.torch.distributed.face import Face as _Face
+from hvdlite.torch.distributed.group import DeviceBackend as _DeviceBackend
+from hvdlite.torch.distributed.group import Operations as _Operations
 from hvdlite.torch.distributed.group import ProcessGroup as ProcessGroup
 from hvdlite.torch.distributed.work import ByBackward as _ByBackward
 from hvdlite.torch.distributed.work import Work as _Work
@@ -33,7 +35,7 @@ from hvdlite.torch.distributed.work import Work as _Work
 __all__ = ["init"]
 
 _backend.register()
-_backend.hide(ProcessGroup, _Face, _Work, _ByBackward)
+_backend.hide(_Operations, ProcessGroup, _DeviceBackend, _Face, _Work, _ByBackward)
 
 
 def __getattr__(name: str) -> Any:

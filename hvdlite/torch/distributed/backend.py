@@ -20,18 +20,20 @@ from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.core.process_sets import ProcessSet
 from hvdlite.job import basics, default_group, membership, torch_environment
 from hvdlite.job.process_sets import add_process_set
+from hvdlite.torch.autoload import devices
 from hvdlite.torch.distributed import older
 from hvdlite.torch.distributed.face import NAME
-from hvdlite.torch.distributed.group import ProcessGroup
+from hvdlite.torch.distributed.group import DeviceBackend, Operations, ProcessGroup
 
 
-def create(options: Any, backend_options: Any = None) -> ProcessGroup:
-    """What torch calls for a group of this backend, on its members only.
+def create(options: Any, backend_options: Any = None) -> Operations:
+    """What torch calls for a group of this backend, or for a device of a group, on its members
+    only.
 
     `options`: torch's _DistributedBackendOptions.
     """
     del backend_options
-    _refuse_several_backends(_config_of_torch())
+    kind = DeviceBackend if _has_several_backends(_config_of_torch()) else ProcessGroup
     rank, size = options.group_rank, options.group_size
     ranks = list(options.global_ranks_in_group)
     is_world = not ranks
@@ -41,7 +43,7 @@ def create(options: Any, backend_options: Any = None) -> ProcessGroup:
     ranks = ranks or list(range(size))
     process_set = set_of(ranks, options.group_id, options.store)
     label = f"torch.{options.group_id}"
-    group = ProcessGroup(options.store, rank, options.timeout, label, process_set, ranks)
+    group = kind(options.store, rank, options.timeout, label, process_set, ranks)
     if leaves is not None:
         group.when_it_ends(leaves)
     return group
@@ -52,7 +54,7 @@ def register() -> None:
     autoload of backends is off, or if torch is older than 2.5."""
     kind: Any = dist.Backend  # type: ignore[attr-defined]
     if NAME not in kind.backend_list:
-        kind.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
+        kind.register_backend(NAME, create, extended_api=True, devices=devices())
 
 
 def _config_of_torch() -> Any:
@@ -66,16 +68,18 @@ def _config_of_torch() -> Any:
     return None
 
 
-def _refuse_several_backends(config: Any) -> None:
-    """torch drops the other backends of a group if one is written in Python."""
+def _has_several_backends(config: Any) -> bool:
+    """ValueError before torch 2.14, which drops the others of a group if one is in Python."""
     backends = dict(getattr(config, "device_backend_map", {}))
-    if {str(name) for name in backends.values()} - {NAME}:
+    several = bool({str(name) for name in backends.values()} - {NAME})
+    if several and not older.MIXES_BACKENDS:
         told = ",".join(f"{device}:{name}" for device, name in backends.items())
         raise ValueError(
             f'the backend "{told}" is not possible: with the backend hvdlite, torch would use it '
-            'for all devices. Use "hvdlite" alone, or make a second group with new_group(backend='
-            "...)."
+            'for all devices; torch 2.14 can. Use "hvdlite" alone, or make a second group with '
+            "new_group(backend=...)."
         )
+    return several
 
 
 # ---- the process set of a group

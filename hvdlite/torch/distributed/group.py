@@ -1,7 +1,8 @@
-"""torch's process group over hvdlite's core.
+"""torch's collectives over hvdlite's core, for a process group or for its tensors of one device.
 
-Torch has no class that a backend in Python could derive from, so the backend is the whole group.
-C++ calls the methods that torch's PyProcessGroup forwards, and torch's Python calls the others.
+hvdlite alone is the whole group, because C++ then enters Python without a detour. From torch 2.14
+on it may be the backend of one device in a group of several, as in cpu:hvdlite,cuda:nccl. C++ calls
+the methods that torch's PyProcessGroup and PyBackend forward, and torch's Python calls the others.
 Each method has torch's name and arguments; where torch 2.13 has renamed one, it has both names.
 """
 
@@ -30,6 +31,7 @@ from hvdlite.core.collectives import Collectives
 from hvdlite.core.operations import Call
 from hvdlite.core.process_sets import ProcessSet, set_id_of
 from hvdlite.torch import sparse
+from hvdlite.torch.distributed import older
 from hvdlite.torch.distributed.face import Face
 from hvdlite.torch.distributed.older import for_the_caller
 from hvdlite.torch.distributed.tensors import (
@@ -52,7 +54,8 @@ from hvdlite.torch.distributed.tensors import (
 from hvdlite.torch.distributed.work import DONE, ByBackward, ByThread, Work, called_by_autograd
 from hvdlite.torch.framework import FRAMEWORK
 
-_Base: Any = dist.ProcessGroup  # type: ignore[attr-defined]
+_Group: Any = dist.ProcessGroup  # type: ignore[attr-defined]
+_Backend: Any = older.PYTHONS_BACKEND
 _OPS = Collectives(FRAMEWORK, scatters_any=True)
 
 # A gather of so few bytes from each rank goes to all ranks: many allgathers travel together, an
@@ -62,7 +65,7 @@ _FOR_ALL = 4096
 Tensors = Sequence[torch.Tensor]
 
 
-class ProcessGroup(Face, _Base):
+class Operations(Face):
     """The ranks of a process set. `ranks` are the job's numbers of them, and `label` is the group's
     name. All of them call its operations in one order, so these have no names."""
 
@@ -70,8 +73,7 @@ class ProcessGroup(Face, _Base):
         self, store: Any, rank: int, timeout: timedelta, label: str, process_set: ProcessSet,
         ranks: Sequence[int],
     ) -> None:  # fmt: skip
-        _Base.__init__(self, rank, len(ranks))
-        Face.__init__(self, store, rank, len(ranks), timeout)
+        super().__init__(store, rank, len(ranks), timeout)
         self._set = process_set
         self._ranks = list(ranks)
         self._by_thread = ByThread(f"hvdlite-{label}")
@@ -329,6 +331,24 @@ class ProcessGroup(Face, _Base):
     def abort(self) -> None:
         """Ends the job on all ranks: a group of it does not end alone."""
         engine.abort(f"{self!r} was aborted by torch.distributed")
+
+
+class ProcessGroup(Operations, _Group):
+    """hvdlite alone."""
+
+    def __init__(self, store: Any, rank: int, *rest: Any) -> None:
+        *_, ranks = rest
+        _Group.__init__(self, rank, len(ranks))
+        Operations.__init__(self, store, rank, *rest)
+
+
+class DeviceBackend(Operations, _Backend):
+    """hvdlite for the tensors of one device."""
+
+    def __init__(self, store: Any, rank: int, *rest: Any) -> None:
+        *_, ranks = rest
+        _Backend.__init__(self, rank, len(ranks))
+        Operations.__init__(self, store, rank, *rest)
 
 
 def _device_of(tensors: Tensors) -> torch.device | None:
