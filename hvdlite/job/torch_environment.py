@@ -159,11 +159,12 @@ def _ending_stalls_after(timeout: timedelta) -> Iterator[None]:
 def _leave(store: Any, size: int) -> None:
     """The job ends when its first rank leaves. Groups of other ranks may be at work still, so
     torch's ranks wait for each other, but not for long: one may have failed."""
+    number = basics.incarnation()  # torchrun's store may serve several jobs of these processes
     with contextlib.suppress(Exception):  # the store has left with its rank
-        if store.add(_LEAVING, 1) == size:
-            store.set(_ALL_LEAVE, "1")
+        if store.add(f"{_LEAVING} {number}", 1) == size:
+            store.set(f"{_ALL_LEAVE} {number}", "1")
         elif basics.is_initialized() and not _core.failure():
-            store.wait([_ALL_LEAVE], _GRACE)
+            store.wait([f"{_ALL_LEAVE} {number}"], _GRACE)
     basics.shutdown()
 
 

@@ -161,7 +161,7 @@ dist.init_process_group("hvdlite")
 halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
 if dist.get_rank() < 2:
     store = dist.group.WORLD.get_group_store()
-    while store.add("hvdlite leaving", 0) < 2: time.sleep(0.01)  # poll
+    while store.add("hvdlite leaving 1", 0) < 2: time.sleep(0.01)  # poll
     tensor = torch.ones(1)
     dist.all_reduce(tensor, group=halves[0])
     os.write(1, f"{tensor.item()}\\n".encode())
