@@ -88,8 +88,10 @@ class StoreClient:
             with contextlib.suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RDWR)
             if self._lock.acquire(blocking=False):
-                self._sock.close()
-                self._lock.release()
+                try:
+                    self._sock.close()
+                finally:
+                    self._lock.release()
 
     def __enter__(self) -> StoreClient:
         return self

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
+import loaded_script
 import pytest
 
 VERSIONS = Path(__file__).resolve().parents[1] / "versions"
@@ -14,11 +13,7 @@ VERSIONS = Path(__file__).resolve().parents[1] / "versions"
 
 @pytest.fixture(scope="module")
 def compared() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("torch_compared", VERSIONS / "torch_compared.py")
-    assert spec is not None and spec.loader is not None
-    module = sys.modules["torch_compared"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded_script.load(VERSIONS / "torch_compared.py")
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,9 @@ def _wheels() -> ModuleType:
     """torch's package has the tests, but no class that unittest would run."""
     from torch.testing._internal.distributed import distributed_test as tests
 
-    class TestDistributed(tests.TestDistBackend, tests.DistributedTest._DistTestBase):  # type: ignore[misc, name-defined]
+    class TestDistributed(tests.TestDistBackend, tests.DistributedTest._DistTestBase):
         def setUp(self) -> None:
-            super().setUp()
+            super().setUp()  # type: ignore[no-untyped-call]
             self._spawn_processes()
 
     module = ModuleType("torch_of_the_wheel")

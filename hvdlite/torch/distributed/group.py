@@ -69,11 +69,14 @@ class Operations(Face):
     """The ranks of a process set. `ranks` are the job's numbers of them, and `label` is the group's
     name. All of them call its operations in one order, so these have no names."""
 
+    torchs: Any  # torch's class, from which those below derive, too
+
     def __init__(
         self, store: Any, rank: int, timeout: timedelta, label: str, process_set: ProcessSet,
         ranks: Sequence[int],
     ) -> None:  # fmt: skip
-        super().__init__(store, rank, len(ranks), timeout)
+        self.torchs.__init__(self, rank, len(ranks))
+        Face.__init__(self, store, rank, len(ranks), timeout)
         self._set = process_set
         self._ranks = list(ranks)
         self._by_thread = ByThread(f"hvdlite-{label}")
@@ -336,19 +339,13 @@ class Operations(Face):
 class ProcessGroup(Operations, _Group):
     """hvdlite alone."""
 
-    def __init__(self, store: Any, rank: int, *rest: Any) -> None:
-        *_, ranks = rest
-        _Group.__init__(self, rank, len(ranks))
-        Operations.__init__(self, store, rank, *rest)
+    torchs = _Group
 
 
 class DeviceBackend(Operations, _Backend):
     """hvdlite for the tensors of one device."""
 
-    def __init__(self, store: Any, rank: int, *rest: Any) -> None:
-        *_, ranks = rest
-        _Backend.__init__(self, rank, len(ranks))
-        Operations.__init__(self, store, rank, *rest)
+    torchs = _Backend
 
 
 def _device_of(tensors: Tensors) -> torch.device | None:
