@@ -155,6 +155,10 @@ def failure() -> str:
     return text_of(c.last_error()) if c.health() else ""
 
 
+def ended() -> str:
+    return text_of(c.last_error()) if c.ended() else ""
+
+
 def abort(why: str) -> None:
     patiently(c.abort, why.encode())
 

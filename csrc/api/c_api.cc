@@ -110,6 +110,9 @@ hvdlite_code hvdlite_shutdown(double timeout_seconds) {
 hvdlite_code hvdlite_health(void) {
   return Report(Runtime::Get().Health());
 }
+hvdlite_code hvdlite_ended(void) {
+  return Report(Runtime::Get().Ended());
+}
 int32_t hvdlite_is_initialized(void) {
   return Runtime::Get().initialized() ? 1 : 0;
 }

@@ -182,6 +182,9 @@ HVDLITE_API hvdlite_code hvdlite_shutdown(double timeout_seconds);
 /* Why the job has failed. HVDLITE_OK while it runs, after an orderly shutdown, and if there is
  * no job. */
 HVDLITE_API hvdlite_code hvdlite_health(void);
+/* Why nothing can be submitted any more: also after an orderly shutdown by other ranks, and after a
+ * stall. HVDLITE_OK while the job runs, and if there is no job. */
+HVDLITE_API hvdlite_code hvdlite_ended(void);
 /* Ends the job on all ranks because this rank has failed. All ranks report `why`. */
 HVDLITE_API void hvdlite_abort(const char* why);
 /* Ends this generation of an elastic job on all ranks. Does nothing if this rank is in another one,

@@ -171,6 +171,11 @@ Status Runtime::Health() {
   return mine == nullptr ? Status::Ok() : mine->life().failure();
 }
 
+Status Runtime::Ended() {
+  const std::shared_ptr<Engine> mine = engine();
+  return mine == nullptr ? Status::Ok() : mine->life().end();
+}
+
 std::shared_ptr<Engine> Runtime::engine(Status* why) {
   if (forked_) {
     if (why != nullptr)

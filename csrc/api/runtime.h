@@ -25,6 +25,7 @@ class Runtime {
   Status Init(const hvdlite_init_options& options);
   Status Shutdown(double timeout_seconds);
   Status Health();
+  Status Ended();
   // Returns null, with a kNotInitialized in *why, if there is no job.
   std::shared_ptr<engine::Engine> engine(Status* why = nullptr);
   bool initialized();

@@ -104,6 +104,10 @@ void BindLife(py::module_& module) {
       "failure",
       []() -> std::string { return hvdlite_health() == HVDLITE_OK ? "" : hvdlite_last_error(); },
       "Why the job has failed; empty: it has not, or there is no job.");
+  module.def(
+      "ended",
+      []() -> std::string { return hvdlite_ended() == HVDLITE_OK ? "" : hvdlite_last_error(); },
+      "Why nothing can be submitted any more, also after an orderly end; empty: something can.");
   module.def("abort", [](const std::string& why) {
     const Unlocked unlocked;
     hvdlite_abort(why.c_str());

@@ -18,5 +18,6 @@ These modules know no framework; `public` is what each adapter shows of them.
     where              answers where the program is when operations stall; writes the bundle
     frames             decides which line of the user's program a frame means
     torch_environment  torchrun's variables, and a job whose ranks have met at torch's store
+    reconfiguration    jobs whose members the program chooses, one after another
     default_group      torch's default group in programs that make it themselves
 """

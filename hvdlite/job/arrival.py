@@ -33,7 +33,8 @@ _SERIALIZED = 2
 class Arrival:
     """`communicator`: the argument of init(). `place`: the address of the job's store and the
     secret; None for a process that is alone. `mpi`: what the core is told about MPI; None if the
-    program does not ask for MPI. `prefix`: of the job's keys there. `member`: in an elastic job."""
+    program does not ask for MPI. `prefix`: of the job's keys there. `member`: in an elastic job.
+    `generation`: what the core proves to the others, where the program chooses the members."""
 
     me: Identity
     communicator: Any
@@ -41,6 +42,11 @@ class Arrival:
     mpi: dict[str, Any] | None
     prefix: str = ""
     member: Membership | None = None
+    generation: tuple[int, str, int, int] | None = None
+
+    @property
+    def proof(self) -> tuple[int, str, int, int] | None:
+        return self.generation if self.member is None else self.member.proof
 
 
 def arrive(

@@ -29,6 +29,7 @@ from hvdlite.job.arrival import (
 )
 from hvdlite.launch import environment
 from hvdlite.launch.last_words import in_one_line
+from hvdlite.rendezvous import StoreClient
 from hvdlite.rendezvous.addresses import join_address
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ __all__ = [
     "cross_rank", "cross_size", "init", "is_homogeneous", "is_initialized", "local_rank",
     "local_size", "rank", "shutdown", "size",
 ]  # fmt: skip
+
+# How this process gets to know its place in the job; of the knobs.
+Arrives = Callable[[Mapping[str, knobs.Value]], Arrival]
 
 _log = logging.getLogger("hvdlite")
 _lock = threading.Lock()
@@ -81,7 +85,6 @@ def init(
     address of rank 0's host with a free port. `secret`, 64 hex digits or 32 bytes, is known to the
     ranks of this job only.
     """
-    global _incarnation, _met_over_mpi, _store
     sets: list[ProcessSet] = []
     if process_sets is not None and not isinstance(process_sets, str):
         sets = [s if isinstance(s, ProcessSet) else ProcessSet(s) for s in process_sets]
@@ -90,6 +93,19 @@ def init(
             f"process_sets={process_sets!r} is not allowed: pass a list of process sets, or "
             "'dynamic'"
         )
+    asked = environment.InitArguments(rank, size, rendezvous, secret)
+    _join(lambda values: arrive(comm, asked, values))
+    registration.register_all(sets)
+
+
+def join(arrived: Arrival) -> None:
+    """Joins a job that the program has chosen, in place of init()."""
+    _join(lambda values: arrived)
+
+
+def _join(arrives: Arrives) -> None:
+    """Does nothing if this process is in a job."""
+    global _incarnation, _met_over_mpi, _store
     with _lock:
         joins = not _core.is_initialized()
         if joins:
@@ -101,8 +117,7 @@ def init(
             texts["autotune_keep"] = kept_by_autotuning(os.environ)
             texts["nccl_wheel"] = texts["nccl_wheel"] or libraries.nccl_wheel()
             _core.release_all()  # handles of the job before, which nothing waits for any more
-            asked = environment.InitArguments(rank, size, rendezvous, secret)
-            arrived = _met(comm, asked, values, texts)
+            arrived = _met(arrives, values, texts)
             identity, place = arrived.me, arrived.place
             all_are_here()
             _met_over_mpi = environment.meets_over_mpi(identity, str(values["cpu_operations"]))
@@ -123,21 +138,15 @@ def init(
     if joins:
         for function in _when_joined:
             function()
-    registration.register_all(sets)
 
 
-def _met(
-    comm: Any,
-    asked: environment.InitArguments,
-    values: Mapping[str, knobs.Value],
-    texts: dict[str, str],
-) -> Arrival:
+def _met(arrives: Arrives, values: Mapping[str, knobs.Value], texts: dict[str, str]) -> Arrival:
     """Returns when the engine is up.
 
     A member of an elastic job tries again in the next generation if another member dies.
     """
     while True:
-        arrived = arrive(comm, asked, values)
+        arrived = arrives(values)
         try:
             _bring_up(arrived, texts)
         except HorovodInternalError as error:
@@ -167,7 +176,7 @@ def _bring_up(arrived: Arrival, texts: dict[str, str]) -> None:
             process_sets=[],
             release=hvdlite.__version__,
             mpi=arrived.mpi,
-            generation=None if arrived.member is None else arrived.member.proof,
+            generation=arrived.proof,
         )
     )
 
@@ -229,6 +238,9 @@ class JobStore(NamedTuple):
 
     place: tuple[tuple[str, int], bytes]
     prefix: str
+
+    def connect(self) -> StoreClient:
+        return StoreClient(*self.place)
 
 
 def job_store() -> JobStore | None:

@@ -28,7 +28,7 @@ ASKED_FOR = "HVDLITE_TORCH_ENV"
 # in torch's store
 _KEY, _LEAVING, _ALL_LEAVE = "hvdlite", "hvdlite leaving", "hvdlite all leave"
 _GRACE = timedelta(seconds=2)
-_STALL = "stall_shutdown_time_seconds"
+STALL = "stall_shutdown_time_seconds"
 
 _operations_of_init: int | None = None
 
@@ -93,8 +93,12 @@ def is_set(rank: int, size: int) -> bool:
 def free_addresses() -> str:
     """Addresses of this host with one free port, for init(rendezvous=...)."""
     port = addresses.quiet_port()
-    hosts = [*addresses.of_this_machine(_interfaces()), "127.0.0.1"]
-    return ",".join(addresses.join_address(host, port) for host in hosts)
+    return ",".join(addresses.join_address(host, port) for host in addresses_of_this_host())
+
+
+def addresses_of_this_host() -> list[str]:
+    """Best first. Loopback serves the ranks on this host if it has no network."""
+    return [*addresses.of_this_machine(_interfaces()), "127.0.0.1"]
 
 
 def address(several_hosts: bool) -> str:
@@ -127,7 +131,7 @@ def join_at_store(
     """
     leaves = None
     if not basics.is_initialized():
-        with _ending_stalls_after(timeout):
+        with taking(timeout, STALL):
             if _is_launched_as(rank, size):
                 basics.init()
             else:
@@ -143,17 +147,21 @@ def join_at_store(
 
 
 @contextlib.contextmanager
-def _ending_stalls_after(timeout: timedelta) -> Iterator[None]:
-    """For init(). Not where the user has chosen a time, nor where a driver decides."""
-    if knobs.is_set(_STALL, os.environ) or os.environ.get("HVDLITE_MEMBER"):
-        yield
-        return
-    variable = knobs.by_field(_STALL).environment[0]
-    os.environ[variable] = f"{max(timeout.total_seconds(), 0.001):g}"
+def taking(timeout: timedelta, *fields: str) -> Iterator[None]:
+    """For init(): these knobs are torch's timeout. Not where the user has chosen a time, nor where
+    a driver decides."""
+    free = [] if os.environ.get("HVDLITE_MEMBER") else fields
+    ours = [
+        knobs.by_field(field).environment[0]
+        for field in free
+        if not knobs.is_set(field, os.environ)
+    ]
+    os.environ.update(dict.fromkeys(ours, f"{max(timeout.total_seconds(), 0.001):g}"))
     try:
         yield
     finally:
-        del os.environ[variable]
+        for variable in ours:
+            del os.environ[variable]
 
 
 def _leave(store: Any, size: int) -> None:

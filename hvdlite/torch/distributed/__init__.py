@@ -5,12 +5,14 @@
 works without an import of this module from torch 2.5 on, because torch loads the backend itself
 (hvdlite/torch/autoload.py). `init()` does it in ranks that have no variables of torchrun.
 
-    backend     START HERE: what torch calls to make a group, and init()
-    group       the process group: torch's collectives by hvdlite's operations, messages by gloo
-    face        what else torch asks a group about
-    work        torch's handle of an operation, and what completes its future
-    tensors     tensors and options as hvdlite takes them
-    older       what is done instead with older versions of torch
+    backend         START HERE: what torch calls to make a group, and init()
+    group           the process group: torch's collectives by hvdlite's operations
+    reconfigurable  a group whose members the program chooses, again and again
+    messages        send and recv by torch's gloo, and a store that lives as long as the job
+    face            what else torch asks a group about
+    work            torch's handle of an operation, and what completes its future
+    tensors         tensors and options as hvdlite takes them
+    older           what is done instead with older versions of torch
 """
 
 from __future__ import annotations

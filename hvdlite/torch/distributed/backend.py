@@ -33,7 +33,10 @@ def create(options: Any, backend_options: Any = None) -> Operations:
     `options`: torch's _DistributedBackendOptions.
     """
     del backend_options
-    kind = DeviceBackend if _has_several_backends(_config_of_torch()) else ProcessGroup
+    several = _has_several_backends(_config_of_torch())
+    if getattr(options, "enable_reconfigure", False):  # from torch 2.14 on
+        return _reconfigurable(options, several)
+    kind = DeviceBackend if several else ProcessGroup
     rank, size = options.group_rank, options.group_size
     ranks = list(options.global_ranks_in_group)
     is_world = not ranks
@@ -47,6 +50,18 @@ def create(options: Any, backend_options: Any = None) -> Operations:
     if leaves is not None:
         group.when_it_ends(leaves)
     return group
+
+
+def _reconfigurable(options: Any, several: bool) -> Operations:
+    if several:
+        raise ValueError(
+            "init_process_group(enable_reconfigure=True): torch reconfigures groups of one "
+            'backend only: use "hvdlite" alone.'
+        )
+    from hvdlite.torch.distributed.reconfigurable import Reconfigurable
+
+    hide(Reconfigurable)
+    return Reconfigurable(options)
 
 
 def register() -> None:

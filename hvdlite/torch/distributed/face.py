@@ -10,6 +10,11 @@ import torch
 
 NAME = "hvdlite"
 
+_FIXED = (
+    "the members of this process group cannot change: only the default group can be reconfigured, "
+    "if it is made by init_process_group(..., enable_reconfigure=True)"
+)
+
 
 class Face:
     """Torch's questions. Its C++ base class answers them from its C++ backends, and has none
@@ -19,6 +24,7 @@ class Face:
     supports_splitting = False
     supports_coalescing = False
     supports_time_estimate = False
+    supports_reconfigure = False
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
         self._group_store = store
@@ -77,6 +83,12 @@ class Face:
 
     def supports_tensor_alloc(self, device: torch.device) -> bool:
         return False
+
+    def get_reconfigure_handle(self) -> str:
+        raise RuntimeError(_FIXED)
+
+    def reconfigure(self, options: Any) -> Any:
+        raise RuntimeError(_FIXED)
 
     def _set_sequence_number_for_group(self) -> None:
         """Operations have names, which count them."""
