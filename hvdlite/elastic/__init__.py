@@ -14,6 +14,7 @@ This module is for numpy arrays and objects; each framework's adapter has an `el
 docs/how-it-works/elastic.md follows a generation through these modules.
 
     loop            START HERE: `run` calls the program's function in generation after generation
+    session         this process in generation after generation, while it trains
     state           what all ranks have in common: its copies, and which boundary it is at
     handlers        how the parts of a state are copied, put back, moved and described
     randomness      random numbers of a step that is done again

@@ -18,7 +18,7 @@ hvdlite/launch/elastic/state_machine.py
 test_elastic_rules.py::test_the_first_generation_does_not_wait_for_spares
 
 EL3: a newcomer that is rank 0 empties the process sets by list
-hvdlite/elastic/loop.py
+hvdlite/elastic/session.py
 - if of_set is not None
 + if True
 test_elastic_process_sets.py::test_survivors_tell_newcomers_who_is_in_a_set_by_list

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdlite.core.process_sets import ProcessSet
-from hvdlite.elastic.loop import Known, agreed
+from hvdlite.elastic.session import Known, agreed
 
 
 @pytest.mark.parametrize(

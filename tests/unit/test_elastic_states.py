@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdlite import elastic
-from hvdlite.elastic.loop import is_foreign
+from hvdlite.elastic.session import is_foreign
 from hvdlite.elastic.state import CopyPace, Marks
 from hvdlite.job.membership import StateProgress
 from hvdlite.rendezvous.documents import Role
