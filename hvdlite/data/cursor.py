@@ -82,10 +82,21 @@ class Cursor:
         """A loop begins, at the first step that is not whole."""
         self._under_way = None
 
-    def begin(self) -> Indices:
-        """The next step is under way. Returns this rank's samples."""
-        self._under_way = self._dealing.step(self._at, self._size())
+    def begin(self, further: bool = False) -> Indices:
+        """The next step is under way. Returns this rank's samples. `further`: behind the one that
+        is under way already, and whole with it."""
+        at = self._under_way.end if further and self._under_way else self._at
+        self._under_way = self._dealing.step(at, self._size())
         return self.ahead().samples(self._under_way)
+
+    def epoch_ahead(self) -> int:
+        """Of the step behind the one under way."""
+        at = self._under_way.end if self._under_way else self._at
+        return self._dealing.next_begin(at, self._size()).epoch
+
+    def skip_rest(self) -> None:
+        """The next step is the first of the next epoch."""
+        self._at, self._under_way = Position(self.epoch + 1), None
 
     def whole(self) -> None:
         """The step under way is whole, if there is one."""

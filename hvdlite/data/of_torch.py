@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.utils.data import (
     BatchSampler,
@@ -16,6 +16,7 @@ from torch.utils.data import (
     Subset,
 )
 
+from hvdlite.data.cursor import Cursor
 from hvdlite.data.dealing import dealt
 from hvdlite.data.of_arrays import part_of
 from hvdlite.data.sharding import Shard
@@ -96,6 +97,46 @@ def _shared_out(given: DataLoader[Any], size: int) -> str:
         if ranks is not None:
             return f"its {type(sampler).__name__} has"
     return ""
+
+
+# ---- for a Cursor, which deals the data set whatever the number of ranks becomes
+
+
+class OrderOf(NamedTuple):
+    """The order of a loader's samples, of all ranks."""
+
+    length: int
+    shuffle: bool
+    seed: int
+
+
+def order_of(given: DataLoader[Any]) -> OrderOf:
+    """ValueError for a loader whose samples a Cursor cannot deal."""
+    sampler: Any = given.sampler
+    kind = type(sampler).__name__
+    if isinstance(given.dataset, IterableDataset) or given.batch_size is None:
+        raise ValueError(
+            "the loader needs a data set whose samples have numbers, a batch_size, and no "
+            "batch_sampler of its own"
+        )
+    if type(given).__module__.partition(".")[0] == "accelerate":
+        raise ValueError(
+            "Accelerate has shared out this loader: pass the one that was given to prepare()"
+        )
+    length = len(given.dataset)  # type: ignore[arg-type]
+    if isinstance(sampler, DistributedSampler):
+        return OrderOf(length, sampler.shuffle, sampler.seed)
+    if not isinstance(sampler, SequentialSampler) and kind != "RandomSampler":
+        raise ValueError(f"the loader has a {kind}, whose order would be lost")
+    return OrderOf(length, kind == "RandomSampler", 0)
+
+
+def by_cursor(given: DataLoader[Any], cursor: Cursor) -> DataLoader[Any]:
+    """A copy of the loader with the cursor's batches."""
+    own: Any = type(given)
+    made: DataLoader[Any] = own.__new__(own)
+    vars(made).update(vars(given), _iterator=None, batch_sampler=cursor.batches())
+    return made
 
 
 @cache

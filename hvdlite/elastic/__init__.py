@@ -17,6 +17,7 @@ docs/how-it-works/elastic.md follows a generation through these modules.
     session         this process in generation after generation, while it trains
     state           what all ranks have in common: its copies, and which boundary it is at
     handlers        how the parts of a state are copied, put back, moved and described
+    turns           where the loops of the ranks are, and who is ahead when one is lost
     randomness      random numbers of a step that is done again
     gate            what says whether an optimizer's update has begun
     driver_notices  the thread that hears the driver's notices while a member trains

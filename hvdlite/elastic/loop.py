@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -42,6 +43,10 @@ def run_fn(func: Callable[..., Result], reset: Callable[[], None] | None) -> Cal
         try:
             if member is None:
                 return _one_generation(state, call, reset)
+            if "hvdlite.job.default_group" in sys.modules:
+                from hvdlite.job import default_group
+
+                default_group.check_before_run(basics.warms_up(), member.numbers.rank == 0)
             session = Session(state) if reset is None else Session(state, reset)
             result: Result = _Loop(session, call).run()
             return result

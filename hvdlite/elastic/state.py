@@ -264,6 +264,10 @@ class ObjectState(State):
         """
         self._marks.steps = True
         self._at_boundary()
+        self.behind_boundary()
+
+    def behind_boundary(self) -> None:
+        """What `step()` does with the other ranks, when the step is whole."""
         if self._copies_always or not self._pauses:
             before = time.monotonic()
             self._make_copy()
@@ -388,6 +392,15 @@ class ObjectState(State):
         for handler in self._handlers.values():
             handler.sync(root) if root else handler.sync()
         self._take_over()
+
+    def receive_objects(self, root: int) -> None:
+        """All ranks call this. They have the same tensors already: the rest is that of `root`."""
+        self._set(self._bcast_object(self._values(), root))
+        for handler in self._handlers.values():
+            if isinstance(handler, StateDictHandler):
+                handler.sync(root)
+        self._take_over()
+        self._keep()
 
     def _take_over(self) -> None:
         """A handler may have another value now, such as new arrays."""

@@ -30,6 +30,30 @@ def keep(dist: Any, group: Any) -> None:
     stand_before_init(dist, os.environ)
 
 
+def check_before_run(is_newcomer: bool, is_first: bool) -> None:
+    """The function under `hvd.elastic.run` is about to be called. RuntimeError in a process that
+    has come later, if init() has been called already: its group has no other ranks."""
+    dist = sys.modules.get("torch.distributed")
+    if _kept is None or dist is None or dist.group.WORLD is not _kept:
+        return
+    if is_newcomer:
+        raise RuntimeError(_TOO_EARLY)
+    if is_first:
+        _say(_FOR_ONE_GENERATION)
+
+
+_TOO_EARLY = (
+    "hvdlite.torch.distributed.init(): this process has joined a job that trains already, and had "
+    "no rank yet. Call init() at the beginning of the function under @hvd.elastic.run: each "
+    "generation has a default group of its own."
+)
+_FOR_ONE_GENERATION = (
+    "hvdlite: hvdlite.torch.distributed.init() has been called before the function under "
+    "@hvd.elastic.run: this default group ends with the first generation, and a process that comes "
+    "later has none. Call init() at the beginning of that function."
+)
+
+
 def tell_accelerate(torch: Any) -> None:
     """Without an accelerator, Accelerate would ignore the default group."""
     if not getattr(torch, "accelerator", torch.cuda).is_available():

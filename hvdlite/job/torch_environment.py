@@ -50,6 +50,17 @@ def renew(member: Membership) -> None:
     os.environ.update(torch | plan.numbers(**vars(place)) | plan.torch_rendezvous(host, port))
 
 
+def tell_numbers() -> None:
+    """This rank has other numbers than its variables say. Where torch's ranks meet stays."""
+    place = (
+        basics.rank(), basics.size(), basics.local_rank(), basics.local_size(),
+        basics.cross_rank(), basics.cross_size(),
+    )  # fmt: skip
+    names = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
+    own = plan.numbers(**dict(zip(names, place, strict=True)))
+    os.environ.update(plan.torch_place(*place) | own)
+
+
 def announce(host: str, port: int) -> None:
     """Sets them for this rank of hvdlite's job. torch's ranks meet at a store that is served at
     `port` already."""
@@ -64,6 +75,12 @@ def announce(host: str, port: int) -> None:
         "TORCHELASTIC_USE_AGENT_STORE": "True",
     }
     os.environ.update(place | agent | plan.torch_rendezvous(host, port))
+
+
+def announce_alone() -> None:
+    """This rank warms up, and torch's group has no other."""
+    os.environ.update(plan.torch_place(0, 1, basics.local_rank(), 1, 0, 1))
+    os.environ.update(plan.torch_rendezvous("127.0.0.1", addresses.quiet_port()))
 
 
 def has_met() -> None:

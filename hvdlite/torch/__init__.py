@@ -31,6 +31,7 @@ docs/guides/pytorch.md tells the whole story.
     strategies     local steps, large batches
     factors        the factors of a linear layer's gradient travel instead of the gradient
     elastic        TorchState, ElasticSampler
+    in_place       loops that go on where they are when ranks die and come
     distributed    the backend "hvdlite" of torch.distributed
     autoload       what torch calls at its import to find that backend
 """

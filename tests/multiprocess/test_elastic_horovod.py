@@ -412,13 +412,8 @@ TORCH_INIT = """
 import torch, torch.distributed as dist
 import hvdlite as hvd, hvdlite.torch.distributed
 early = "early" in sys.argv
-try:
-    if early:
-        hvdlite.torch.distributed.init()
-except RuntimeError as error:
-    tell(error=str(error))
-    open("heard", "w").close()
-    raise
+if early:
+    hvdlite.torch.distributed.init()
 hvd.init()
 state = hvd.elastic.ObjectState(step=0)
 
@@ -439,7 +434,12 @@ def train(state):
         state.step += 1
         state.commit()
 
-train(state)
+try:
+    train(state)
+except RuntimeError as error:
+    tell(error=str(error))
+    open("heard", "w").close()
+    raise
 tell(size=hvd.size(), generation=hvd.elastic.generation())
 """
 

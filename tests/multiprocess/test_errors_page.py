@@ -278,7 +278,7 @@ NOT_PROVOKED = {
     **dict.fromkeys(
         [
             "hvdlite.torch.distributed.init(): this process has joined a job that trains already, "
-            "and has no rank yet.",
+            "and had no rank yet.",
             "hvdlite: hvdlite.torch.distributed.init() has been called before the function under "
             "@hvd.elastic.run",
         ],

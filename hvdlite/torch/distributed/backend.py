@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import socket
 import sys
@@ -14,10 +15,11 @@ from typing import Any
 
 import torch
 from torch import distributed as dist
+from torch._C import _distributed_c10d as _c10d
 
 from hvdlite.core import engine
 from hvdlite.core.arrays.objects import broadcast_object
-from hvdlite.core.process_sets import ProcessSet
+from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job import basics, default_group, membership, torch_environment
 from hvdlite.job.process_sets import add_process_set
 from hvdlite.torch.autoload import devices
@@ -36,20 +38,31 @@ def create(options: Any, backend_options: Any = None) -> Operations:
     several = _has_several_backends(_config_of_torch())
     if getattr(options, "enable_reconfigure", False):  # from torch 2.14 on
         return _reconfigurable(options, several)
-    kind = DeviceBackend if several else ProcessGroup
+    kind = DeviceBackend if several else _kind_of_group(not options.global_ranks_in_group)
     rank, size = options.group_rank, options.group_size
     ranks = list(options.global_ranks_in_group)
-    is_world = not ranks
+    label = f"torch.{options.group_id}"
+    if basics.warms_up():  # alone
+        return kind(options.store, rank, options.timeout, label, global_process_set, [0])
     leaves = None
-    if is_world:
+    if not ranks:
         leaves = torch_environment.join_at_store(options.store, rank, size, options.timeout)
     ranks = ranks or list(range(size))
     process_set = set_of(ranks, options.group_id, options.store)
-    label = f"torch.{options.group_id}"
     group = kind(options.store, rank, options.timeout, label, process_set, ranks)
     if leaves is not None:
         group.when_it_ends(leaves)
     return group
+
+
+def _kind_of_group(is_world: bool) -> type[Operations]:
+    """The default group of an elastic job's ranks may be that of a loop that goes on in place."""
+    if not is_world or not os.environ.get(membership.MEMBER):
+        return ProcessGroup
+    from hvdlite.torch.in_place.group import InPlace
+
+    hide(InPlace)
+    return InPlace
 
 
 def _reconfigurable(options: Any, several: bool) -> Operations:
@@ -135,17 +148,6 @@ _THIRTY_MINUTES = timedelta(minutes=30)  # torch's own for backends without one
 _stores: list[Any] = []
 _generation: int | None = None  # of an elastic job: in which init() has made the default group
 
-_TOO_EARLY = (
-    "hvdlite.torch.distributed.init(): this process has joined a job that trains already, and has "
-    "no rank yet. Call init() at the beginning of the function under @hvd.elastic.run: each "
-    "generation has a default group of its own."
-)
-_FOR_ONE_GENERATION = (
-    "hvdlite: hvdlite.torch.distributed.init() has been called before the function under "
-    "@hvd.elastic.run: this default group ends with the first generation, and a process that comes "
-    "later has none. Call init() at the beginning of that function."
-)
-
 
 def init(backend: str = NAME, timeout: timedelta = _THIRTY_MINUTES) -> None:
     """Makes torch's default process group of the ranks of this job, and calls hvd.init() if that is
@@ -154,8 +156,11 @@ def init(backend: str = NAME, timeout: timedelta = _THIRTY_MINUTES) -> None:
     Sets the variables RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and their like, at
     which trainers look, unless the launcher has. Sets ACCELERATE_USE_CPU on machines without an
     accelerator, where Accelerate would ignore the group. Does nothing if there is a default group
-    already; in an elastic job, a new generation gets a new one. The program's own
-    init_process_group() goes on with this group.
+    already. The program's own init_process_group() goes on with this group.
+
+    In an elastic job, call it at the beginning of the function under `hvd.elastic.run`: a new
+    generation gets a new group. Or once, in front of `hvd.elastic.going_on()`: then a process that
+    comes later is alone in its group until it enters the loop.
     `backend` and `timeout` are those of torch.distributed.init_process_group().
     """
     global _generation
@@ -168,14 +173,15 @@ def init(backend: str = NAME, timeout: timedelta = _THIRTY_MINUTES) -> None:
     joins = not basics.is_initialized()
     basics.init()
     member = membership.member()
-    if member is not None and basics.warms_up():
-        raise RuntimeError(_TOO_EARLY)
     rank, size = basics.rank(), basics.size()
-    if member is not None and not member.in_run and rank == 0:
-        print(_FOR_ONE_GENERATION, file=sys.stderr, flush=True)
-    how = {}
+    how: dict[str, Any] = {}
+    if basics.warms_up():  # alone, until a loop goes on with the others
+        rank, size = 0, 1
+        torch_environment.announce_alone()
+        _stores.append(_c10d.HashStore())
+        how = {"store": _stores[-1], "rank": 0, "world_size": 1}
     # Those of a store of ours may be an earlier generation's.
-    if _stores or not torch_environment.is_set(rank, size):
+    elif _stores or not torch_environment.is_set(rank, size):
         store, host, port = _store(rank, size, timeout)
         torch_environment.announce(host, port)
         how = {"store": store, "rank": rank, "world_size": size}

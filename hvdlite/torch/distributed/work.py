@@ -11,6 +11,7 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -36,7 +37,7 @@ _current_node: Any = torch._C._current_autograd_node
 
 
 def called_by_autograd() -> bool:
-    """Whether C++ has called the caller's caller, for a gradient that is complete now.
+    """Whether C++ has called the caller, for a gradient that is complete now.
 
     A function in Python may wait for the future before the backward pass ends. So may a final
     callback, as DDP's for a static graph, in whose first step all gradients come at the end.
@@ -44,10 +45,11 @@ def called_by_autograd() -> bool:
     node = _current_node()
     if node is None or not node.name().endswith("AccumulateGrad"):
         return False
-    try:
-        return sys._getframe(2).f_code.co_name == _ENTRANCE
-    except ValueError:  # a thread of autograd's own, without a frame of Python's
-        return True
+    frame = sys._getframe(1).f_back
+    while frame is not None and frame.f_code.co_name == "allreduce":  # of a class derived from it
+        frame = frame.f_back
+    # None: a thread of autograd's own, without a frame of Python's
+    return frame is None or frame.f_code.co_name == _ENTRANCE
 
 
 class ByThread:
@@ -144,6 +146,8 @@ class Work(_Base):
         self._completes = threading.Lock()  # held by the thread that completes it
         self._future: Any = None
         self._untold: list[Any] = []  # a future whose result is still to be set
+        #: Takes an error, and has put something in the place of the results; None: it is an error.
+        self.forgives: Callable[[Exception], bool] | None = None
 
     # ---- for callers in Python and in C++
 
@@ -233,7 +237,8 @@ class Work(_Base):
             # A signal handler has raised it while the operation is under way.
             if len(pending.outcomes) < len(pending.natives):
                 raise
-            self._error = error
+            if self.forgives is None or not self.forgives(error):
+                self._error = error
         if self._stream is not None:
             self._on_device = torch.cuda.current_stream(self._stream.device).record_event()
         self._deliver = None

@@ -24,15 +24,22 @@ if TYPE_CHECKING:
     from hvdlite.elastic import run as run
     from hvdlite.torch.elastic.sampler import ElasticSampler as ElasticSampler
     from hvdlite.torch.elastic.state import TorchState as TorchState
+    from hvdlite.torch.in_place.loop import GoingOn as GoingOn
+    from hvdlite.torch.in_place.loop import going_on as going_on
 
-_HOMES = {"ElasticSampler": "sampler", "TorchState": "state"}
+_HOMES = {
+    "ElasticSampler": f"{__name__}.sampler",
+    "GoingOn": "hvdlite.torch.in_place.loop",
+    "TorchState": f"{__name__}.state",
+    "going_on": "hvdlite.torch.in_place.loop",
+}
 
-__all__ = ["ElasticSampler", "TorchState", "run"]
+__all__ = ["ElasticSampler", "GoingOn", "TorchState", "going_on", "run"]
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = f"{__name__}.{_HOMES[name]}" if name in _HOMES else "hvdlite.elastic"
+    home = _HOMES.get(name, "hvdlite.elastic")
     value = globals()[name] = getattr(import_module(home), name)
     return value

@@ -1,0 +1,151 @@
+"""Loops over DistributedDataParallel that go on where they are when ranks die and come."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from installed import needs_installed
+from launched import Job
+from others import PYTHON
+from tier import TIER, one_of
+
+needs_installed("torch")
+
+PROGRAM = str(Path(__file__).with_name("going_on_program.py"))
+STEPS = 8  # of an epoch
+# A slot is used again at once.
+SOON = ("--blacklist-cooldown-range", "0.02", "100")
+
+IN_A_TURN = (
+    "forward", "backward", "gate", "update", "tail", "before-boundary", "behind-boundary",
+)  # fmt: skip
+BETWEEN = ("validation", "second", "evaluation")
+
+
+def ends(job: Job, kills: list[str], *, np: int = 3, epochs: int = 3, **more: str) -> list[Any]:
+    """What the processes know that have come to the end, by rank. They agree."""
+    least = max(1, np - len(kills)) if "RANKS" not in more else 1
+    job.end_well(
+        "-np", str(np), "--min-np", str(least), *SOON, PYTHON, PROGRAM,
+        KILLS="\n".join(kills), EPOCHS=str(epochs), **more,
+    )  # fmt: skip
+    assert len(list(job.directory.glob("killed.*"))) == len(kills), "a rank did not die"
+    found = [json.loads(path.read_text()) for path in job.directory.glob("end.*")]
+    found.sort(key=lambda each: each["place"])
+    assert [each["place"] for each in found] == [[r, len(found)] for r in range(len(found))]
+    first = found[0]
+    for other in found[1:]:
+        for what in ("weights", "turns", "schedule", "steps"):
+            assert other[what] == first[what], what
+        both = min(len(first["accuracies"]), len(other["accuracies"]))
+        assert other["accuracies"][-both:] == first["accuracies"][-both:]
+    return found
+
+
+def each_sample_once(end: Any, start: int = 0) -> None:
+    """Of a process that was there from the first step on: each step of each epoch once."""
+    whole = [tuple(each) for each in end["whole"]]
+    step = 96 // STEPS
+    assert whole == [divmod(i * step, 96) for i in range(start, len(whole))]
+    assert end["schedule"] == end["steps"] == len(whole)
+    assert len(whole) % STEPS == 0
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(150)
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("moment", IN_A_TURN)
+def test_a_rank_dies_in_a_turn(job: Job, moment: str, rank: int) -> None:
+    (one, other) = ends(job, [f"{rank} 5 {moment}"])
+    for end in (one, other):
+        each_sample_once(end)
+        assert end["steps"] == 3 * STEPS and end["burnt"] <= 1, end
+        assert end["turns"] == end["steps"] + end["burnt"]
+        assert end["sizes"] == [[3, 2]]
+        assert end["accuracies"][-1] > 0.7
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(150)
+@pytest.mark.parametrize("moment", BETWEEN)
+def test_a_rank_dies_between_turns(job: Job, moment: str) -> None:
+    """No turn is burnt: the operation is done again, or the region."""
+    for end in ends(job, [f"1 8 {moment}"]):
+        each_sample_once(end)
+        assert end["burnt"] == 0 and end["turns"] == 3 * STEPS
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(150)
+def test_the_root_of_a_broadcast_between_turns_dies(job: Job) -> None:
+    """Nobody has what it was about to send."""
+    done = job.run(
+        "-np", "3", "--min-np", "2", "--reset-limit", "1", PYTHON, PROGRAM,
+        KILLS="0 8 second", EPOCHS="3",
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert b"going_on's region(function)" in done.stderr, done.stderr.decode()
+
+
+@pytest.mark.watchdog(200)
+def test_a_newcomer_comes_in_the_middle(job: Job) -> None:
+    first, second, third = ends(job, ["0 5 backward"], RANKS="3")
+    each_sample_once(first)
+    each_sample_once(second)
+    assert third["burnt"] == 0 and third["sizes"] == [[1, 3]]
+    assert len(third["whole"]) < len(first["whole"])
+    assert [tuple(each) for each in first["whole"]][-len(third["whole"]) :] == [
+        tuple(each) for each in third["whole"]
+    ]
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(200)
+@pytest.mark.parametrize("moment", ["before-entry", "behind-entry"])
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_rank_dies_while_a_newcomer_comes(job: Job, moment: str, rank: int) -> None:
+    """Rank 2 is the newcomer."""
+    kills = ["1 5 tail", f"{rank} 0 {moment}"]
+    found = ends(job, kills, RANKS="3")
+    each_sample_once(found[0])
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(150)
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"ACCUMULATE": "4"},
+        {"WORKERS": "2"},
+        {"DDP": '{"static_graph": true}'},
+        {"DDP": '{"find_unused_parameters": true}'},
+        {"DDP": '{"gradient_as_bucket_view": true, "broadcast_buffers": false}'},
+    ],
+    ids=lambda how: "-".join(how.values()) if "DDP" not in how else how["DDP"][2:20].strip('": '),
+)
+def test_ways_of_training(job: Job, how: dict[str, str]) -> None:
+    (one, other) = ends(job, ["1 2 backward"], **how)
+    if "ACCUMULATE" not in how:
+        each_sample_once(one)
+        each_sample_once(other)
+    assert one["burnt"] == 1 and one["schedule"] == one["steps"]
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(900)
+@pytest.mark.parametrize("seed", range(10) if TIER == "all" else one_of(range(10), "deaths"))
+def test_deaths_at_any_time(job: Job, seed: int) -> None:
+    """Five in each job, of any rank, with newcomers; rank 0 in a third of them."""
+    choose = random.Random(seed)
+    moments = (*IN_A_TURN, *BETWEEN[:1], *BETWEEN[2:])
+    kills = [
+        f"{choose.choice((0, 1, 2) if n % 3 else (0,))} {at} {choose.choice(moments)}"
+        for n, at in enumerate(sorted(choose.sample(range(2, 400), 5)))
+    ]
+    print(f"seed {seed}: {kills}")
+    found = ends(job, kills, RANKS="3", ALIVE="3", epochs=60)
+    assert found[0]["accuracies"][-1] > 0.9
