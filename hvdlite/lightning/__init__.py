@@ -11,6 +11,7 @@ it uses them; `make("pytorch_lightning")` returns those for one package.
 
     packages      START HERE: the classes for a package
     strategy      what Lightning asks a strategy, and about this rank's place
+    in_place      HvdliteStrategy(elastic=True): fit() where it is when ranks die and come
 """
 
 from __future__ import annotations

@@ -24,6 +24,9 @@ class Strategy:
 
     Takes the arguments of Lightning's DDPStrategy. `process_group_backend="gloo"` makes
     torch.distributed's default group with another backend.
+
+    `elastic=True`: fit() goes on where it is when ranks die, leave and come, in a job that
+    `hvdliterun --min-np` has started.
     """
 
     strategy_name = NAME
@@ -35,8 +38,18 @@ class Strategy:
     _ddp_comm_hook: Any
     _timeout: Any
     model: Any
+    lightning_module: Any
 
-    def __init__(self, *, process_group_backend: str = NAME, **options: Any) -> None:
+    def __init__(
+        self, *, process_group_backend: str = NAME, elastic: bool = False, **options: Any
+    ) -> None:
+        if elastic and process_group_backend != NAME:
+            raise ValueError(
+                "HvdliteStrategy(elastic=True) needs hvdlite's own process group, and "
+                f"process_group_backend={process_group_backend!r} is another one"
+            )
+        self._elastic = elastic
+        self._training: Any = None
         parent: Any = super()
         parent.__init__(
             cluster_environment=self.environment_of(),
@@ -66,6 +79,21 @@ class Strategy:
         backend = parent._get_process_group_backend()
         distributed.init(backend, **({"timeout": self._timeout} if self._timeout else {}))
         parent.setup_distributed()
+
+    def on_train_start(self) -> None:
+        parent: Any = super()
+        parent.on_train_start()
+        if self._elastic:
+            from hvdlite.lightning.in_place import Training
+
+            self._training = Training(self.lightning_module.trainer, self.model)
+
+    def on_train_end(self) -> None:
+        training, self._training = self._training, None
+        if training is not None:
+            training.end()
+        parent: Any = super()
+        parent.on_train_end()
 
     def _register_ddp_hooks(self) -> None:
         """Lightning registers hooks for models on GPUs only."""

@@ -1,20 +1,16 @@
 """A loop over DistributedDataParallel in which ranks die: see test_torch_in_place.py.
 
-KILLS, in the environment, has a line for each death: "rank turn moment". The first process that has
-this rank, in this turn or a later one, kills itself at this moment, if there are ALIVE ranks. The
-moments are those of `die`.
+dying.py has the deaths, and `die` is called at the moments.
 A process that comes to its end writes what it knows into end.MEMBER.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
-from pathlib import Path
 from typing import Any
 
+import dying
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -26,8 +22,6 @@ import hvdlite.torch.distributed
 SAMPLES, CLASSES, BATCH = 96, 4, 4
 EPOCHS = int(os.environ.get("EPOCHS", "3"))
 ACCUMULATE = int(os.environ.get("ACCUMULATE", "1"))
-KILLS = [line.split() for line in os.environ.get("KILLS", "").splitlines()]
-ALIVE = int(os.environ.get("ALIVE", "1"))
 #: The job goes on until it has so many ranks.
 RANKS = int(os.environ.get("RANKS", "1"))
 
@@ -37,19 +31,13 @@ hvdlite.torch.distributed.init()
 
 
 def die(moment: str) -> None:
-    mine = hvd.rank() if "entry" in moment else dist.get_rank()  # a newcomer's group is alone
-    for rank, turn, name in KILLS:
-        begun = going.turn.begun if going else 0
-        if (rank, name) != (str(mine), moment) or int(turn) > begun or hvd.size() < ALIVE:
-            continue
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(f"killed.{rank}.{turn}.{name}", os.O_CREAT | os.O_EXCL))
-            os.kill(os.getpid(), signal.SIGKILL)
+    rank = hvd.rank() if "entry" in moment else dist.get_rank()  # a newcomer's group is alone
+    dying.die(moment, rank, going.turn.begun if going else 0)
 
 
 def has_come_to_its_end(epoch: int) -> bool:
     """All deaths have happened, and there are as many ranks as shall be. All ranks agree."""
-    lives = torch.tensor([float(len(KILLS) > len(list(Path().glob("killed.*"))))])
+    lives = torch.tensor([float(dying.left())])
     dist.all_reduce(lives)
     return epoch >= EPOCHS and dist.get_world_size() >= RANKS and not lives
 

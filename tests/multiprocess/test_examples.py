@@ -39,6 +39,7 @@ JAX = {
 
 ELASTIC = {
     "torch_elastic_digits.py": ("torch", {}),
+    "torch_elastic_ddp.py": ("torch", {}),
     "jax_elastic_digits.py": ("jax", {}),
     "tensorflow_elastic_digits.py": ("tensorflow", {}),
     "keras_elastic_digits.py": ("torch", {"KERAS_BACKEND": "torch"}),

@@ -46,13 +46,13 @@ def ends(job: Job, kills: list[str], *, np: int = 3, epochs: int = 3, **more: st
     return found
 
 
-def each_sample_once(end: Any, start: int = 0) -> None:
-    """Of a process that was there from the first step on: each step of each epoch once."""
+def each_sample_once(end: Any) -> None:
+    """Each step of each epoch once, from the first one of this process on."""
     whole = [tuple(each) for each in end["whole"]]
+    first = end["steps"] - len(whole)
     step = 96 // STEPS
-    assert whole == [divmod(i * step, 96) for i in range(start, len(whole))]
-    assert end["schedule"] == end["steps"] == len(whole)
-    assert len(whole) % STEPS == 0
+    assert whole == [divmod(i * step, 96) for i in range(first, end["steps"])]
+    assert end["schedule"] == end["steps"] and end["steps"] % STEPS == 0
 
 
 @pytest.mark.costly
@@ -67,6 +67,15 @@ def test_a_rank_dies_in_a_turn(job: Job, moment: str, rank: int) -> None:
         assert end["turns"] == end["steps"] + end["burnt"]
         assert end["sizes"] == [[3, 2]]
         assert end["accuracies"][-1] > 0.7
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(150)
+@pytest.mark.parametrize("moments", [("backward", "backward"), ("tail", "forward")])
+def test_two_ranks_die_at_once(job: Job, moments: tuple[str, str]) -> None:
+    (end,) = ends(job, [f"{rank} 5 {moment}" for rank, moment in enumerate(moments)])
+    each_sample_once(end)
+    assert end["steps"] == 3 * STEPS and end["burnt"] <= 2, end
 
 
 @pytest.mark.costly
@@ -149,3 +158,5 @@ def test_deaths_at_any_time(job: Job, seed: int) -> None:
     print(f"seed {seed}: {kills}")
     found = ends(job, kills, RANKS="3", ALIVE="3", epochs=60)
     assert found[0]["accuracies"][-1] > 0.9
+    for end in found:
+        each_sample_once(end)

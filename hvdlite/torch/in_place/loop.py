@@ -16,7 +16,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import distributed as dist
@@ -53,10 +53,18 @@ def going_on(
     return GoingOn(model, optimizer, loader, on_change, parts)
 
 
+class Trainer(Protocol):
+    """What a trainer has besides: counters, callbacks. They are those of the begin of a turn."""
+
+    def objects(self) -> Any: ...
+    def take_objects(self, found: Any) -> None: ...
+
+
 class GoingOn:
     def __init__(
         self, model: torch.nn.Module, optimizer: Any, loader: DataLoader[Any],
         on_change: Callable[[int, int], None] | None, parts: dict[str, Any],
+        trainer: Trainer | None = None,
     ) -> None:  # fmt: skip
         self.turn = Turn()
         self.in_region = False
@@ -70,10 +78,12 @@ class GoingOn:
         self.batches = of_torch.by_cursor(loader, self.cursor)
         self.state = TorchState(**own, cursor=self.cursor)
         self._on_change = on_change
+        self._trainer = trainer
         self._last: list[Any] | None = None
         self._came_to_its_step = False
         self._changes = False  # planned: made where the next turn begins
         self._newcomers = False  # wait for the next turn
+        self._is_newcomer = False  # until it is let in
         self._root = 0  # the first rank that is no newcomer
         self._size = dist.get_world_size()
         self._session: Session | None = None
@@ -241,7 +251,7 @@ class GoingOn:
                 "hvdlite.torch.distributed.init() in front of DistributedDataParallel(model)."
             )
         self._session = session = Session(self.state)
-        is_newcomer = basics.warms_up()
+        is_newcomer = self._is_newcomer = basics.warms_up()
         generation = session.member.generation
         self.state._marks.steps = True
         self.state._keep()
@@ -312,6 +322,12 @@ class GoingOn:
         """All ranks, those that are new, too, stand at the begin of a turn."""
         self._bind(list(range(basics.size())))
         self.state.receive_objects(self._root)
+        if self._trainer is not None:
+            mine = self._trainer.objects() if basics.rank() == self._root else None
+            found = broadcast_object(mine, self._root, name="elastic.trainer")
+            if self._is_newcomer:
+                self._trainer.take_objects(found)
+        self._is_newcomer = False
         for each in self._wrapped:
             _make_reducer_anew(each)
         self._newcomers = False
@@ -447,6 +463,8 @@ def _make_reducer_anew(ddp: Any) -> None:
     names = ddp._build_debug_param_to_name_mapping(parameters)
     ddp.reducer = None
     ddp._ddp_init_helper(parameters, expect_sparse, names, ddp.static_graph)
+    # Whether the next forward pass sends the buffers depends on whether the last one had gradients.
+    ddp.require_forward_param_sync = True
 
 
 def _tell_accelerate() -> None:

@@ -34,7 +34,7 @@ def steps(here: Here, net: Any, optimizer: Any, number: int) -> None:
 
 def flip(parameter: torch.Tensor, element: int, bit: int) -> None:
     with torch.no_grad():
-        parameter.view(-1).view(torch.int64)[element] ^= 1 << bit
+        parameter.view(-1).view(torch.int64)[element] ^= 1 << bit if bit < 63 else -(1 << 63)
 
 
 @check(min_ranks=2, bit=(0, 51, 63))

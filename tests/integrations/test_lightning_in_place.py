@@ -1,0 +1,73 @@
+"""Lightning's fit() goes on where it is when ranks die and come."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from installed import needs_installed
+from launched import Job
+from others import PYTHON
+from tier import TIER, one_of
+
+needs_installed("lightning", "torch")
+
+PROGRAM = str(Path(__file__).with_name("lightning_deaths_program.py"))
+STEPS = 8  # of an epoch
+SOON = ("--blacklist-cooldown-range", "0.02", "100")
+IN_A_TURN = ("forward", "backward", "gate", "tail")
+BETWEEN = ("validation", "validated", "saving", "saved", "epoch-end")
+
+
+def ends(job: Job, kills: list[str], *, epochs: int = 3, **more: str) -> list[Any]:
+    """What the processes know that have come to the end, by rank. They agree."""
+    least = "1" if "RANKS" in more else str(3 - len(kills))
+    job.end_well(
+        "-np", "3", "--min-np", least, *SOON, PYTHON, PROGRAM,
+        KILLS="\n".join(kills), EPOCHS=str(epochs), **more,
+    )  # fmt: skip
+    assert len(list(job.directory.glob("killed.*"))) == len(kills), "a rank did not die"
+    found = [json.loads(path.read_text()) for path in job.directory.glob("end.*")]
+    found.sort(key=lambda each: each["place"])
+    assert [each["place"] for each in found] == [[r, len(found)] for r in range(len(found))]
+    for end in found:
+        for what in ("weights", "steps", "epochs", "schedule", "accuracy"):
+            assert end[what] == found[0][what], what
+        assert end["schedule"] == end["steps"] == end["epochs"] * STEPS, end
+    return found
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(200)
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("moment", IN_A_TURN + BETWEEN)
+def test_a_rank_dies(job: Job, moment: str, rank: int) -> None:
+    if moment in ("saving", "saved") and rank:
+        pytest.skip("rank 0 alone saves")
+    (one, other) = ends(job, [f"{rank} 5 {moment}"])
+    assert one["sizes"] == other["sizes"] == [3, 2] and one["accuracy"] > 0.6
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(200)
+def test_a_newcomer_comes_in_the_middle(job: Job) -> None:
+    first, second, third = ends(job, ["0 5 backward"], RANKS="3")
+    assert first["sizes"] == second["sizes"] == [3, 2, 3] and third["sizes"] == [3]
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(900)
+@pytest.mark.parametrize("seed", range(10) if TIER == "all" else one_of(range(10), "deaths"))
+def test_deaths_at_any_time(job: Job, seed: int) -> None:
+    """Five in each job, of any rank, with newcomers; rank 0 in a third of them."""
+    choose = random.Random(seed)
+    kills = []
+    for number, at in enumerate(sorted(choose.sample(range(2, 400), 5))):
+        moment = choose.choice(IN_A_TURN + BETWEEN)
+        rank = 0 if number % 3 == 0 or moment.startswith("sav") else choose.choice((0, 1, 2))
+        kills.append(f"{rank} {at} {moment}")
+    print(f"seed {seed}: {kills}")
+    assert ends(job, kills, RANKS="3", ALIVE="3", epochs=60)[0]["accuracy"] > 0.9
