@@ -67,9 +67,19 @@ loader = torch.utils.data.DataLoader(
 
 how = json.loads(os.environ.get("DDP", "{}"))
 net = Net()
-model = DistributedDataParallel(net, **how)
-optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1000, gamma=0.5)
+optimizer: Any = torch.optim.Adam(net.parameters(), lr=0.02)
+if os.environ.get("ACCELERATE"):
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    model, optimizer = accelerator.prepare(net, optimizer)
+    assert isinstance(model, DistributedDataParallel), type(model)
+else:
+    accelerator = None
+    model = DistributedDataParallel(net, **how)
+schedule = torch.optim.lr_scheduler.StepLR(
+    optimizer.optimizer if accelerator else optimizer, 1000, gamma=0.5
+)
 
 
 def watch(name: str, owner: Any, method: str) -> None:
@@ -96,7 +106,8 @@ going = hvd.elastic.going_on(
 member = hvd.elastic.member()
 
 
-optimizer.register_step_post_hook(lambda *_: die("update"))
+inner = optimizer.optimizer if accelerator else optimizer
+inner.register_step_post_hook(lambda *_: die("update"))
 
 
 def evaluate() -> float:
@@ -105,6 +116,9 @@ def evaluate() -> float:
         mine = slice(dist.get_rank(), None, dist.get_world_size())
         right = (net(X[mine]).argmax(1) == Y[mine]).sum().reshape(1)
     net.train()
+    if accelerator:
+        die("evaluation")
+        return int(accelerator.gather_for_metrics(right).sum()) / SAMPLES
     found: list[Any] = [None] * dist.get_world_size()
     die("evaluation")
     dist.all_gather_object(found, int(right))
@@ -124,7 +138,10 @@ for epoch in going.epochs(1_000_000):
                 F.cross_entropy(model(x), y).backward()
             continue
         loss = F.cross_entropy(model(x), y)
-        loss.backward()
+        if accelerator:
+            accelerator.backward(loss)
+        else:
+            loss.backward()
         die("gate")
         optimizer.step()
         schedule.step()

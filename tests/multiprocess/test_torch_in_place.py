@@ -146,9 +146,12 @@ def test_ways_of_training(job: Job, how: dict[str, str]) -> None:
 
 @pytest.mark.costly
 @pytest.mark.watchdog(900)
+@pytest.mark.parametrize("what", ["", "ACCELERATE"])
 @pytest.mark.parametrize("seed", range(10) if TIER == "all" else one_of(range(10), "deaths"))
-def test_deaths_at_any_time(job: Job, seed: int) -> None:
+def test_deaths_at_any_time(job: Job, seed: int, what: str) -> None:
     """Five in each job, of any rank, with newcomers; rank 0 in a third of them."""
+    if what:
+        needs_installed("accelerate")
     choose = random.Random(seed)
     moments = (*IN_A_TURN, *BETWEEN[:1], *BETWEEN[2:])
     kills = [
@@ -156,7 +159,7 @@ def test_deaths_at_any_time(job: Job, seed: int) -> None:
         for n, at in enumerate(sorted(choose.sample(range(2, 400), 5)))
     ]
     print(f"seed {seed}: {kills}")
-    found = ends(job, kills, RANKS="3", ALIVE="3", epochs=60)
+    found = ends(job, kills, RANKS="3", ALIVE="3", epochs=60, **({what: "1"} if what else {}))
     assert found[0]["accuracies"][-1] > 0.9
     for end in found:
         each_sample_once(end)

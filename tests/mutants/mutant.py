@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 LISTS = (
     "comm codecs selecting engine fast_path verdicts transport launch leaving rendezvous torch "
-    "torch_backend tensorflow keras jax package pool elastic tune report ray trainers"
+    "torch_backend tensorflow keras jax package pool elastic in_place tune report ray trainers"
 ).split()
 CPP = "C++ "
 _FILES = {path.name: str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}

@@ -1,0 +1,63 @@
+"""Faults of loops that go on in place, and of groups whose members the program chooses."""
+
+from __future__ import annotations
+
+from mutants.mutant import faults
+
+MUTANTS = faults(r"""
+IP1: the gradients of a burnt turn are not dropped
+hvdlite/torch/in_place/loop.py
+-                 parameter.grad = None
++                 pass
+test_torch_in_place.py::test_two_ranks_die_at_once
+
+IP2: samples of a turn are done when they are dealt
+hvdlite/torch/in_place/loop.py
+- self._came_to_its_step = True
++ self._came_to_its_step = True; self.cursor.whole()
+test_torch_in_place.py::test_two_ranks_die_at_once
+
+IP3: a newcomer's buffers are sent in another forward pass than those of the others
+hvdlite/torch/in_place/loop.py
+- ddp.require_forward_param_sync = True
++ pass
+test_lightning_in_place.py::test_a_newcomer_comes_in_the_middle
+
+IP4: what a broadcast between turns was about to send is made up
+hvdlite/torch/in_place/group.py
+- if not is_left and not call.operation.reduces:
++ if False:
+test_torch_in_place.py::test_the_root_of_a_broadcast_between_turns_dies
+
+IP5: a rank that is a turn behind does not make it alone
+hvdlite/elastic/turns.py
+- behind = tuple(newest[0] - each.turns for each in moments)
++ behind = tuple(0 for each in moments)
+test_elastic_turns.py::test_survivors_come_to_one_moment
+
+IP6: an operation that another rank has had is done again
+hvdlite/elastic/turns.py
+- (each.turns, each.done) < newest for each in moments)
++ False for each in moments)
+test_elastic_turns.py::test_survivors_come_to_one_moment
+
+IP7: Lightning counts a burnt batch
+hvdlite/lightning/in_place.py
+- if self.going.burnt == burnt:
++ if True:
+test_lightning_in_place.py::test_a_newcomer_comes_in_the_middle
+
+IP8: what reconfigure refuses has left the old group
+hvdlite/torch/distributed/reconfigurable.py
+-         there = self._member.checked(options.uuid, options.handles)
+-         self._unbind()
++         self._unbind()
++         there = self._member.checked(options.uuid, options.handles)
+test_torch_reconfigure.py::test_members_are_chosen_again_and_again
+
+IP9: a log shows the secret of a process's store
+hvdlite/job/reconfiguration.py
+- secret: bytes = field(repr=False)
++ secret: bytes
+test_reconfiguration.py::test_a_handle_is_text_without_line_ends
+""")
