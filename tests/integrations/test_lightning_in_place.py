@@ -51,6 +51,31 @@ def test_a_rank_dies(job: Job, moment: str, rank: int) -> None:
     assert one["sizes"] == other["sizes"] == [3, 2] and one["accuracy"] > 0.6
 
 
+REFUSED = """
+import lightning.pytorch as pl
+from lightning.pytorch.demos.boring_classes import BoringModel
+import hvdlite.lightning
+class Two(BoringModel):
+    def train_dataloader(self):
+        return {"a": super().train_dataloader(), "b": super().train_dataloader()}
+trainer = pl.Trainer(
+    strategy=hvdlite.lightning.HvdliteStrategy(elastic=True), max_steps=2, accelerator="cpu",
+    logger=False, enable_checkpointing=False, limit_val_batches=0,
+)
+try:
+    trainer.fit(Two())
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(100)
+def test_two_loaders_are_refused(job: Job) -> None:
+    done = job.end_well("-np", "1", "--min-np", "1", PYTHON, job.script(REFUSED))
+    assert b"needs one DataLoader for training: fit() has 2" in done.stdout, done.stdout.decode()
+
+
 @pytest.mark.costly
 @pytest.mark.watchdog(200)
 def test_a_newcomer_comes_in_the_middle(job: Job) -> None:

@@ -125,6 +125,18 @@ def evaluate() -> float:
     return sum(found) / SAMPLES
 
 
+def weights() -> torch.Tensor:
+    return torch.cat([value.detach().flatten().double() for value in net.parameters()])
+
+
+def changes_nothing(before: tuple[int, torch.Tensor], burnt: int) -> None:
+    """A turn that was burnt, unless another rank has made it and has sent its state."""
+    position, known = before
+    if going.burnt > burnt and going.state._marks.position == position:
+        assert torch.equal(known, weights()), "a burnt turn has changed the weights"
+
+
+before = 0, weights()
 whole: list[tuple[int, int]] = []  # where each step that was whole has begun: epoch and sample
 burnt, log, accuracies = 0, [], []
 for epoch in going.epochs(1_000_000):
@@ -132,6 +144,8 @@ for epoch in going.epochs(1_000_000):
     for number, (x, y, _) in enumerate(going.loader):
         if at is not None and burnt == going.burnt:
             whole.append(at)
+        changes_nothing(before, burnt)
+        before = going.state._marks.position, weights()
         burnt, at = going.burnt, (going.cursor.epoch, going.cursor.sample)
         if (number + 1) % ACCUMULATE:
             with model.no_sync():
@@ -163,11 +177,10 @@ for epoch in going.epochs(1_000_000):
     accuracies.append(going.region(evaluate))
     if has_come_to_its_end(epoch + 1):
         break
-weights = torch.cat([value.detach().flatten().double() for value in net.parameters()])
 with open(f"end.{member}", "w") as file:
     json.dump(
         {
-            "weights": weights.tolist(), "turns": going.turn.begun, "burnt": going.burnt,
+            "weights": weights().tolist(), "turns": going.turn.begun, "burnt": going.burnt,
             "schedule": schedule.last_epoch, "whole": whole, "sizes": sizes, "pid": os.getpid(),
             "accuracies": accuracies, "log": log, "steps": going.state._marks.position,
             "place": [dist.get_rank(), dist.get_world_size()],

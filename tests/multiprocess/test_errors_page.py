@@ -277,6 +277,32 @@ NOT_PROVOKED = {
     "hvdlite: …=… has no effect: expected replace or keep": "see test_training_alone",
     **dict.fromkeys(
         [
+            "this process group was made with enable_reconfigure=True and has no members yet: call "
+            "reconfigure first, …",
+            "the members of this process group cannot change: …",
+            "reconfigure: the uuid … was already used in this process: …",
+            "reconfigure: … is not a handle of the backend hvdlite: …",
+            "reconfigure: this process's own handle is not among the handles.",
+            "reconfigure: not all of the … ranks have come to the meeting with uuid … within … s: "
+            "…",
+            "init_process_group(enable_reconfigure=True) is not possible in a job that hvdliterun "
+            "--min-np or --host-discovery-script has started: …",
+        ],
+        "see test_torch_reconfigure",
+    ),
+    **dict.fromkeys(
+        [
+            "going_on: torch's default group is not hvdlite's.",
+            "going_on: … is a …, …",
+            "rank … was lost, whose tensor a broadcast between turns was about to send.",
+        ],
+        "see test_torch_in_place",
+    ),
+    "the ranks' loops are at different places: …": "see test_elastic_turns",
+    "HvdliteStrategy(elastic=True) needs one DataLoader for training: …": "see "
+    "test_lightning_in_place",
+    **dict.fromkeys(
+        [
             "hvdlite.torch.distributed.init(): this process has joined a job that trains already, "
             "and had no rank yet.",
             "hvdlite: hvdlite.torch.distributed.init() has been called before the function under "

@@ -100,6 +100,56 @@ def test_the_root_of_a_broadcast_between_turns_dies(job: Job) -> None:
     assert b"going_on's region(function)" in done.stderr, done.stderr.decode()
 
 
+REFUSED = """
+import os, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+import hvdlite.torch as hvd, hvdlite.torch.distributed
+def tell(try_it):
+    try:
+        try_it()
+    except (ValueError, RuntimeError) as error:
+        os.write(1, f"{error}\\n".encode())
+loader = DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2)
+own = DataLoader(loader.dataset, batch_sampler=[[0], [1]])
+weighted = DataLoader(loader.dataset, sampler=torch.utils.data.SubsetRandomSampler([0, 1]))
+net = torch.nn.Linear(2, 1)
+sgd, lbfgs = torch.optim.SGD(net.parameters(), lr=1.0), torch.optim.LBFGS(net.parameters())
+go = hvd.elastic.going_on
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+hvd.init()
+model = DDP(net)
+tell(lambda: go(model, sgd, loader))
+dist.destroy_process_group()
+hvdlite.torch.distributed.init()
+model = DDP(net)
+tell(lambda: go(model, lbfgs, loader))
+tell(lambda: go(model, hvd.DistributedOptimizer(sgd), loader))
+tell(lambda: go(net, sgd, loader))
+tell(lambda: go(model, None, loader))
+tell(lambda: go(model, sgd, own))
+tell(lambda: go(model, sgd, weighted))
+tell(lambda: dist.group.WORLD.get_reconfigure_handle())
+"""
+
+
+@pytest.mark.watchdog(100)
+def test_what_is_refused(job: Job) -> None:
+    program = job.script(REFUSED)
+    done = job.end_well("-np", "1", "--min-np", "1", PYTHON, program)
+    told = done.stdout.decode().splitlines()
+    expected = (
+        "torch's default group is not hvdlite's", "optimizer is a LBFGS, whose step computes",
+        "which adds gradients by itself", "there is no DistributedDataParallel",
+        "there is no torch.optim.Optimizer", "no batch_sampler of its own",
+        "a SubsetRandomSampler, whose order would be lost",
+        "the members of this process group cannot change",
+    )  # fmt: skip
+    assert len(told) == len(expected), told
+    for line, words in zip(told, expected, strict=True):
+        assert words in line, (line, words)
+
+
 @pytest.mark.watchdog(200)
 def test_a_newcomer_comes_in_the_middle(job: Job) -> None:
     first, second, third = ends(job, ["0 5 backward"], RANKS="3")
