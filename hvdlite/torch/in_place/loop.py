@@ -110,8 +110,11 @@ class GoingOn:
                 self.end_turn()
                 if self.cursor.epoch == epoch:  # the program has left the loop over the batches
                     self.cursor.skip_rest()
-        finally:
-            self.end()
+        except GeneratorExit:
+            if getattr(sys, "last_value", None) is None:  # by `break`, and not by an error
+                self.end()
+            raise
+        self.end()
 
     def region(self, function: Callable[[], Result]) -> Result:
         """Calls a function with collectives between turns, such as a validation, and again if a
@@ -291,6 +294,14 @@ class GoingOn:
         told: list[Moment | None] = allgather_object(
             None if is_newcomer else self.turn.moment(), name="elastic.turns"
         )
+        if told.count(None) == len(
+            told
+        ):  # those that have let these in are dead, and had sent their state before
+            if self._trainer is not None:
+                raise RuntimeError(
+                    "all ranks were lost that had the trainer's counters, before this one had them"
+                )
+            told, is_newcomer = [Moment(0, 0, False) for _ in told], False
         stay = [rank for rank, each in enumerate(told) if each is not None]
         plan = aligned([each for each in told if each is not None])
         self._root, self._newcomers = stay[0], len(stay) < len(told)
