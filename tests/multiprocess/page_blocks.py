@@ -228,6 +228,10 @@ ELSEWHERE: dict[str | tuple[str, str], str] = {
     "guides/spark": "tests/integrations/test_spark_run.py: needs Spark",
     "guides/migrating": "tests/unit/test_migrating_page.py",
     "guides/roads": "test_roads.py",
+    (
+        "guides/elastic",
+        "hvdlite.torch.distributed.init()",
+    ): "test_torch_in_place.py: the group of a whole process",
     "guides/mpi": "test_mpi_programs.py: needs mpirun",
     "guides/torch-distributed": "test_torch_backend_programs.py: the group of a whole process",
     (
