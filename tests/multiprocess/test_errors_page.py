@@ -299,6 +299,8 @@ NOT_PROVOKED = {
         "see test_torch_in_place",
     ),
     "the ranks' loops are at different places: …": "see test_elastic_turns",
+    "hvdlite.transformers.elastic() needs a Trainer of transformers 5.20 or newer: …": "see "
+    "test_hugging_face_in_place",
     "HvdliteStrategy(elastic=True) needs one DataLoader for training: …": "see "
     "test_lightning_in_place",
     **dict.fromkeys(

@@ -479,11 +479,11 @@ def _make_reducer_anew(ddp: Any) -> None:
 
 
 def _tell_accelerate() -> None:
-    """Its states are views of these numbers."""
+    """Its two states have a copy of these numbers each."""
     module = sys.modules.get("accelerate.state")
-    if module is None or not module.PartialState._shared_state:
-        return
-    module.PartialState._shared_state.update(
-        num_processes=basics.size(), process_index=basics.rank(),
-        local_process_index=basics.local_rank(),
-    )  # fmt: skip
+    for kind in () if module is None else (module.PartialState, module.AcceleratorState):
+        if "num_processes" in kind._shared_state:
+            kind._shared_state.update(
+                num_processes=basics.size(), process_index=basics.rank(),
+                local_process_index=basics.local_rank(),
+            )  # fmt: skip
