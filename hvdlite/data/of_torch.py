@@ -46,13 +46,19 @@ def loader(given: DataLoader[Any], request: ShardRequest) -> DataLoader[Any]:
     shard = _shard_of(given, request)
     sampler = ShardSampler(given.dataset, shard)
     batches = ShardBatchSampler(sampler, given.batch_size or 1, given.drop_last)
-    return _copy(given, _OfSamples, shard=shard, sampler=sampler, batch_sampler=batches)
+    return _copy(
+        given,
+        _OfSamples,
+        shard=shard,
+        sampler=sampler,
+        batch_sampler=batches,
+    )
 
 
-def _copy(given: DataLoader[Any], mixin: type, **changed: Any) -> DataLoader[Any]:
+def _copy(given: DataLoader[Any], mixin: type | None, **changed: Any) -> DataLoader[Any]:
     """With all options of the loader, whatever they are in this version of torch."""
     own: Any = type(given)
-    kind: Any = _derived(mixin, own)
+    kind: Any = own if mixin is None else _derived(mixin, own)
     made: DataLoader[Any] = kind.__new__(kind)
     vars(made).update(vars(given), _iterator=None, **changed)
     return made
@@ -133,10 +139,7 @@ def order_of(given: DataLoader[Any]) -> OrderOf:
 
 def by_cursor(given: DataLoader[Any], cursor: Cursor) -> DataLoader[Any]:
     """A copy of the loader with the cursor's batches."""
-    own: Any = type(given)
-    made: DataLoader[Any] = own.__new__(own)
-    vars(made).update(vars(given), _iterator=None, batch_sampler=cursor.batches())
-    return made
+    return _copy(given, None, batch_sampler=cursor.batches())
 
 
 @cache

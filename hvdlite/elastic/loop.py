@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hvdlite.elastic.notifications import notification_manager
-from hvdlite.elastic.session import Session
+from hvdlite.elastic.session import Session, warn_of_a_job_that_is_not_elastic
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from hvdlite.job import basics, membership
 from hvdlite.job.membership import PutOut
@@ -63,11 +63,7 @@ def _one_generation(
     state: Any, call: Callable[[], Result], reset: Callable[[], None] | None
 ) -> Result:
     """Of a job that is not elastic: its ranks stay, and one that fails ends it."""
-    if basics.is_initialized() and basics.size() > 1 and basics.rank() == 0:
-        _log.warning(
-            "this job is not elastic, and ends with its first rank that fails: start it with "
-            "`hvdliterun --min-np N` or `--host-discovery-script FILE`."
-        )
+    warn_of_a_job_that_is_not_elastic()
     synchronises = True
     while True:
         try:

@@ -6,6 +6,7 @@ a loop that goes on where it is.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,17 @@ from hvdlite.job.membership import Membership, PutOut, StateProgress
 from hvdlite.rendezvous.documents import DriverNotice
 
 _OWN = ("save", "restore", "sync")
+
+
+_log = logging.getLogger("hvdlite")
+
+
+def warn_of_a_job_that_is_not_elastic() -> None:
+    if basics.is_initialized() and basics.size() > 1 and basics.rank() == 0:
+        _log.warning(
+            "this job is not elastic, and ends with its first rank that fails: start it with "
+            "`hvdliterun --min-np N` or `--host-discovery-script FILE`."
+        )
 
 
 def reset() -> None:

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from hvdlite import _core
 from hvdlite.base import knobs
@@ -31,6 +31,17 @@ _GRACE = timedelta(seconds=2)
 STALL = "stall_shutdown_time_seconds"
 
 _operations_of_init: int | None = None
+
+
+class Place(NamedTuple):
+    """This rank's numbers."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
 
 
 def renew(member: Membership) -> None:
@@ -52,22 +63,21 @@ def renew(member: Membership) -> None:
 
 def tell_numbers() -> None:
     """This rank has other numbers than its variables say. Where torch's ranks meet stays."""
-    place = (
+    place = _place()
+    os.environ.update(plan.torch_place(*place) | plan.numbers(**place._asdict()))
+
+
+def _place() -> Place:
+    return Place(
         basics.rank(), basics.size(), basics.local_rank(), basics.local_size(),
         basics.cross_rank(), basics.cross_size(),
     )  # fmt: skip
-    names = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
-    own = plan.numbers(**dict(zip(names, place, strict=True)))
-    os.environ.update(plan.torch_place(*place) | own)
 
 
 def announce(host: str, port: int) -> None:
     """Sets them for this rank of hvdlite's job. torch's ranks meet at a store that is served at
     `port` already."""
-    place = plan.torch_place(
-        basics.rank(), basics.size(), basics.local_rank(), basics.local_size(),
-        basics.cross_rank(), basics.cross_size(),
-    )  # fmt: skip
+    place = plan.torch_place(*_place())
     agent = {
         "TORCHELASTIC_RUN_ID": f"hvdlite-{port}",
         "TORCHELASTIC_RESTART_COUNT": "0",

@@ -12,11 +12,13 @@ next reconfigure() makes another one of those that it names. The group stays the
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from torch import distributed as dist
 from torch._C import _distributed_c10d as _c10d
 
+from hvdlite.core import engine
 from hvdlite.core.process_sets import ProcessSet, set_id_of
 from hvdlite.job import basics
 from hvdlite.job.process_sets import add_process_set
@@ -24,6 +26,8 @@ from hvdlite.job.reconfiguration import Member
 from hvdlite.torch.distributed.group import ProcessGroup, Tensors
 from hvdlite.torch.distributed.messages import GlooForMessages, JobsStore
 from hvdlite.torch.distributed.work import DONE
+
+_dist: Any = dist
 
 _NOBODY_YET = (
     "this process group was made with enable_reconfigure=True and has no members yet: call "
@@ -40,7 +44,36 @@ _IN_A_JOB = (
 )
 
 
-class Reconfigurable(ProcessGroup):
+class BoundAnew(ProcessGroup):
+    """Whose ranks become others, while it stays the same object."""
+
+    _jobs_store: JobsStore | None = None
+
+    def bind(self, members: ProcessSet, ranks: Sequence[int]) -> None:
+        """The group's ranks are these of the job from now on. All of them call this."""
+        self.unbind(members)
+        rank, size = ranks.index(engine.rank()), len(ranks)
+        self._place, self._ranks = (rank, size), list(ranks)
+        job = basics.job_store()
+        self._jobs_store = None if job is None else JobsStore(job, self._patience)
+        store = _dist.PrefixStore(f"{members.name}/", self._jobs_store or _dist.HashStore())
+        self._messages = GlooForMessages(store, rank, size, self._patience)
+        self._group_store = store
+        world = _dist.distributed_c10d._world
+        if self in world.pg_map:  # where torch looks for ranks, and for the store of new groups
+            world.pg_map[self] = (world.pg_map[self][0], store)
+            world.pg_group_ranks[self] = {number: number for number in range(size)}
+
+    def unbind(self, members: ProcessSet) -> None:
+        """`members` are in the place of the present ones."""
+        self._set = members
+        self._messages.close()
+        if self._jobs_store is not None:
+            self._jobs_store.close()
+            self._jobs_store = None
+
+
+class Reconfigurable(BoundAnew):
     """`options`: torch's, of the default group."""
 
     supports_reconfigure = True
@@ -51,7 +84,6 @@ class Reconfigurable(ProcessGroup):
         if basics.is_initialized():
             raise RuntimeError(_IN_A_JOB)
         self._member = Member()
-        self._jobs_store: JobsStore | None = None
         super().__init__(
             options.store, options.group_rank, options.timeout, "torch.reconfigurable",
             _Nobody(), range(options.group_size),
@@ -64,15 +96,10 @@ class Reconfigurable(ProcessGroup):
     def reconfigure(self, options: Any) -> Any:
         """Returns when the ranks have met."""
         there = self._member.checked(options.uuid, options.handles)
-        self._unbind()
-        rank, size = self._member.join(options.uuid, there, options.timeout or self._patience)
-        self._place, self._ranks = (rank, size), list(range(size))
-        job = basics.job_store()
-        self._jobs_store = None if job is None else JobsStore(job, self._patience)
-        store = self._jobs_store or _c10d.HashStore()
-        self._take_store(store)
-        self._messages = GlooForMessages(store, rank, size, self._patience)
-        self._set = add_process_set(self._ranks, name=f"torch.reconfigured {options.uuid}")
+        self.unbind(_Nobody())
+        _, size = self._member.join(options.uuid, there, options.timeout or self._patience)
+        ranks = list(range(size))
+        self.bind(add_process_set(ranks, name=f"torch.reconfigured {options.uuid}"), ranks)
         return DONE
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Any:
@@ -96,24 +123,8 @@ class Reconfigurable(ProcessGroup):
         kinds: Any = getattr(_c10d, "ErrorType")  # noqa: B009 - older versions have none
         return getattr(kinds, self._member.ending().name)
 
-    # ---- between jobs, and the end
-
-    def _unbind(self) -> None:
-        self._set = _Nobody()
-        self._messages.close()
-        if self._jobs_store is not None:
-            self._jobs_store.close()
-            self._jobs_store = None
-
-    def _take_store(self, store: Any) -> None:
-        """new_group() takes it from torch's map."""
-        self._group_store = store
-        known = dist.distributed_c10d._world.pg_map
-        if self in known:
-            known[self] = (known[self][0], store)
-
     def _end(self) -> None:
-        self._unbind()
+        self.unbind(_Nobody())
         self._member.leave(patiently=True)
         self._member.close()
 

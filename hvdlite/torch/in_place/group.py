@@ -13,18 +13,15 @@ from functools import partial
 from typing import Any, Protocol
 
 import torch
-from torch import distributed as dist
-from torch._C import _distributed_c10d as _c10d
 
 from hvdlite.base.operations import EXCHANGED, GATHERED, OF_OTHER_ROWS, SHARED
 from hvdlite.core import engine
 from hvdlite.core.operations import Call
-from hvdlite.core.process_sets import ProcessSet
 from hvdlite.elastic.turns import Turn
 from hvdlite.exceptions import HorovodInternalError, PeerLostError
-from hvdlite.job import basics, membership
+from hvdlite.job import membership
 from hvdlite.torch.distributed.group import ProcessGroup, Tensors
-from hvdlite.torch.distributed.messages import GlooForMessages, JobsStore
+from hvdlite.torch.distributed.reconfigurable import BoundAnew
 from hvdlite.torch.distributed.tensors import Deliver, blocks, plain, sizes
 from hvdlite.torch.distributed.work import DONE, Work
 
@@ -59,24 +56,10 @@ class Loop(Protocol):
         """An operation between turns has ended. `result`: for ranks that have not had it."""
 
 
-class InPlace(ProcessGroup):
+class InPlace(BoundAnew):
     """Of all ranks of an elastic job. Without a loop it is like any other."""
 
     loop: Loop | None = None
-    _jobs_store: JobsStore | None = None
-
-    def bind(self, members: ProcessSet, ranks: Sequence[int]) -> None:
-        """The group's ranks are these of the job from now on. All of them call this."""
-        rank, size = ranks.index(basics.rank()), len(ranks)
-        self._set, self._place, self._ranks = members, (rank, size), list(ranks)
-        self._messages.close()
-        if self._jobs_store is not None:
-            self._jobs_store.close()
-        job = basics.job_store()
-        self._jobs_store = None if job is None else JobsStore(job, self._patience)
-        store = dist.PrefixStore(f"{members.name}/", self._jobs_store or _c10d.HashStore())  # type: ignore[attr-defined]
-        self._messages = GlooForMessages(store, rank, size, self._patience)
-        tell_torch(self, store, size)
 
     # ---- collectives
 
@@ -191,15 +174,6 @@ def _members() -> tuple[int, ...]:
     member = membership.member()
     assignment = member.assignment if member is not None else None
     return assignment.member_numbers() if assignment is not None else ()
-
-
-def tell_torch(group: Any, store: Any, size: int) -> None:
-    """What torch knows of a group's ranks, and the store of groups that are made of it."""
-    group._group_store = store
-    world = dist.distributed_c10d._world
-    if group in world.pg_map:
-        world.pg_map[group] = (world.pg_map[group][0], store)
-        world.pg_group_ranks[group] = {rank: rank for rank in range(size)}
 
 
 # ---- what this rank has, in the place of the results

@@ -12,7 +12,6 @@ the next generation, and the same samples are dealt again.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from torch.utils.data import DataLoader
 from hvdlite.core.arrays.objects import allgather_object, broadcast_object
 from hvdlite.data import of_torch
 from hvdlite.data.cursor import Cursor
-from hvdlite.elastic.session import Session
+from hvdlite.elastic.session import Session, warn_of_a_job_that_is_not_elastic
 from hvdlite.elastic.turns import Moment, Turn, aligned
 from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt, PeerLostError
 from hvdlite.job import basics, membership, torch_environment
@@ -34,7 +33,6 @@ from hvdlite.job.process_sets import add_process_set
 from hvdlite.torch.elastic.state import TorchState
 from hvdlite.torch.in_place.group import InPlace, for_good
 
-_log = logging.getLogger("hvdlite")
 Result = TypeVar("Result")
 
 
@@ -242,11 +240,7 @@ class GoingOn:
 
     def _enter(self) -> None:
         if membership.member() is None:
-            if basics.is_initialized() and basics.size() > 1 and basics.rank() == 0:
-                _log.warning(
-                    "this job is not elastic, and ends with its first rank that fails: start it "
-                    "with `hvdliterun --min-np N` or `--host-discovery-script FILE`."
-                )
+            warn_of_a_job_that_is_not_elastic()
             return
         if not isinstance(self._group, InPlace):
             raise RuntimeError(
@@ -254,12 +248,12 @@ class GoingOn:
                 "hvdlite.torch.distributed.init() in front of DistributedDataParallel(model)."
             )
         self._session = session = Session(self.state)
-        is_newcomer = self._is_newcomer = basics.warms_up()
+        self._is_newcomer = basics.warms_up()
         generation = session.member.generation
         self.state._marks.steps = True
         self.state._keep()
         changed = session.begin()
-        self._settle(changed, is_newcomer, bind=session.member.generation != generation)
+        self._settle(changed, bind=session.member.generation != generation)
         self._group.loop = self
 
     def _recover(self, error: Exception) -> Any:
@@ -273,15 +267,15 @@ class GoingOn:
         assert self._session is not None
         self._changes = False
         self._session.next_generation()
-        return self._settle(changed=True, is_newcomer=False, bind=True)
+        return self._settle(changed=True, bind=True)
 
-    def _settle(self, changed: bool, is_newcomer: bool, bind: bool) -> Any:
+    def _settle(self, changed: bool, bind: bool) -> Any:
         session = self._session
         assert session is not None
         while True:
             try:
                 session.settle(changed)
-                return self._align(is_newcomer, bind)
+                return self._align(bind)
             except HorovodInternalError as error:
                 if not error.retryable:
                     raise
@@ -289,10 +283,10 @@ class GoingOn:
                 session.next_generation()
                 changed = bind = True
 
-    def _align(self, is_newcomer: bool, bind: bool) -> Any:
+    def _align(self, bind: bool) -> Any:
         """All ranks come to the same moment. Those that are new wait for the next turn."""
         told: list[Moment | None] = allgather_object(
-            None if is_newcomer else self.turn.moment(), name="elastic.turns"
+            None if self._is_newcomer else self.turn.moment(), name="elastic.turns"
         )
         if told.count(None) == len(
             told
@@ -301,14 +295,14 @@ class GoingOn:
                 raise RuntimeError(
                     "all ranks were lost that had the trainer's counters, before this one had them"
                 )
-            told, is_newcomer = [Moment(0, 0, False) for _ in told], False
+            told, self._is_newcomer = [Moment(0, 0, False) for _ in told], False
         stay = [rank for rank, each in enumerate(told) if each is not None]
         plan = aligned([each for each in told if each is not None])
         self._root, self._newcomers = stay[0], len(stay) < len(told)
         found = None
         if plan.source is not None:
             found = broadcast_object(self._last, stay[plan.source], name="elastic.result")
-        if is_newcomer:
+        if self._is_newcomer:
             self.turn.begun = max(each.turns for each in told if each is not None)
             self._let_in()
             return None
