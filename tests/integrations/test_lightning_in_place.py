@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dying_jobs import ended
 from installed import needs_installed
 from launched import Job
 from others import PYTHON
@@ -17,22 +17,13 @@ needs_installed("lightning", "torch")
 
 PROGRAM = str(Path(__file__).with_name("lightning_deaths_program.py"))
 STEPS = 8  # of an epoch
-SOON = ("--blacklist-cooldown-range", "0.02", "100")
 IN_A_TURN = ("forward", "backward", "gate", "tail")
 BETWEEN = ("validation", "validated", "saving", "saved", "epoch-end")
 
 
 def ends(job: Job, kills: list[str], *, epochs: int = 3, **more: str) -> list[Any]:
     """What the processes know that have come to the end, by rank. They agree."""
-    least = "1" if "RANKS" in more else str(3 - len(kills))
-    job.end_well(
-        "-np", "3", "--min-np", least, *SOON, PYTHON, PROGRAM,
-        KILLS="\n".join(kills), EPOCHS=str(epochs), **more,
-    )  # fmt: skip
-    assert len(list(job.directory.glob("killed.*"))) == len(kills), "a rank did not die"
-    found = [json.loads(path.read_text()) for path in job.directory.glob("end.*")]
-    found.sort(key=lambda each: each["place"])
-    assert [each["place"] for each in found] == [[r, len(found)] for r in range(len(found))]
+    found = ended(job, PROGRAM, kills, epochs, **more)
     for end in found:
         for what in ("weights", "steps", "epochs", "schedule", "accuracy"):
             assert end[what] == found[0][what], what

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dying_jobs import ended
 from installed import needs_installed
 from launched import Job
 from others import PYTHON
@@ -17,8 +17,6 @@ needs_installed("torch")
 
 PROGRAM = str(Path(__file__).with_name("going_on_program.py"))
 STEPS = 8  # of an epoch
-# A slot is used again at once.
-SOON = ("--blacklist-cooldown-range", "0.02", "100")
 
 IN_A_TURN = (
     "forward", "backward", "gate", "update", "tail", "before-boundary", "behind-boundary",
@@ -26,17 +24,9 @@ IN_A_TURN = (
 BETWEEN = ("validation", "second", "evaluation")
 
 
-def ends(job: Job, kills: list[str], *, np: int = 3, epochs: int = 3, **more: str) -> list[Any]:
+def ends(job: Job, kills: list[str], *, epochs: int = 3, **more: str) -> list[Any]:
     """What the processes know that have come to the end, by rank. They agree."""
-    least = max(1, np - len(kills)) if "RANKS" not in more else 1
-    job.end_well(
-        "-np", str(np), "--min-np", str(least), *SOON, PYTHON, PROGRAM,
-        KILLS="\n".join(kills), EPOCHS=str(epochs), **more,
-    )  # fmt: skip
-    assert len(list(job.directory.glob("killed.*"))) == len(kills), "a rank did not die"
-    found = [json.loads(path.read_text()) for path in job.directory.glob("end.*")]
-    found.sort(key=lambda each: each["place"])
-    assert [each["place"] for each in found] == [[r, len(found)] for r in range(len(found))]
+    found = ended(job, PROGRAM, kills, epochs, **more)
     first = found[0]
     for other in found[1:]:
         for what in ("weights", "turns", "schedule", "steps"):
