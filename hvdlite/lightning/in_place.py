@@ -7,7 +7,6 @@ the counters and the callbacks' states of the others, and enters fit() in the mi
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -49,7 +48,7 @@ class Training:
     def objects(self) -> dict[str, Any]:
         """Where a turn begins."""
         return {
-            "loops": copy.deepcopy(self._loops.state_dict()),
+            "loops": self._loops.state_dict(),
             "callbacks": {c.state_key: c.state_dict() for c in self._trainer.callbacks},
             "batches": self._loops.max_batches,
             "stop": self._trainer.should_stop,
@@ -70,7 +69,7 @@ class Training:
     # ---- Lightning's loops
 
     def turn_begins(self) -> None:
-        self._kept = copy.deepcopy(self._loops.state_dict())
+        self._kept = self._loops.state_dict()  # Lightning copies its counters
 
     def _loader(self) -> DataLoader[Any]:
         loaders = self._loops._combined_loader.flattened
@@ -123,7 +122,7 @@ class Training:
 
     def _make_again(self) -> None:
         loops = self._loops
-        loops.load_state_dict(copy.deepcopy(self._kept))
+        loops.load_state_dict(self._kept)
         loops.restarting = loops.epoch_loop.restarting = False
         loops._loaded_from_state_dict = loops._resuming_from_checkpoint = False
 

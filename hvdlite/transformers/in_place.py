@@ -52,10 +52,13 @@ class Training:
         self._kept: dict[str, Any] = {}
         self._came = False
         self._steps = 1  # of an epoch
+        self._made: Batches | None = None
         self._loads = trainer.get_train_dataloader
         self._runs = trainer._run_epoch
         trainer.get_train_dataloader = self._train_dataloader
         trainer._run_epoch = self._run_epoch
+        self._trains = trainer.training_step
+        trainer.training_step = self._training_step
         trainer.get_batch_samples = lambda _, number, device: self._step(number, device)
         for name in _REGIONS:
             setattr(trainer, name, self._in_region(getattr(trainer, name)))
@@ -69,7 +72,7 @@ class Training:
         fields = {each.name: getattr(state, each.name) for each in dataclasses.fields(state)}
         for name in _OWN:
             fields.pop(name, None)
-        return copy.deepcopy({"state": fields, "counters": self._counters()})
+        return {"state": fields, "counters": self._counters()}
 
     def take_objects(self, found: dict[str, Any]) -> None:
         for name, value in found["state"].items():
@@ -149,8 +152,12 @@ class Training:
         self.going = GoingOn(model, trainer.optimizer, self._raw, self._changed, parts, self)
 
     def _step(self, number: int, device: Any) -> tuple[Any, Any]:
-        made = Batches(self, number, device)
+        made = self._made = Batches(self, number, device)
         return made, made.items
+
+    def _training_step(self, model: Any, inputs: Any, items: Any = None) -> Any:
+        """`items` are those of the batches that were fetched first."""
+        return self._trains(model, inputs, self._made.items if self._made else items)
 
     def _in_region(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -169,7 +176,7 @@ class Training:
         return {name: getattr(self._trainer, name) for name in _COUNTERS}
 
     def _put(self, counters: dict[str, Any]) -> None:
-        for name, value in copy.deepcopy(counters).items():
+        for name, value in counters.items():
             setattr(self._trainer, name, value)
 
 

@@ -24,6 +24,7 @@ import hvdlite.torch.distributed  # noqa: E402
 import hvdlite.transformers  # noqa: E402
 
 SAMPLES, CLASSES = 96, 4
+ACCUMULATE = int(os.environ.get("ACCUMULATE", "1"))
 EPOCHS, RANKS = int(os.environ.get("EPOCHS", "3")), int(os.environ.get("RANKS", "1"))
 
 torch.set_num_threads(1)
@@ -49,14 +50,20 @@ class Model(torch.nn.Module):
             torch.nn.Linear(16, CLASSES),
         )  # fmt: skip
 
-    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+    def forward(
+        self, x: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any = None, **_: Any
+    ) -> dict[str, torch.Tensor]:
         die("forward" if self.training else "evaluation")
         if self.training and (not sizes or sizes[-1] != hvd.size()):
             sizes.append(hvd.size())
         logits = self.net(x)
         if logits.requires_grad:
             logits.register_hook(lambda _: die("backward"))
-        return {"loss": F.cross_entropy(logits, labels), "logits": logits}
+        items = len(labels) if num_items_in_batch is None else int(num_items_in_batch)
+        if self.training:  # also where a step is made again, with parts of another size
+            assert items == ACCUMULATE * len(labels), (items, len(labels))
+        loss = F.cross_entropy(logits, labels, reduction="sum") / items
+        return {"loss": loss, "logits": logits}
 
 
 class Watch(TrainerCallback):  # type: ignore[misc]
@@ -86,7 +93,7 @@ arguments = TrainingArguments(
     per_device_eval_batch_size=16, eval_strategy="epoch", save_strategy="epoch", logging_steps=3,
     save_total_limit=1, use_cpu=True, report_to=[], disable_tqdm=True, dataloader_pin_memory=False,
     lr_scheduler_type="constant", seed=0,
-    gradient_accumulation_steps=int(os.environ.get("ACCUMULATE", "1")),
+    gradient_accumulation_steps=ACCUMULATE, average_tokens_across_devices=False,
 )  # fmt: skip
 arguments.epoch_steps = int(os.environ.get("STEPS", "8"))
 trainer = Trainer(
