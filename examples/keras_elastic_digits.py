@@ -2,8 +2,9 @@
 
     hvdliterun -np 2 --min-np 1 -x KERAS_BACKEND=jax python examples/keras_elastic_digits.py
 
-`--kill` ends one rank in the middle, as a crash would. The others go on, and a new process takes
-its place. It needs keras with a backend (tensorflow, torch or jax) and scikit-learn.
+fit() is not left: the ranks that are left go on in it, and a new process enters it in the middle.
+`--kill` ends one rank, as a crash would. It needs keras with a backend (tensorflow, torch or jax)
+and scikit-learn.
 """
 
 import argparse
@@ -37,8 +38,6 @@ model = keras.Sequential(
 )
 optimizer = hvd.DistributedOptimizer(keras.optimizers.Adam(0.002))
 model.compile(optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
-cursor = hvd.elastic.Cursor(len(train), batch_size=32)  # the job's place in its data
-state = hvd.elastic.KerasState(model, cursor=cursor)
 
 
 def say(text):
@@ -47,30 +46,31 @@ def say(text):
 
 
 class Death(keras.callbacks.Callback):
-    def on_train_batch_begin(self, batch, logs=None):
-        if args.kill and hvd.elastic.generation() == 1 and (cursor.epoch, hvd.rank()) == (1, 1):
+    def on_train_begin(self, logs=None):
+        self.epoch = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        first = hvd.elastic.member() == 2  # of those that hvdliterun starts
+        if args.kill and first and (self.epoch, batch) == (1, 5):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-@hvd.elastic.run
-def fit(state):
-    say(
-        f"generation {hvd.elastic.generation()}: {hvd.size()} rank(s) go on at epoch {cursor.epoch}"
-    )
-    while cursor.epoch < args.epochs:
-        model.fit(
-            cursor.keras(lambda indices: (images[train[indices]], labels[train[indices]])),
-            initial_epoch=cursor.epoch,
-            epochs=cursor.epoch + 1,
-            shuffle=False,  # the cursor does that
-            verbose=0,
-            callbacks=[Death(), hvd.elastic.StepStateCallback(state)],
-        )
-        _, correct = model.evaluate(images[test], labels[test], verbose=0)
-        say(f"epoch {cursor.epoch}  test accuracy {correct:.3f}  {hvd.size()} rank(s)")
+class Accuracy(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs):
+        accuracy = logs["val_accuracy"]
+        print(f"epoch {epoch + 1}  test accuracy {accuracy:.3f}  {hvd.size()} rank(s)", flush=True)
 
 
-fit(state)
+hvd.elastic.fit(
+    model, images[train], labels[train], batch_size=32, epochs=args.epochs, verbose=0,
+    validation_data=(images[test], labels[test]),
+    callbacks=[hvd.callbacks.MetricAverageCallback(), Death()],
+    on_rank_0=[Accuracy()],
+    on_change=lambda before, now: say(f"{now} rank(s) go on, {before} before"),
+)  # fmt: skip
 flat = np.concatenate([keras.ops.convert_to_numpy(v).ravel() for v in model.weights])
 weights = np.array(hvd.allgather(flat[None]))
 say(f"weights equal on all ranks: {bool((weights == weights[0]).all())}")

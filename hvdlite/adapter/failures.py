@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterator
 
 from hvdlite import exceptions
@@ -45,3 +46,12 @@ def translated(*theirs: type[Exception]) -> Iterator[None]:
         if ours is None:
             raise
         raise ours from error
+
+
+@contextlib.contextmanager
+def of_any_framework() -> Iterator[None]:
+    """translated() for the errors of whatever framework is loaded."""
+    tensorflow = sys.modules.get("tensorflow")
+    theirs = () if tensorflow is None else (tensorflow.errors.OpError,)
+    with translated(RuntimeError, ValueError, *theirs):
+        yield

@@ -15,6 +15,7 @@ docs/how-it-works/elastic.md follows a generation through these modules.
 
     loop            START HERE: `run` calls the program's function in generation after generation
     session         this process in generation after generation, while it trains
+    in_place        loops that are not left: how the ranks come to the same moment, newcomers
     state           what all ranks have in common: its copies, and which boundary it is at
     handlers        how the parts of a state are copied, put back, moved and described
     turns           where the loops of the ranks are, and who is ahead when one is lost

@@ -67,7 +67,7 @@ class Turn:
         self.behind = 0  # turns that this rank makes alone
         self.lost: Exception | None = None  # in the open turn: then what follows in it is alone
         self.updated = False  # an optimizer's step of the open turn has changed the weights
-        self.done = 0
+        self.done = self._done_before = 0
         self.waits = False
 
     @property
@@ -77,7 +77,12 @@ class Turn:
 
     def begin(self) -> None:
         self.is_open, self.begun = True, self.begun + 1
-        self.updated, self.lost, self.done = False, None, 0
+        self.updated, self.lost = False, None
+        self._done_before, self.done = self.done, 0
+
+    def withdraw(self) -> None:
+        """The open turn has not begun: it is made again."""
+        self.is_open, self.begun, self.done = False, self.begun - 1, self._done_before
 
     def end(self) -> Exception | None:
         """Returns what was lost in it."""

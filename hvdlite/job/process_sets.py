@@ -25,7 +25,7 @@ from hvdlite.base.operations import (
 )
 from hvdlite.base.ops import Sum
 from hvdlite.core import engine
-from hvdlite.core.process_sets import ProcessSet, global_process_set, ranks_in_job
+from hvdlite.core.process_sets import ProcessSet, global_process_set, ranks_in_job, set_id_of
 
 if TYPE_CHECKING:
     from hvdlite.job.membership import Membership
@@ -73,6 +73,14 @@ def add_process_set(
         _register(process_set, ranks)
     _last(process_set)
     return process_set
+
+
+def instead_of_all(process_set: ProcessSet | None) -> None:
+    """Until the next call, operations over all ranks are those over this set. None: over all."""
+    if _core.is_initialized():
+        number = 0 if process_set is None else set_id_of(process_set)
+        global_process_set.process_set_id = number
+        global_process_set.ranks = _core.process_set_ranks(number)
 
 
 def lasting() -> list[ProcessSet | None]:

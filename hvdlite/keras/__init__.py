@@ -22,6 +22,7 @@ docs/guides/keras.md tells the whole story.
     backends       one module for each backend
     strategies     local steps, large batches, 1-bit Adam
     elastic        KerasState and its callbacks
+    in_place       hvd.elastic.fit(), which goes on where it is when ranks die, leave and come
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 
 from hvdlite.data import of_torch
 from hvdlite.job import basics, membership
-from hvdlite.torch.in_place.loop import GoingOn, JobsCursor
+from hvdlite.torch.in_place.loop import GoingOn, cursor_of
 
 _REGIONS = ("_maybe_log_save_evaluate", "evaluate", "_save_checkpoint")
 _METHODS = ("_run_epoch", "get_batch_samples", "get_train_dataloader", *_REGIONS)
@@ -117,7 +117,7 @@ class Training:
         finally:
             accelerator.prepare = prepare
         # A newcomer says how many ranks there will be.
-        return of_torch.by_cursor(self._raw, JobsCursor.of(self._raw, basics.size()))
+        return of_torch.by_cursor(self._raw, cursor_of(self._raw, basics.size()))
 
     def _run_epoch(self, **how: Any) -> None:
         trainer, steps = self._trainer, how["num_update_steps_per_epoch"]

@@ -12,11 +12,13 @@ from others import PYTHON
 _SOON = ("--blacklist-cooldown-range", "0.02", "100")
 
 
-def ended(job: Job, program: str, kills: list[str], epochs: int, **more: str) -> list[Any]:
+def ended(
+    job: Job, program: str, kills: list[str], epochs: int, *flags: str, **more: str
+) -> list[Any]:
     """Of a job of three ranks, by rank. With RANKS, it goes on until there are so many again."""
     least = 1 if "RANKS" in more else max(1, 3 - len(kills))
     job.end_well(
-        "-np", "3", "--min-np", str(least), *_SOON, PYTHON, program,
+        "-np", "3", "--min-np", str(least), *_SOON, *flags, PYTHON, program,
         KILLS="\n".join(kills), EPOCHS=str(epochs), **more,
     )  # fmt: skip
     assert len(list(job.directory.glob("killed.*"))) == len(kills), "a rank did not die"

@@ -298,6 +298,15 @@ NOT_PROVOKED = {
         ],
         "see test_torch_in_place",
     ),
+    **dict.fromkeys(
+        [
+            "elastic.fit: a … cannot be dealt to other ranks when these change: …",
+            "elastic.fit: the model's optimizer is not distributed, so nothing adds the ranks' "
+            "gradients: …",
+            "elastic.fit: this process has the callbacks …, and those that train have …: …",
+        ],
+        "see test_keras_in_place",
+    ),
     "the ranks' loops are at different places: …": "see test_elastic_turns",
     "hvdlite.transformers.elastic() needs a Trainer of transformers 5.20 or newer: …": "see "
     "test_hugging_face_in_place",

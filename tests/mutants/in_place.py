@@ -64,4 +64,29 @@ hvdlite/job/reconfiguration.py
 - secret: bytes = field(repr=False)
 + secret: bytes
 test_reconfiguration.py::test_a_handle_is_text_without_line_ends
+
+IP10: a step of fit() that is made again is counted again
+hvdlite/elastic/turns.py
+- self.is_open, self.begun, self.done = False, self.begun - 1, self._done_before
++ self.is_open = False
+test_keras_in_place.py::test_the_first_step_of_an_epoch_is_made_again
+
+IP11: what callbacks of fit() change between steps is put back
+hvdlite/keras/in_place.py
+-         self._loop.keep()
++         pass
+test_keras_in_place.py::test_the_first_step_of_an_epoch_is_made_again
+
+IP12: newcomers are expected in what callbacks exchange
+hvdlite/keras/in_place.py
+-         instead_of_all(add_process_set(ranks, name=name))
++         pass
+hangs
+test_keras_in_place.py::test_a_spare_waits_until_callbacks_have_been_called_again
+
+IP13: callbacks of a newcomer do not know what the others' know
+hvdlite/keras/in_place.py
+-             self.callbacks.take(plain)
++             pass
+test_keras_in_place.py::test_a_newcomer_comes_in_the_middle
 """)

@@ -51,3 +51,18 @@ def test_a_turn_is_burnt_from_the_loss_to_its_end() -> None:
     assert turn.end() is None
     turn.begin()
     assert not turn.is_burnt
+
+
+def test_a_turn_that_is_made_again_has_not_begun() -> None:
+    """Operations between turns are counted from the turn before it on."""
+    turn = Turn()
+    turn.begin()
+    turn.end()
+    turn.done = 2
+    before = turn.moment()
+    turn.begin()
+    assert turn.moment() == Moment(2, 0, False)
+    turn.withdraw()
+    assert turn.moment() == before and not turn.is_open
+    turn.begin()
+    assert turn.moment() == Moment(2, 0, False) and turn.is_open

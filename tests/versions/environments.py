@@ -42,6 +42,11 @@ _TORCH = (Battery("torch", "conformance/test_torch.py", "shm-2"),)
 # torch.distributed. Older versions run what is compared with gloo.
 _BACKEND = Battery("Backend of torch.distributed", "multiprocess/test_torch_backend_programs.py")
 _AS_GLOO = Battery(_BACKEND.title, _BACKEND.file, "give_what or losses or wrappers")
+# Loops and groups whose ranks die and come, over the same backend.
+_IN_PLACE = (
+    Battery(_BACKEND.title, "multiprocess/test_torch_in_place.py", tier="commit"),
+    Battery(_BACKEND.title, "multiprocess/test_torch_reconfigure.py"),
+)
 _LIGHTNING = (Battery("Lightning", "integrations/test_lightning.py", tier="commit"),)
 _TRANSFORMERS = (Battery("Transformers", "integrations/test_hugging_face.py"),)
 _RAY = (
@@ -76,7 +81,7 @@ def _jax(version: str, *, python: str = "") -> Environment:
 
 def _torch(version: str, backend: Battery = _AS_GLOO) -> Environment:
     minor = version.rpartition(".")[0]
-    return Environment(f"torch-{minor}", (f"torch=={version}",), (*_TORCH, backend))
+    return Environment(f"torch-{minor}", (f"torch=={version}",), (*_TORCH, backend, *_IN_PLACE))
 
 
 # The torch and the jax that Keras and the integrations run on: what the suite is pinned to.

@@ -7,7 +7,8 @@
         model.fit(..., epochs=90 - state.epoch, callbacks=[
             hvd.elastic.UpdateEpochStateCallback(state), hvd.elastic.CommitStateCallback(state)])
 
-The function that `run` decorates may fail with the backend's errors.
+The function that `run` decorates may fail with the backend's errors. `fit`, which is not
+called again, is in keras/in_place.
 
     state        START HERE: KerasState, and how its models are copied, put back and moved
     callbacks    for fit()
@@ -16,10 +17,8 @@ The function that `run` decorates may fail with the backend's errors.
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hvdlite import elastic as _elastic
 from hvdlite.adapter import failures as _failures
@@ -29,23 +28,16 @@ from hvdlite.keras.elastic.callbacks import StepStateCallback as StepStateCallba
 from hvdlite.keras.elastic.callbacks import UpdateBatchStateCallback as UpdateBatchStateCallback
 from hvdlite.keras.elastic.callbacks import UpdateEpochStateCallback as UpdateEpochStateCallback
 from hvdlite.keras.elastic.state import KerasState as KerasState
+from hvdlite.keras.in_place import fit as fit
 
 _Result = TypeVar("_Result")
 
 __all__ = [
     "CommitStateCallback", "KerasState", "StepStateCallback", "UpdateBatchStateCallback",
-    "UpdateEpochStateCallback", "run",
+    "UpdateEpochStateCallback", "fit", "run",
 ]  # fmt: skip
 
 
 def run(func: Callable[..., _Result]) -> Callable[..., _Result]:  # type: ignore[no-redef]
     """hvdlite.elastic.run(), which understands the backend's errors too."""
-
-    @functools.wraps(func)
-    def translated(*args: Any, **kwargs: Any) -> _Result:
-        tensorflow = sys.modules.get("tensorflow")
-        theirs = () if tensorflow is None else (tensorflow.errors.OpError,)
-        with _failures.translated(RuntimeError, ValueError, *theirs):
-            return func(*args, **kwargs)
-
-    return _elastic.run(translated)
+    return _elastic.run(_failures.of_any_framework()(func))

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from hvdlite.base.operations import EXCHANGED, GATHERED, OF_OTHER_ROWS, SHARED
 from hvdlite.core import engine
 from hvdlite.core.operations import Call
-from hvdlite.elastic.turns import Turn
+from hvdlite.elastic.in_place import LoopInPlace, for_good
 from hvdlite.exceptions import HorovodInternalError, PeerLostError
 from hvdlite.job import membership
 from hvdlite.torch.distributed.group import ProcessGroup, Tensors
@@ -42,24 +42,10 @@ _ROOT_IS_LOST = (
 )
 
 
-class Loop(Protocol):
-    """Whose operations these are."""
-
-    turn: Turn
-    in_region: bool
-
-    def again(self, error: HorovodInternalError) -> Any:
-        """Goes on among those that are left. Returns the result that another rank has had; None:
-        the operation is done again."""
-
-    def done(self, result: Any) -> None:
-        """An operation between turns has ended. `result`: for ranks that have not had it."""
-
-
 class InPlace(BoundAnew):
     """Of all ranks of an elastic job. Without a loop it is like any other."""
 
-    loop: Loop | None = None
+    loop: LoopInPlace | None = None
 
     # ---- collectives
 
@@ -136,7 +122,11 @@ class InPlace(BoundAnew):
         return call._replace(process_set=self._set, root=root)
 
     def _between(
-        self, loop: Loop, is_same: bool, run: Callable[[], Any], tensors: Sequence[torch.Tensor]
+        self,
+        loop: LoopInPlace,
+        is_same: bool,
+        run: Callable[[], Any],
+        tensors: Sequence[torch.Tensor],
     ) -> Any:
         """Blocking or not, it has ended when this returns."""
         repeats = is_same and sum(t.nbytes for t in tensors) <= MOST_BYTES
@@ -161,12 +151,6 @@ class InPlace(BoundAnew):
                 loop.turn.waits = False
             loop.done(_copies(tensors) if repeats else None)
             return work
-
-
-def for_good(error: HorovodInternalError) -> HorovodInternalError:
-    """Going on does not help: the program gets it."""
-    error.retryable = False
-    return error
 
 
 def _members() -> tuple[int, ...]:

@@ -14,24 +14,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from hvdlite.core.arrays.objects import allgather_object, broadcast_object
 from hvdlite.data import of_torch
-from hvdlite.data.cursor import Cursor
-from hvdlite.elastic.session import Session, warn_of_a_job_that_is_not_elastic
-from hvdlite.elastic.turns import Moment, Turn, aligned
-from hvdlite.exceptions import HorovodInternalError, HostsUpdatedInterrupt, PeerLostError
+from hvdlite.elastic.in_place import JobsCursor, LoopInPlace, Trainer
+from hvdlite.elastic.session import warn_of_a_job_that_is_not_elastic
 from hvdlite.job import basics, membership, torch_environment
 from hvdlite.job.process_sets import add_process_set
 from hvdlite.torch.elastic.state import TorchState
-from hvdlite.torch.in_place.group import InPlace, for_good
+from hvdlite.torch.in_place.group import InPlace
 
 Result = TypeVar("Result")
 
@@ -51,40 +47,23 @@ def going_on(
     return GoingOn(model, optimizer, loader, on_change, parts)
 
 
-class Trainer(Protocol):
-    """What a trainer has besides: counters, callbacks. They are those of the begin of a turn."""
-
-    def objects(self) -> Any: ...
-    def take_objects(self, found: Any) -> None: ...
-
-
-class GoingOn:
+class GoingOn(LoopInPlace):
     def __init__(
         self, model: torch.nn.Module, optimizer: Any, loader: DataLoader[Any],
         on_change: Callable[[int, int], None] | None, parts: dict[str, Any],
         trainer: Trainer | None = None,
     ) -> None:  # fmt: skip
-        self.turn = Turn()
-        self.in_region = False
         self.burnt = 0  # turns without an update
         given = {"model": model, "optimizer": optimizer} | parts
         self._wrapped = [m for m in given.values() if isinstance(m, DistributedDataParallel)]
         own = {name: _inner(part) for name, part in given.items()}
         optimizers = [each for each in own.values() if isinstance(each, torch.optim.Optimizer)]
         _check(own, self._wrapped)
-        self.cursor = JobsCursor.of(loader, dist.get_world_size())
+        self.cursor = cursor_of(loader, dist.get_world_size())
         self.batches = of_torch.by_cursor(loader, self.cursor)
-        self.state = TorchState(**own, cursor=self.cursor)
-        self._on_change = on_change
-        self._trainer = trainer
-        self._last: list[Any] | None = None
+        state = TorchState(**own, cursor=self.cursor)
+        super().__init__(state, dist.get_world_size(), on_change, trainer)
         self._came_to_its_step = False
-        self._changes = False  # planned: made where the next turn begins
-        self._newcomers = False  # wait for the next turn
-        self._is_newcomer = False  # until it is let in
-        self._root = 0  # the first rank that is no newcomer
-        self._size = dist.get_world_size()
-        self._session: Session | None = None
         self._group: Any = dist.group.WORLD
         self._hooks = [each.register_forward_hook(self._weigh) for each in self._wrapped]
         for each in optimizers:
@@ -114,52 +93,19 @@ class GoingOn:
             raise
         self.end()
 
-    def region(self, function: Callable[[], Result]) -> Result:
-        """Calls a function with collectives between turns, such as a validation, and again if a
-        rank is lost meanwhile. Its result has to be the same on all ranks."""
-        while True:
-            self.in_region = self.turn.waits = True
-            try:
-                result = function()
-            except HorovodInternalError as error:
-                if not error.retryable or self._session is None:
-                    raise
-                found = self.again(error)
-                if found is None:
-                    continue
-                result = found[0]
-            finally:
-                self.in_region = self.turn.waits = False
-            self.done([result])
-            return result
-
     def end(self) -> None:
         """The training is over: what comes now is as in a job whose ranks stay. epochs() calls
         it."""
-        session, self._session, self._group.loop = self._session, None, None
+        self._group.loop = None
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
-        if session is not None:
-            session.member.done()
-            session.end()
+        super().end()
 
     # ---- turns
 
     def next_turn(self) -> None:
-        """Where all ranks that there are stand at the begin of a turn."""
-        while self._session is not None and self.turn.behind == 0:
-            try:
-                if self._changes:
-                    self._changes = False
-                    self._session.leave_if_asked()
-                    self._next_generation()
-                if not self._newcomers:
-                    break
-                self._let_in()
-            except HorovodInternalError as error:
-                self._recover(error)
-        self.turn.begin()
+        super().next_turn()
         self._came_to_its_step = False
 
     def end_turn(self, is_last: bool = True) -> None:
@@ -183,14 +129,6 @@ class GoingOn:
             self.cursor.reset()
         else:
             self._agree()
-
-    def _agree(self) -> None:
-        try:
-            self.state.behind_boundary()
-        except HostsUpdatedInterrupt:
-            self._changes = True
-        except HorovodInternalError as error:
-            self._recover(error)
 
     def _gate(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         """In front of an optimizer's step, or within it, if it computes the loss."""
@@ -226,16 +164,6 @@ class GoingOn:
             return None
         return torch.utils._pytree.tree_map(lambda each: _weighed(each, weight), output)
 
-    # ---- for the group
-
-    def again(self, error: HorovodInternalError) -> list[Any] | None:
-        found: list[Any] | None = self._recover(error)
-        return found
-
-    def done(self, result: list[Any] | None) -> None:
-        self.turn.done += 1
-        self._last = result
-
     # ---- generations
 
     def _enter(self) -> None:
@@ -247,96 +175,8 @@ class GoingOn:
                 "going_on: torch's default group is not hvdlite's. Call "
                 "hvdlite.torch.distributed.init() in front of DistributedDataParallel(model)."
             )
-        self._session = session = Session(self.state)
-        self._is_newcomer = basics.warms_up()
-        generation = session.member.generation
-        self.state._marks.steps = True
-        self.state._keep()
-        changed = session.begin()
-        self._settle(changed, bind=session.member.generation != generation)
+        self._begin()
         self._group.loop = self
-
-    def _recover(self, error: Exception) -> Any:
-        """Goes into the next generation, with those that are left and perhaps newcomers. Returns
-        the result of the operation that this rank waits for, if another one has had it."""
-        assert self._session is not None
-        self._session.has_failed(error)
-        return self._next_generation()
-
-    def _next_generation(self) -> Any:
-        assert self._session is not None
-        self._changes = False
-        self._session.next_generation()
-        return self._settle(changed=True, bind=True)
-
-    def _settle(self, changed: bool, bind: bool) -> Any:
-        session = self._session
-        assert session is not None
-        while True:
-            try:
-                session.settle(changed)
-                return self._align(bind)
-            except HorovodInternalError as error:
-                if not error.retryable:
-                    raise
-                session.has_failed(error)
-                session.next_generation()
-                changed = bind = True
-
-    def _align(self, bind: bool) -> Any:
-        """All ranks come to the same moment. Those that are new wait for the next turn."""
-        told: list[Moment | None] = allgather_object(
-            None if self._is_newcomer else self.turn.moment(), name="elastic.turns"
-        )
-        if told.count(None) == len(
-            told
-        ):  # those that have let these in are dead, and had sent their state before
-            if self._trainer is not None:
-                raise RuntimeError(
-                    "all ranks were lost that had the trainer's counters, before this one had them"
-                )
-            told, self._is_newcomer = [Moment(0, 0, False) for _ in told], False
-        stay = [rank for rank, each in enumerate(told) if each is not None]
-        plan = aligned([each for each in told if each is not None])
-        self._root, self._newcomers = stay[0], len(stay) < len(told)
-        found = None
-        if plan.source is not None:
-            found = broadcast_object(self._last, stay[plan.source], name="elastic.result")
-        if self._is_newcomer:
-            self.turn.begun = max(each.turns for each in told if each is not None)
-            self._let_in()
-            return None
-        place = stay.index(basics.rank())
-        self.turn.behind = plan.behind[place]
-        if bind:
-            self._bind(stay)
-        self._tell_of_change()
-        if not plan.takes[place]:
-            return None
-        if found is None:
-            raise for_good(
-                PeerLostError(
-                    "a rank was lost in an operation whose result another rank has had, and which "
-                    "is too large to be sent again: call the function that does it by "
-                    "region(function)"
-                )
-            )
-        return found
-
-    def _let_in(self) -> None:
-        """All ranks, those that are new, too, stand at the begin of a turn."""
-        self._bind(list(range(basics.size())))
-        self.state.receive_objects(self._root)
-        if self._trainer is not None:
-            mine = self._trainer.objects() if basics.rank() == self._root else None
-            found = broadcast_object(mine, self._root, name="elastic.trainer")
-            if self._is_newcomer:
-                self._trainer.take_objects(found)
-        self._is_newcomer = False
-        for each in self._wrapped:
-            _make_reducer_anew(each)
-        self._newcomers = False
-        self._tell_of_change()
 
     def _bind(self, ranks: list[int]) -> None:
         """Those ranks call this together."""
@@ -348,10 +188,9 @@ class GoingOn:
         torch_environment.tell_numbers()
         _tell_accelerate()
 
-    def _tell_of_change(self) -> None:
-        before, self._size = self._size, dist.get_world_size()
-        if self._on_change is not None and before != self._size:
-            self._on_change(before, self._size)
+    def _came_in(self) -> None:
+        for each in self._wrapped:
+            _make_reducer_anew(each)
 
 
 # ---- the batches of a loop
@@ -385,25 +224,13 @@ class _Batches:
             yield batch
 
 
-class JobsCursor(Cursor):
-    """Whose global batch is that of the ranks at the start. A newcomer gets to know it from the
-    others."""
-
-    @classmethod
-    def of(cls, loader: DataLoader[Any], ranks: int) -> JobsCursor:
-        order = of_torch.order_of(loader)
-        tail = "drop" if loader.drop_last else "pad"
-        batch: int = (loader.batch_size or 1) * ranks
-        return cls(
-            order.length, global_batch=batch, shuffle=order.shuffle, seed=order.seed, tail=tail
-        )
-
-    def state_dict(self) -> dict[str, int]:
-        return super().state_dict() | {"global_batch": self._dealing.full(1)}
-
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
-        self._dealing = replace(self._dealing, global_batch=state["global_batch"])
-        super().load_state_dict(state)
+def cursor_of(loader: DataLoader[Any], ranks: int) -> JobsCursor:
+    order = of_torch.order_of(loader)
+    batch: int = (loader.batch_size or 1) * ranks
+    return JobsCursor(
+        order.length, global_batch=batch, shuffle=order.shuffle, seed=order.seed,
+        tail="drop" if loader.drop_last else "pad",
+    )  # fmt: skip
 
 
 # ---- torch's objects
