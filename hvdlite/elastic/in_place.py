@@ -212,6 +212,7 @@ class LoopInPlace:
             if self._is_newcomer:
                 self._trainer.take_objects(found)
         self._is_newcomer = False
+        self.turn.done = 0  # a newcomer has not counted them
         self._came_in()
         self._newcomers = False
         self._tell_of_change()

@@ -9,9 +9,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 import threading
 import time
 from typing import Any
+
+if os.environ["KERAS_BACKEND"] != "tensorflow":
+    sys.modules["tensorflow"] = None  # type: ignore[assignment]  # which Keras would load for seconds
 
 import dying
 import keras
