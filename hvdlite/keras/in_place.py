@@ -27,6 +27,7 @@ from hvdlite.exceptions import HorovodInternalError
 from hvdlite.job import basics, membership
 from hvdlite.job.observe import metrics
 from hvdlite.job.process_sets import add_process_set, instead_of_all
+from hvdlite.keras.backends import chosen
 from hvdlite.keras.callbacks import DriftGuardCallback
 from hvdlite.keras.elastic.gate import backends_gate
 from hvdlite.keras.elastic.state import KerasState
@@ -35,10 +36,9 @@ from hvdlite.keras.flavour import KERAS, LEGACY, backend_name
 Load = Callable[[Indices], Any]
 NEVER = -1, -1
 
-_EVERYTHING = {
-    "trainable_variables": True, "non_trainable_variables": True, "optimizer_variables": True,
-    "metrics_variables": True,
-}  # fmt: skip
+_JAX_STATE = (
+    "trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables",
+)  # fmt: skip
 
 
 def fit(
@@ -98,7 +98,7 @@ class _Fit(LoopInPlace):
         own = model.train_function
         try:
             with of_any_framework():
-                self._enter()
+                self._enter(own)
                 steps = cursor.steps_of_an_epoch()
                 self.callbacks.enters(steps, skipped=steps - len(cursor))
                 model.train_function = self._on_jax(own) if _is_jax() else self._plain(own)
@@ -112,12 +112,13 @@ class _Fit(LoopInPlace):
             model.train_function = own
             instead_of_all(None)
 
-    def _enter(self) -> None:
+    def _enter(self, step: Callable[..., Any]) -> None:
         if membership.member() is None:
             warn_of_a_job_that_is_not_elastic()
             self.state.sync()
-        else:
-            self._begin()
+            return
+        chosen().compile_step(self._model, step, self._batches.first())
+        self._begin()  # before that, nobody waits for a newcomer
 
     # ---- turns
 
@@ -134,13 +135,15 @@ class _Fit(LoopInPlace):
 
     def _on_jax(self, make: Callable[..., Any]) -> Callable[..., Any]:
         """A step is a function of the state."""
+        from hvdlite.keras.backends.jax import everything
+
         model = self._model
 
         def one(batch: Any, state: Any) -> Any:
             if backends_gate().are_alive(model.variables):  # they have been put back
-                state = model._get_jax_state(**_EVERYTHING, purge_model_variables=True)
+                state = everything(model, purge=True)
             logs, state = make(state, iter([batch]))
-            model._jax_state = dict(zip(_EVERYTHING, state, strict=True))
+            model._jax_state = dict(zip(_JAX_STATE, state, strict=True))
             model._jax_state_synced = False
             return logs
 
@@ -149,7 +152,7 @@ class _Fit(LoopInPlace):
             if self.callbacks.skips():
                 return {}, state
             logs = self._make(lambda batch: one(batch, state))
-            return logs, model._get_jax_state(**_EVERYTHING, purge_model_variables=False)
+            return logs, everything(model)
 
         return turn
 
@@ -459,6 +462,9 @@ class _Ahead:
         self._place: tuple[int, int] | None = None
         self._futures: deque[Future[Any]] = deque()
         self._rest: Iterator[Any] = iter(())  # of the epoch, not asked for yet
+
+    def first(self) -> Any:
+        return self._load(self._cursor.ahead()[0])
 
     def of_next_step(self) -> Any:
         """Which is under way from now on."""

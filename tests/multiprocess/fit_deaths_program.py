@@ -157,7 +157,7 @@ history = hvd.elastic.fit(
     net, load, length=SAMPLES, batch_size=BATCH, epochs=1_000_000, verbose=0, seed=3,
     callbacks=[
         hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback(),
-        keras.callbacks.LearningRateScheduler(lambda epoch: 0.02 * 0.98**epoch), ends,
+        keras.callbacks.LearningRateScheduler(lambda epoch: 0.02 * max(0.98**epoch, 0.2)), ends,
     ],
     on_rank_0=[saves], validation_data=(X, Y), validation_batch_size=SAMPLES,
     on_change=lambda before, now: sizes.append((before, now)),

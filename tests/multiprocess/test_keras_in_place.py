@@ -199,4 +199,4 @@ def test_deaths_at_any_time(job: Job, seed: int, backend: str) -> None:
         kills.append(f"{0 if moment == 'saving' else rank} {at} {moment}")
     print(f"seed {seed}: {kills}")
     found = ends(job, backend, kills, RANKS="3", ALIVE="3", epochs=60)
-    assert found[0]["shown"][-1] > 0.9
+    assert found[0]["accuracies"][-1] > 0.9

@@ -27,6 +27,9 @@ class Backend(primitives.Backend):
         """function(*given), outside of what is being compiled where hvdlite cannot be inside."""
         return function(*given)
 
+    def compile_step(self, model: Any, step: Callable[..., Any], batch: Any) -> None:
+        """Compiles what fit() calls for a batch like this one, and does not make the step."""
+
 
 def chosen() -> Backend:
     """The one that Keras runs on."""
