@@ -118,7 +118,7 @@ class _Fit(LoopInPlace):
             self.state.sync()
             return
         chosen().compile_step(self._model, step, self._batches.first())
-        self._begin()  # before that, nobody waits for a newcomer
+        self._begin()  # until then the others do not wait for a newcomer
 
     # ---- turns
 

@@ -67,6 +67,24 @@ assert len(batches) == hvd.size() == 2, batches
 """
 
 
+# One of the two is killed. A new process may come for it.
+_DIES = """
+import os, signal, numpy
+import hvdlite as hvd
+hvd.init()
+state = hvd.elastic.ObjectState(step=0)
+@hvd.elastic.run
+def train(state):
+    while state.step < 20:
+        if state.step == 5 and hvd.elastic.member() == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        hvd.allreduce(numpy.ones(3), op=hvd.Sum)
+        state.step += 1
+        state.commit()
+train(state)
+assert state.step == 20 and hvd.elastic.generation() > 1, (state.step, hvd.elastic.generation())
+"""
+
 # Why the core carries tensors in this way.
 _EXPLAIN = """
 import numpy
@@ -160,6 +178,7 @@ class CheckedFramework:
     program: str = ""
     # packages whose version is shown: the first one that is installed
     distributions: tuple[str, ...] = ()  # none: it has the module's name
+    flags: tuple[str, ...] = ()  # of hvdliterun, beside those of all
 
     def version(self) -> str | None:
         """Returns the version without importing anything; None: not installed."""
@@ -196,6 +215,10 @@ FRAMEWORKS = (
     ),
     CheckedFramework("Accelerate", "accelerate", _ACCELERATE),
     CheckedFramework("Transformers' Trainer", "transformers", _TRANSFORMERS),
+    CheckedFramework(
+        "elastic training (a rank is killed, and the job goes on), numpy", "numpy", _DIES,
+        flags=("--min-np", "1"),
+    ),
     CheckedFramework("Optuna", "optuna", _OPTUNA),
     CheckedFramework("hvdlite.ray, Ray", "ray", _BY_RAY),
 )  # fmt: skip
@@ -215,7 +238,9 @@ def run(verbose: bool) -> int:
             print(f"    [ ] {framework.title}", flush=True)
             continue
         began = time.monotonic()
-        problem = two_ranks(["-H", "localhost:2", "--gloo"], framework.program).problem
+        problem = two_ranks(
+            ["-H", "localhost:2", "--gloo", *framework.flags], framework.program
+        ).problem
         well = well and not problem
         mark, said = (
             ("!", f"FAILED: {problem}")

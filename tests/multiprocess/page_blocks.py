@@ -232,6 +232,7 @@ ELSEWHERE: dict[str | tuple[str, str], str] = {
         "guides/elastic",
         "hvdlite.torch.distributed.init()",
     ): "test_torch_in_place.py: the group of a whole process",
+    "guides/cpu-tensor-parallel": "test_examples.py: torch_tensor_parallel.py",
     "guides/mpi": "test_mpi_programs.py: needs mpirun",
     "guides/torch-distributed": "test_torch_backend_programs.py: the group of a whole process",
     (

@@ -14,6 +14,8 @@ TORCH = {
     "torch_amp_bf16.py": r"2 ranks, accuracy 0\.[89]\d*, parameters are torch\.float32",
     "torch_ddp_hook.py": r"hvdlite +loss [\d.]+ +\d+ samples/s",
     "torch_distributed.py": r"gloo +loss ([\d.]+) .*\n.*hvdlite +loss \1 ",
+    "torch_tensor_parallel.py": r"gloo +2 .* writes as one process does\n.*hvdlite +2 .* "
+    r"writes as one",
     "torch_compression.py": r"dgc: accuracy 0\.[89]\d*, [\d.]+ MB of gradients",
     "torch_communicating_less.py": r"(?s)each step .* MB .*DiLoCo in fragments .*accuracy 0\.9\d*",
     "torch_strategy.py": r"Strategy\(\): [\d.]+ MB, test accuracy 0\.9\d*\n.*Strategy\(compression="

@@ -39,3 +39,12 @@ def test_the_mpi_that_is_found_is_described(abi: str, monkeypatch: pytest.Monkey
     assert name.startswith("Open MPI" if abi == "openmpi" else "MPICH")
     assert threads == "threads: MPI_THREAD_MULTIPLE"
     assert "CUDA-aware" in cuda
+
+
+def test_a_rank_is_killed_and_the_job_goes_on() -> None:
+    pytest.importorskip("hvdlite._core", reason="the native core is not built here")
+    (found,) = (each for each in check_build.FRAMEWORKS if each.title.startswith("elastic"))
+    flags = ["-H", "localhost:2", "--gloo", *found.flags]
+    assert check_build.two_ranks(flags, found.program).problem == ""
+    stays = found.program.replace("member() == 2", "member() == 9")
+    assert check_build.two_ranks(flags, stays).problem, "nobody has died"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BEGIN, END = "<!-- tests/versions/run writes from here -->\n", "<!-- to here -->\n"
+SUITES_BEGIN = "<!-- tests/versions/torch_suites writes from here -->\n"
 
 
 @dataclass
@@ -128,9 +129,36 @@ def remedy(name: str, test: str, remedies: Mapping[tuple[str, str], str]) -> str
     )
 
 
-def written_into(page: str, text: str) -> str:
+def written_into(page: str, text: str, begin: str = BEGIN) -> str:
     """The page, with this text between its two marks."""
-    before, _, rest = page.partition(BEGIN)
+    before, _, rest = page.partition(begin)
     _, _, after = rest.partition(END)
     assert rest and after, "the page lacks its marks"
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+    return f"{before}{begin}\n{text}\n{END}{after}"
+
+
+# ---- torch's own tests
+
+
+#: By version of torch, by file: what torch_suites has written.
+Suites = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+def suites_table(found: Suites) -> str:
+    """A line for each file and version."""
+    lines = [
+        "| torch | tests | pass with gloo | pass with hvdlite | do not, with a reason | "
+        "without one | day |\n|---|---|---|---|---|---|---|\n"
+    ]
+    for version, files in sorted(found.items(), key=lambda each: _numbers(each[0])):
+        for file, of in files.items():
+            name = "in the package" if file == "wheel" else f"`{file}`"
+            lines.append(
+                f"| {version} | {name} | {of['gloo']} | {of['hvdlite']} | {of['reasons']} | "
+                f"{of['unexplained'] or ''} | {of['day']} |\n"
+            )
+    return "".join(lines)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.partition("+")[0].split(".")]
