@@ -66,6 +66,7 @@ loader = torch.utils.data.DataLoader(
 )
 
 how = json.loads(os.environ.get("DDP", "{}"))
+own = dist.new_group() if os.environ.get("GROUP") else None
 net = Net()
 optimizer: Any = torch.optim.Adam(net.parameters(), lr=0.02)
 if os.environ.get("ACCELERATE"):
@@ -76,7 +77,7 @@ if os.environ.get("ACCELERATE"):
     assert isinstance(model, DistributedDataParallel), type(model)
 else:
     accelerator = None
-    model = DistributedDataParallel(net, **how)
+    model = DistributedDataParallel(net, process_group=own, **how)
 schedule = torch.optim.lr_scheduler.StepLR(
     optimizer.optimizer if accelerator else optimizer, 1000, gamma=0.5
 )
@@ -169,8 +170,8 @@ for epoch in going.epochs(1_000_000):
     burnt = going.burnt
     die("validation")
     total = torch.ones(1)
-    dist.all_reduce(total)
-    assert total == dist.get_world_size(), total
+    dist.all_reduce(total, group=own)
+    assert total == dist.get_world_size(own) == dist.get_world_size(), total
     die("second")
     dist.broadcast(total, 0)
     dist.barrier()

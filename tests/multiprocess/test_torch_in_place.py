@@ -154,6 +154,23 @@ def test_a_newcomer_comes_in_the_middle(job: Job) -> None:
 
 @pytest.mark.costly
 @pytest.mark.watchdog(200)
+def test_groups_that_the_program_has_made_of_all_ranks_go_on(job: Job) -> None:
+    """DistributedDataParallel is over one of them, and a newcomer has made it, too."""
+    first, _, third = ends(job, ["1 5 backward"], RANKS="3", GROUP="1")
+    each_sample_once(first)
+    assert third["sizes"] == [[1, 3]]
+
+
+def test_ranks_with_different_numbers_of_groups_are_told_so() -> None:
+    from hvdlite.torch.in_place.loop import _check_number
+
+    _check_number([2, 2])
+    with pytest.raises(RuntimeError, match="different numbers of process groups: \\[2, 2, 1\\]"):
+        _check_number([2, 2, 1])
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(200)
 @pytest.mark.parametrize("moment", ["before-entry", "behind-entry"])
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_rank_dies_while_a_newcomer_comes(job: Job, moment: str, rank: int) -> None:
@@ -170,11 +187,12 @@ def test_a_rank_dies_while_a_newcomer_comes(job: Job, moment: str, rank: int) ->
     [
         {"ACCUMULATE": "4"},
         {"WORKERS": "2"},
+        {"GROUP": "1"},
         {"DDP": '{"static_graph": true}'},
         {"DDP": '{"find_unused_parameters": true}'},
         {"DDP": '{"gradient_as_bucket_view": true, "broadcast_buffers": false}'},
     ],
-    ids=lambda how: "-".join(how.values()) if "DDP" not in how else how["DDP"][2:20].strip('": '),
+    ids=lambda how: "-".join(how.keys()) if "DDP" not in how else how["DDP"][2:20].strip('": '),
 )
 def test_ways_of_training(job: Job, how: dict[str, str]) -> None:
     (one, other) = ends(job, ["1 2 backward"], **how)

@@ -38,9 +38,10 @@ def create(options: Any, backend_options: Any = None) -> Operations:
     several = _has_several_backends(_config_of_torch())
     if getattr(options, "enable_reconfigure", False):  # from torch 2.14 on
         return _reconfigurable(options, several)
-    kind = DeviceBackend if several else _kind_of_group(not options.global_ranks_in_group)
     rank, size = options.group_rank, options.group_size
     ranks = list(options.global_ranks_in_group)
+    has_all = not ranks or size == basics.size() or basics.warms_up()
+    kind = DeviceBackend if several else _kind_of_group(has_all)
     label = f"torch.{options.group_id}"
     if basics.warms_up():  # alone
         return kind(options.store, rank, options.timeout, label, global_process_set, [0])
@@ -55,9 +56,9 @@ def create(options: Any, backend_options: Any = None) -> Operations:
     return group
 
 
-def _kind_of_group(is_world: bool) -> type[Operations]:
-    """The default group of an elastic job's ranks may be that of a loop that goes on in place."""
-    if not is_world or not os.environ.get(membership.MEMBER):
+def _kind_of_group(has_all: bool) -> type[Operations]:
+    """A group of all ranks of an elastic job may be that of a loop that goes on in place."""
+    if not has_all or not os.environ.get(membership.MEMBER):
         return ProcessGroup
     from hvdlite.torch.in_place.group import InPlace
 

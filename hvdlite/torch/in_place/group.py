@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import distributed as dist
 
 from hvdlite.base.operations import EXCHANGED, GATHERED, OF_OTHER_ROWS, SHARED
 from hvdlite.core import engine
@@ -24,6 +25,8 @@ from hvdlite.torch.distributed.group import ProcessGroup, Tensors
 from hvdlite.torch.distributed.reconfigurable import BoundAnew
 from hvdlite.torch.distributed.tensors import Deliver, blocks, plain, sizes
 from hvdlite.torch.distributed.work import DONE, Work
+
+_dist: Any = dist
 
 #: Of larger tensors there is no copy with which an operation could be done again.
 MOST_BYTES = 1 << 20
@@ -151,6 +154,12 @@ class InPlace(BoundAnew):
                 loop.turn.waits = False
             loop.done(_copies(tensors) if repeats else None)
             return work
+
+
+def groups() -> list[InPlace]:
+    """Those of all ranks that the program has, the default one first. All ranks have made them in
+    this order."""
+    return [each for each in _dist.distributed_c10d._world.pg_map if isinstance(each, InPlace)]
 
 
 def _members() -> tuple[int, ...]:

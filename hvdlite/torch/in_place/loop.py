@@ -21,13 +21,14 @@ from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
+from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.data import of_torch
 from hvdlite.elastic.in_place import JobsCursor, LoopInPlace, Trainer
 from hvdlite.elastic.session import warn_of_a_job_that_is_not_elastic
 from hvdlite.job import basics, membership, torch_environment
 from hvdlite.job.process_sets import add_process_set
 from hvdlite.torch.elastic.state import TorchState
-from hvdlite.torch.in_place.group import InPlace
+from hvdlite.torch.in_place.group import InPlace, groups
 
 Result = TypeVar("Result")
 
@@ -64,7 +65,6 @@ class GoingOn(LoopInPlace):
         state = TorchState(**own, cursor=self.cursor)
         super().__init__(state, dist.get_world_size(), on_change, trainer)
         self._came_to_its_step = False
-        self._group: Any = dist.group.WORLD
         self._hooks = [each.register_forward_hook(self._weigh) for each in self._wrapped]
         for each in optimizers:
             self._hooks.append(each.register_step_pre_hook(self._gate))
@@ -96,7 +96,8 @@ class GoingOn(LoopInPlace):
     def end(self) -> None:
         """The training is over: what comes now is as in a job whose ranks stay. epochs() calls
         it."""
-        self._group.loop = None
+        for group in groups():
+            group.loop = None
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
@@ -170,21 +171,31 @@ class GoingOn(LoopInPlace):
         if membership.member() is None:
             warn_of_a_job_that_is_not_elastic()
             return
-        if not isinstance(self._group, InPlace):
+        if not isinstance(dist.group.WORLD, InPlace):
             raise RuntimeError(
                 "going_on: torch's default group is not hvdlite's. Call "
                 "hvdlite.torch.distributed.init() in front of DistributedDataParallel(model)."
             )
+        if not all(isinstance(each.process_group, InPlace) for each in self._wrapped):
+            raise RuntimeError(
+                "going_on: a DistributedDataParallel has a process group of some of the ranks, "
+                "which ends with the first one that dies: leave process_group out, or make it of "
+                "all ranks."
+            )
         self._begin()
-        self._group.loop = self
+        for each in groups():
+            each.loop = self
 
     def _bind(self, ranks: list[int]) -> None:
         """Those ranks call this together."""
         member = self._session.member if self._session else None
         assert member is not None
-        name = f"torch in place, generation {member.generation}, {len(ranks)} ranks"
-        members = add_process_set(ranks, name=name)
-        self._group.bind(members, ranks)
+        found = groups()
+        if len(ranks) == basics.size():
+            _check_number(allgather_object(len(found), name="elastic.groups"))
+        for number, group in enumerate(found):
+            name = f"torch in place, generation {member.generation}, {len(ranks)} ranks, {number}"
+            group.bind(add_process_set(ranks, name=name), ranks)
         torch_environment.tell_numbers()
         _tell_accelerate()
 
@@ -276,6 +287,14 @@ def _check(parts: Mapping[str, Any], wrapped: Sequence[Any]) -> None:
         raise ValueError(
             "going_on: there is no DistributedDataParallel among what is given, so nothing adds "
             "the ranks' gradients: pass model = DistributedDataParallel(model)"
+        )
+
+
+def _check_number(of_groups: Sequence[int]) -> None:
+    if len(set(of_groups)) > 1:
+        raise RuntimeError(
+            f"going_on: the ranks have made different numbers of process groups: {of_groups}, by "
+            "rank. A process that comes later makes them, too, in front of going_on()."
         )
 
 
