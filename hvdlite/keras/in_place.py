@@ -34,7 +34,7 @@ from hvdlite.keras.elastic.state import KerasState
 from hvdlite.keras.flavour import KERAS, LEGACY, backend_name
 
 Load = Callable[[Indices], Any]
-NEVER = -1, -1
+_NO_COUNT = -1, -1  # of operations
 
 _JAX_STATE = (
     "trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables",
@@ -201,7 +201,7 @@ class _Fit(LoopInPlace):
 
     def rank_0s(self, function: Callable[[], Any]) -> Any:
         """What this returns on rank 0. All ranks call it, again if rank 0 is lost meanwhile."""
-        self._operations = NEVER
+        self._operations = _NO_COUNT
 
         def once() -> Any:
             mine = function()
@@ -262,10 +262,13 @@ class _Callbacks(KERAS.callbacks.CallbackList):  # type: ignore[misc, name-defin
 
     def enters(self, steps: int, skipped: int) -> None:
         """`steps`: of an epoch. `skipped`: of this process's first one."""
-        verbose = self._verbose if self._verbose != "auto" or basics.rank() == 0 else 0
         only = [_OnRank0(each, self._loop) for each in self._on_rank_0]
+        verbose = self._verbose
+        if verbose == "auto":
+            only.append(_OnRank0(KERAS.callbacks.ProgbarLogger()))
+            verbose = 1
         super().__init__(
-            [*self._every, *only], add_history=True, add_progbar=verbose != 0,
+            [*self._every, *only], add_history=True, add_progbar=self._verbose not in (0, "auto"),
             model=self._loop._model, epochs=self._epochs, verbose=verbose, steps=steps,
         )  # fmt: skip
         self.callbacks = [
@@ -320,7 +323,7 @@ class _Callbacks(KERAS.callbacks.CallbackList):  # type: ignore[misc, name-defin
             vars(each).update(attributes)
 
     def _lasting(self) -> list[Any]:
-        inner = [getattr(each, "inner", each) for each in self.callbacks]
+        inner = [each.inner if isinstance(each, _Around) else each for each in self.callbacks]
         return [each for each in inner if type(each).__name__ != "ProgbarLogger"]
 
 
@@ -369,18 +372,18 @@ class _Repeated(_Around):
 
 
 class _OnRank0(_Around):
-    """A callback that rank 0 calls, which may be another process after each death. What it
-    remembers is known to all ranks when an epoch is over, which is again for the next rank 0 if
-    one dies in that."""
+    """A callback that rank 0 calls, which may be another process after each death. With a loop,
+    all ranks know at an epoch's end what it remembers, and if rank 0 dies there, the next one calls
+    it again."""
 
-    def __init__(self, inner: Any, loop: _Fit) -> None:
+    def __init__(self, inner: Any, loop: _Fit | None = None) -> None:
         super().__init__(inner)
         self._loop = loop
         self._epoch: tuple[Any, ...] = ()
         self._has_begun = False
 
     def _call(self, hook: str, *given: Any) -> None:
-        if hook != "on_epoch_end":
+        if hook != "on_epoch_end" or self._loop is None:
             self._if_rank_0(hook, given)
             return
         is_done = False
@@ -413,10 +416,9 @@ def _is_simple(callback: Any) -> bool:
 
 def plain_attributes(callback: Any) -> dict[str, Any]:
     """What a callback remembers in the form of numbers, words, arrays, and lists of them."""
-    found = vars(getattr(callback, "inner", callback))
     return {
         name: value
-        for name, value in found.items()
+        for name, value in vars(callback).items()
         if name not in ("params", "_params", "model", "_model") and _is_plain(value)
     }
 
