@@ -105,6 +105,16 @@ def test_a_newcomer_comes_in_the_middle(job: Job, backend: str) -> None:
     assert first["accuracies"][-1] == pytest.approx(second["accuracies"][-1], abs=0.05)
 
 
+@pytest.mark.costly
+@pytest.mark.watchdog(200)
+@pytest.mark.parametrize("backend", one_of(BACKENDS, "fit's entry"))
+@pytest.mark.parametrize("moment", ["before-entry", "behind-entry"])
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_rank_dies_while_a_newcomer_comes(job: Job, rank: int, moment: str, backend: str) -> None:
+    """Rank 2 is the newcomer."""
+    ends(job, backend, ["1 5 batch-end", f"{rank} 0 {moment}"], RANKS="3")
+
+
 REFUSED = """
 import os, keras, numpy as np
 import hvdlite.keras as hvd
@@ -192,7 +202,7 @@ def test_a_newcomer_with_other_callbacks_is_told_so(job: Job) -> None:
 def test_deaths_at_any_time(job: Job, seed: int, backend: str) -> None:
     """Five in each job, of any rank, with newcomers; rank 0 in a third of them."""
     choose = random.Random(seed)
-    moments = (*IN_A_TURN, *BETWEEN, "before-entry", "behind-entry")
+    moments = (*IN_A_TURN, *BETWEEN)
     kills = []
     for number, at in enumerate(sorted(choose.sample(range(2, 300), 5))):
         rank, moment = choose.choice((0, 1, 2) if number % 3 else (0,)), choose.choice(moments)
