@@ -307,6 +307,7 @@ NOT_PROVOKED = {
         ],
         "see test_keras_in_place",
     ),
+    "… not come to … of torch's group …, for which … for … s: …": "see test_torch_arrivals",
     "the ranks' loops are at different places: …": "see test_elastic_turns",
     "hvdlite.transformers.elastic() needs a Trainer of transformers 5.20 or newer: …": "see "
     "test_hugging_face_in_place",

@@ -95,4 +95,16 @@ hvdlite/torch/in_place/group.py
 - if isinstance(each, InPlace)]
 + if isinstance(each, InPlace)][:1]
 test_torch_in_place.py::test_groups_that_the_program_has_made_of_all_ranks_go_on
+
+AR1: who has just asked for something is said not to come
+hvdlite/torch/distributed/arrivals.py
+- any(a.seconds < patience for a in asked.values()):
++ False:
+test_arrivals.py::test_who_is_behind
+
+AR2: ranks that have come are said to be missing
+hvdlite/torch/distributed/arrivals.py
+- if each.number < last]
++ if each.number <= last]
+test_arrivals.py::test_who_is_behind
 """)

@@ -46,6 +46,7 @@ _AS_GLOO = Battery(_BACKEND.title, _BACKEND.file, "give_what or losses or wrappe
 _IN_PLACE = (
     Battery(_BACKEND.title, "multiprocess/test_torch_in_place.py", tier="commit"),
     Battery(_BACKEND.title, "multiprocess/test_torch_reconfigure.py"),
+    Battery(_BACKEND.title, "multiprocess/test_torch_arrivals.py"),
 )
 _LIGHTNING = (Battery("Lightning", "integrations/test_lightning.py", tier="commit"),)
 _TRANSFORMERS = (Battery("Transformers", "integrations/test_hugging_face.py"),)

@@ -12,6 +12,7 @@ works without an import of this module from torch 2.5 on, because torch loads th
     face            what else torch asks a group about
     work            torch's handle of an operation, and what completes its future
     tensors         tensors and options as hvdlite takes them
+    arrivals        who has not come to a collective of another backend
     older           what is done instead with older versions of torch
 """
 

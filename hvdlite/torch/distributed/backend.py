@@ -23,7 +23,7 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job import basics, default_group, membership, torch_environment
 from hvdlite.job.process_sets import add_process_set
 from hvdlite.torch.autoload import devices
-from hvdlite.torch.distributed import older
+from hvdlite.torch.distributed import arrivals, older
 from hvdlite.torch.distributed.face import NAME
 from hvdlite.torch.distributed.group import DeviceBackend, Operations, ProcessGroup
 
@@ -35,7 +35,7 @@ def create(options: Any, backend_options: Any = None) -> Operations:
     `options`: torch's _DistributedBackendOptions.
     """
     del backend_options
-    several = _has_several_backends(_config_of_torch())
+    several = _has_several_backends(_variable_of_torch("backend_config"))
     if getattr(options, "enable_reconfigure", False):  # from torch 2.14 on
         return _reconfigurable(options, several)
     rank, size = options.group_rank, options.group_size
@@ -53,6 +53,7 @@ def create(options: Any, backend_options: Any = None) -> Operations:
     group = kind(options.store, rank, options.timeout, label, process_set, ranks)
     if leaves is not None:
         group.when_it_ends(leaves)
+    arrivals.watch(_variable_of_torch("pg") if several else None)
     return group
 
 
@@ -86,19 +87,19 @@ def register() -> None:
         kind.register_backend(NAME, create, extended_api=True, devices=devices())
 
 
-def _config_of_torch() -> Any:
-    """torch's BackendConfig of the group: a variable of the function in torch that makes it. torch
-    passes no argument that tells it."""
+def _variable_of_torch(name: str) -> Any:
+    """Of the function in torch that makes the group, which passes no argument that tells it."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(3):
         frame = frame and frame.f_back
-        if frame is not None and "backend_config" in frame.f_locals:
-            return frame.f_locals["backend_config"]
+        if frame is not None and name in frame.f_locals:
+            return frame.f_locals[name]
     return None
 
 
 def _has_several_backends(config: Any) -> bool:
-    """ValueError before torch 2.14, which drops the others of a group if one is in Python."""
+    """`config`: torch's BackendConfig. ValueError before torch 2.14, which drops the others of a
+    group if one is in Python."""
     backends = dict(getattr(config, "device_backend_map", {}))
     several = bool({str(name) for name in backends.values()} - {NAME})
     if several and not older.MIXES_BACKENDS:
