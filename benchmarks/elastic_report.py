@@ -29,6 +29,24 @@ def deaths(notes: Sequence[Note]) -> dict[str, Any]:
     return found | {"deaths": len(_of(notes, "death"))}
 
 
+def next_steps(notes: Sequence[Note]) -> list[float]:
+    """Seconds from each death until each process that goes on has made a step."""
+    found = []
+    for death in _of(notes, "death"):
+        before = {n["pid"] for n in notes if n["at"] < death["at"]} - {death["pid"]}
+        first: dict[int, float] = {}
+        for step in _of(notes, "step"):
+            if step["pid"] not in before or step["at"] < death["at"]:
+                continue
+            if step["size"] == death["size"]:  # that was under way, and has not needed the dead one
+                continue
+            first.setdefault(step["pid"], step["at"])
+        dead = {n["pid"] for n in _of(notes, "death")}
+        if first and first.keys() >= before - dead:
+            found.append(max(first.values()) - death["at"])
+    return found
+
+
 def growths(notes: Sequence[Note]) -> list[float]:
     """Seconds for which a planned change stopped a survivor, without the step that follows."""
     broken = {n["generation"] for n in _of(notes, "death")}
@@ -99,6 +117,7 @@ def write(results: Mapping[str, Any], notes: str) -> str:
                 "torchrun restarts all ranks of the same program, which reads its last checkpoint.",
                 table(["", "deaths", "next operation", "next step", "a step takes"], died),
                 "![Time from a death to the next step](elastic.png)",
+                *_inside_trainers(results.get("trainers", {})),
                 "## The slot is filled again",
                 "A new process starts, imports torch and builds its model while the others train.\n"
                 "Then the others stop for a moment, which includes the transfer of the state.",
@@ -111,6 +130,29 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         )
         + "\n"
     )
+
+
+def _inside_trainers(found: Mapping[str, Sequence[float]]) -> list[str]:
+    if not found:
+        return []
+    rows = [
+        [name, str(len(seconds)), time_text(median(seconds)), time_text(_of_twenty(seconds))]
+        for name, seconds in found.items()
+        if seconds
+    ]
+    return [
+        "## Inside trainers",
+        "One of three ranks ends itself in front of a step of its trainer, whose call is not "
+        "left.\nThe times are from there until the last of the others has made a step: the median, "
+        "and\nwhat 19 of 20 stay below.\n"
+        "With torch's `enable_reconfigure` the program does it by hand: one sum of 1 MB is a "
+        "step,\nand who has died is known to it.",
+        table(["", "deaths", "next step", "19 of 20"], rows),
+    ]
+
+
+def _of_twenty(seconds: Sequence[float]) -> float:
+    return sorted(seconds)[min(len(seconds) - 1, int(0.95 * len(seconds)))]
 
 
 def _slowest(ranks: Sequence[Sequence[float]]) -> list[float]:

@@ -52,8 +52,8 @@ _LIGHTNING = (Battery("Lightning", "integrations/test_lightning.py", tier="commi
 _TRANSFORMERS = (Battery("Transformers", "integrations/test_hugging_face.py"),)
 _RAY = (
     Battery("Ray", "integrations/test_ray.py", tier="commit"),
-    Battery("Ray", "integrations/test_ray_train.py", tier="commit"),
-    Battery("Ray", "integrations/test_ray_elastic.py", tier="commit"),
+    Battery("Ray", "integrations/test_ray_train.py"),
+    Battery("Ray", "integrations/test_ray_elastic.py"),
 )
 _OPTUNA = (Battery("Optuna", "integrations/test_optuna.py"),)
 _PYTHON = (

@@ -48,6 +48,7 @@ def fit_takes_every_kind_of_data(here: Here, kind: str) -> None:
 
         source = Batches()
     elif kind == "tf.data":
+        needs(find_spec("tensorflow"), "TensorFlow")
         import tensorflow as tf
 
         source = tf.data.Dataset.from_tensor_slices(mine).batch(EACH)
