@@ -249,6 +249,24 @@ def test_a_death_is_over_with_the_last_rank_of_the_next_generation() -> None:
     assert elastic_report.growths(notes) == pytest.approx([5.4 - 4.9 - 0.2])
 
 
+def test_a_trainer_goes_on_with_the_last_of_those_that_were_there() -> None:
+    import elastic_report
+
+    def at(what: str, seconds: float, pid: int, size: int) -> dict[str, Any]:
+        return {"what": what, "at": seconds, "pid": pid, "size": size}
+
+    notes = [
+        *(at("step", 1.0, pid, 3) for pid in (7, 8, 9)),
+        at("death", 2.0, 9, 3),
+        at("step", 2.01, 7, 3),  # was under way, and has not needed the dead one
+        at("step", 2.1, 8, 2), at("step", 2.2, 7, 2), at("step", 2.3, 8, 2),
+        *(at("step", 5.0, pid, 3) for pid in (7, 8, 10)),
+        at("death", 6.0, 8, 3),
+        at("step", 6.5, 10, 2),  # 7 has made none
+    ]  # fmt: skip
+    assert elastic_report.next_steps(notes) == pytest.approx([0.2])
+
+
 # --- it runs
 
 
