@@ -72,10 +72,12 @@ def verdicts(reports: Mapping[int, Report], patience: float) -> dict[tuple[str, 
         if behind:
             where = "; ".join(f"rank {rank} is in {reports[rank].place}" for rank in behind)
             seconds = min(asked[rank].seconds for rank in waiting)
+            who = f"{_ranks(behind)} {'has' if len(behind) == 1 else 'have'}"
+            others = f"{_ranks(waiting)} wait{'s' if len(waiting) == 1 else ''}"
+            what = f"{wanted[0]} {last}"
             found[name, last] = (
-                f"{_ranks(behind)} {'has' if len(behind) == 1 else 'have'} not come to "
-                f"{wanted[0]} {last} of torch's group {name!r}, for which {_ranks(waiting)} wait"
-                f"{'s' if len(waiting) == 1 else ''} for {seconds:.0f} s: {where}"
+                f"{who} not come to {what} of torch's group {name!r}, for which {others} for "
+                f"{seconds:.0f} s: {where}"
             )
         elif len(wanted) > 1:
             what = "; ".join(
