@@ -9,10 +9,14 @@ from others import PYTHON
 
 needs_installed("torch")
 
-import torch  # noqa: E402
 
-if not hasattr(torch._C._distributed_c10d, "PreHookArgs"):
-    pytest.skip("torch calls no hook in front of a collective before 2.14", allow_module_level=True)
+@pytest.fixture(autouse=True)
+def _hooks() -> None:
+    import torch
+
+    if not hasattr(torch._C._distributed_c10d, "PreHookArgs"):
+        pytest.skip("torch calls no hook in front of a collective before 2.14")
+
 
 PROGRAM = """
 import logging, os, time

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
 import pytest
 from installed import needs_installed
 
 needs_installed("torch")
 
-from hvdlite.torch.distributed.arrivals import Asked, Report, verdicts  # noqa: E402
+
+@pytest.fixture(scope="module")
+def arrivals() -> ModuleType:
+    return import_module("hvdlite.torch.distributed.arrivals")
 
 
-def told(*asked: tuple[int, str, float] | None) -> dict[int, Report]:
+def told(arrivals: ModuleType, *asked: tuple[int, str, float] | None) -> dict[int, Any]:
     """By rank, of one group that all are in."""
-    members = range(len(asked))
+    members = list(range(len(asked)))
     return {
-        rank: Report(
-            f"train.py:{rank} (step)", {} if each is None else {"g": (Asked(*each), list(members))}
+        rank: arrivals.Report(
+            f"train.py:{rank} (step)",
+            {} if each is None else {"g": (arrivals.Asked(*each), members)},
         )
         for rank, each in enumerate(asked)
     }
@@ -45,24 +53,27 @@ def told(*asked: tuple[int, str, float] | None) -> dict[int, Report]:
         ([(5, "allreduce", 70), None], ""),  # has not made the group yet, or has destroyed it
     ],
 )
-def test_who_is_behind(asked: list[tuple[int, str, float] | None], said: str) -> None:
-    found = verdicts(told(*asked), 60.0)
+def test_who_is_behind(
+    arrivals: ModuleType, asked: list[tuple[int, str, float] | None], said: str
+) -> None:
+    found = arrivals.verdicts(told(arrivals, *asked), 60.0)
     assert list(found.values()) == [said] * bool(said)
 
 
-def test_a_rank_that_has_told_nothing_is_waited_for() -> None:
-    reports = told((5, "allreduce", 70), (4, "allreduce", 70))
+def test_a_rank_that_has_told_nothing_is_waited_for(arrivals: ModuleType) -> None:
+    reports = told(arrivals, (5, "allreduce", 70), (4, "allreduce", 70))
     del reports[1]
-    assert verdicts(reports, 60.0) == {}
+    assert arrivals.verdicts(reports, 60.0) == {}
 
 
-def test_only_members_of_a_group_are_looked_at() -> None:
+def test_only_members_of_a_group_are_looked_at(arrivals: ModuleType) -> None:
+    Asked, Report = arrivals.Asked, arrivals.Report
     one = Report("a.py:1", {"g": (Asked(3, "allgather", 90.0), [1, 2])})
     other = Report("a.py:2", {"g": (Asked(2, "allgather", 90.0), [1, 2])})
-    found = verdicts({0: Report("a.py:3", {}), 1: one, 2: other}, 60.0)
+    found = arrivals.verdicts({0: Report("a.py:3", {}), 1: one, 2: other}, 60.0)
     assert list(found) == [("g", 3)]
 
 
-def test_a_report_comes_as_it_was_sent() -> None:
-    report = Report("a.py:1", {"g": (Asked(3, "allgather", 9.5), [1, 2])})
-    assert Report.decode(report.encode()) == report
+def test_a_report_comes_as_it_was_sent(arrivals: ModuleType) -> None:
+    report = arrivals.Report("a.py:1", {"g": (arrivals.Asked(3, "allgather", 9.5), [1, 2])})
+    assert arrivals.Report.decode(report.encode()) == report

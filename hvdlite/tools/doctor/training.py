@@ -70,7 +70,7 @@ def of_programs(programs: Sequence[Program]) -> Iterator[Finding]:
         return
     if (
         not any(_STARTS.match(word) for word in used | words)
-        and not any(name.endswith("State") for name in used)
+        and not any(use.path.endswith(("State", "elastic.fit")) for _, use in uses)
         and not any(_seeds_all_alike(program.tree) for program in programs)
     ):
         yield hint(
