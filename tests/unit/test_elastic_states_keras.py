@@ -63,7 +63,7 @@ import inspect
 horovods = {
     "KerasState": "model optimizer kwargs", "CommitStateCallback": "state batches_per_commit",
     "UpdateBatchStateCallback": "state", "UpdateEpochStateCallback": "state", "run": "func"}
-assert set(hvd.elastic.__all__) == {*horovods, "StepStateCallback"}
+assert set(hvd.elastic.__all__) == {*horovods, "StepStateCallback", "fit"}
 for name, parameters in horovods.items():
     found = inspect.signature(getattr(hvd.elastic, name)).parameters
     assert list(found) == parameters.split(), (name, found)
