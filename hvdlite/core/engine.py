@@ -16,8 +16,9 @@ __all__ = [
     "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "codecs", "digests",
     "end_generation", "is_root", "library", "local_size", "members_of", "new_handle", "poll",
     "pool_allocate", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank",
-    "ranks_of", "run", "run_all", "run_in_place", "run_now", "submit", "submit_encoded",
-    "submit_group", "submit_sparse", "synchronize", "takes_gpus", "wait_all", "warm_up", "warms_up",
+    "ranks_of", "run", "run_all", "run_in_place", "run_now", "stand_for_all", "submit",
+    "submit_encoded", "submit_group", "submit_sparse", "synchronize", "takes_gpus", "wait_all",
+    "warm_up", "warms_up",
 ]  # fmt: skip
 
 
@@ -107,6 +108,23 @@ def _to_itself(call: Callable[..., Any]) -> Callable[..., Any]:
         return call(kind, op, 0, name, data, output, 0, *rest[1:])
 
     return broadcast_only
+
+
+def stand_for_all(set_id: int) -> None:
+    """Until the next call, operations over all ranks are those over this set; 0: over all."""
+    global run, run_in_place, submit, submit_group
+    calls: list[Callable[..., Any]] = [_core.run, _core.submit, _core.submit_group]
+    run, submit, submit_group = [_over(set_id, call, 2) for call in calls] if set_id else calls
+    run_in_place = _over(set_id, _core.run_in_place, 1) if set_id else _core.run_in_place
+
+
+def _over(set_id: int, call: Callable[..., Any], place: int) -> Callable[..., Any]:
+    """`place`: of the process set among the arguments."""
+
+    def over(*given: Any) -> Any:
+        return call(*given[:place], given[place] or set_id, *given[place + 1 :])
+
+    return over
 
 
 #: A 64-bit digest of each tensor of a list, in host memory and contiguous: see

@@ -399,8 +399,10 @@ class ObjectState(State):
         for handler in self._handlers.values():
             if isinstance(handler, StateDictHandler):
                 handler.sync(root)
+                handler.keep()
         self._take_over()
-        self._keep()
+        self._random.keep()
+        self._kept = copy.deepcopy(self._values())
 
     def _take_over(self) -> None:
         """A handler may have another value now, such as new arrays."""

@@ -204,6 +204,7 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
         registration.forget_named()
         global_process_set.process_set_id = None
         global_process_set.ranks = None
+        engine.stand_for_all(0)
         if _told is not None:
             _told = None
             registration.forget_all()

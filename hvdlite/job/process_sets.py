@@ -81,6 +81,7 @@ def instead_of_all(process_set: ProcessSet | None) -> None:
         number = 0 if process_set is None else set_id_of(process_set)
         global_process_set.process_set_id = number
         global_process_set.ranks = _core.process_set_ranks(number)
+        engine.stand_for_all(number)
 
 
 def lasting() -> list[ProcessSet | None]:
