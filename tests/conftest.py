@@ -30,6 +30,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "costly: `commit` takes it by turns, `quick` never")
+    config.addinivalue_line("markers", "always: each tier runs it: it starts no process")
     config.addinivalue_line("markers", "full: the tier `all` alone runs it")
     config.addinivalue_line("markers", "watchdog(seconds): a test may take this long (default 60)")
     if path := os.environ.get(VARIABLE):
@@ -86,7 +87,7 @@ def _other_costly(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def _has_processes(item: pytest.Item) -> bool:
-    return "multiprocess" in item.path.parts
+    return "multiprocess" in item.path.parts and not item.get_closest_marker("always")
 
 
 def _other_products(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -146,6 +146,11 @@ RUN: dict[tuple[str, str], Run] = {
         "\nmodel.compile('sgd', loss='sparse_categorical_crossentropy')",
         instead={"90": "1"},
     ),
+    ("guides/elastic", "model.compile(hvd.DistributedOptimizer("): Run(
+        "keras",
+        "\nimport os, tempfile; os.chdir(tempfile.mkdtemp())\ny = np.ones((64, 3), 'float32')",
+        instead={"90": "1"},
+    ),
     ("guides/elastic", "@hvd.elastic.run"): Run(
         "jax",
         TRAIN_STEP

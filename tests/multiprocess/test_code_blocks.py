@@ -78,12 +78,14 @@ def _run_of(block: Block) -> page_blocks.Run | None:
     return found[0] if found else None
 
 
+@pytest.mark.always
 def test_each_block_of_python_is_run_or_has_a_reason() -> None:
     assert len(PYTHON) > 60
     neither = [b.place for b in PYTHON if (_run_of(b) is None) != _elsewhere(b)]
     assert neither == [], "add a row to RUN or to ELSEWHERE in page_blocks.py"
 
 
+@pytest.mark.always
 def test_each_row_belongs_to_a_block() -> None:
     rows = [*page_blocks.RUN, *(key for key in page_blocks.ELSEWHERE if isinstance(key, tuple))]
     unused = [
@@ -187,6 +189,7 @@ def test_diffs_of_pages_lead_from_one_program_to_another() -> None:
             compile(block.without(gone), block.place, "exec")
 
 
+@pytest.mark.always
 def test_strategies_of_pages_are_strategies() -> None:
     from hvdlite.adapter.strategy.strategy import Strategy
 
@@ -202,6 +205,7 @@ def test_yaml_of_pages_is_yaml() -> None:
             assert list(yaml.safe_load_all(block.text)), block.place
 
 
+@pytest.mark.always
 def test_blocks_say_what_they_are() -> None:
     """`text` is what a program prints, or a file that is neither of the others."""
     known = {"python", "sh", "console", "yaml", "diff", "text"}

@@ -663,6 +663,7 @@ def _literals() -> str:
     return "\1".join(texts)
 
 
+@pytest.mark.always
 def test_what_is_not_provoked_is_in_the_code_word_by_word() -> None:
     known = {row.message for row in ROWS}
     literals = _literals()
@@ -672,6 +673,7 @@ def test_what_is_not_provoked_is_in_the_code_word_by_word() -> None:
             assert piece in literals, f"no code says {piece!r}"
 
 
+@pytest.mark.always
 def test_what_is_not_provoked_names_tests_that_exist() -> None:
     files = {path.stem: path for path in (ROOT / "tests").rglob("*") if path.is_file()}
     functions = {
@@ -686,6 +688,7 @@ def test_what_is_not_provoked_names_tests_that_exist() -> None:
             assert name in files or name in functions, f"{message!r} is said to be tested by {name}"
 
 
+@pytest.mark.always
 def test_the_page_names_classes_that_exist() -> None:
     assert len(ROWS) > 50
     for row in ROWS:

@@ -29,6 +29,7 @@ def section(title: str, folder: Path) -> list[Block]:
     return _blocks(folder / "section.md")
 
 
+@pytest.mark.always
 def test_each_road_of_the_map_has_its_section() -> None:
     text = PAGE.read_text()
     sections = re.findall(r"^## (.*)$", text, re.M)
@@ -146,6 +147,7 @@ def test_the_runtime_for_kubeflows_trainer_makes_ranks_of_pods(job: Job) -> None
     assert said == [f"rank {rank} of 2 on 2 hosts: 2\n" for rank in (1, 0)]
 
 
+@pytest.mark.always
 def test_the_page_shows_the_trainjob_of_the_example(tmp_path: Path) -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     (shown,) = section("Kubeflow", tmp_path)

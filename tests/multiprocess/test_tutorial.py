@@ -165,6 +165,7 @@ def test_the_page_about_two_machines_does_what_it_says(job: Job, two_machines: S
     _walk(PAGES / "two-machines.md", job, two_machines)
 
 
+@pytest.mark.always
 def test_every_page_of_the_tutorial_is_walked() -> None:
     assert {page.stem for page in PAGES.glob("*.md")} == {
         "install",
