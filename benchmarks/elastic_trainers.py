@@ -11,30 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
+from elastic_plan import FOLDER, PLAN, die, die_if_due, note, over
+
 WAY = sys.argv[1]
-PLAN = json.loads(Path(sys.argv[2]).read_text())
-FOLDER = Path(sys.argv[2]).parent
-NOTES = os.open(FOLDER / f"notes.{os.getpid()}", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 WIDTH, LAYERS, BATCH, STEPS_OF_AN_EPOCH = 256, 4, 4, 40  # 1 MB
-
-
-def note(what: str, **more: Any) -> None:
-    line = {"what": what, "at": time.monotonic(), "pid": os.getpid(), **more}
-    os.write(NOTES, (json.dumps(line) + "\n").encode())
-
-
-def deaths() -> int:
-    return len(list(FOLDER.glob("death.*")))
 
 
 class Watch:
@@ -44,22 +31,16 @@ class Watch:
         self.size = self.steps = 0
 
     def before_a_step(self, rank: int, size: int, generation: int) -> None:
-        """The last rank, the first and one between take turns to die."""
         if size != self.size:
             self.size, self.steps = size, 0
-        due = size == PLAN["ranks"] and self.steps >= PLAN["steps"] and deaths() < PLAN["deaths"]
-        mine = rank == (size - 1, 0, size // 2)[deaths() % 3]
-        if due and mine and not (FOLDER / f"death.{generation}").exists():
-            (FOLDER / f"death.{generation}").touch()
-            note("death", size=size)
-            os.kill(os.getpid(), signal.SIGKILL)
+        die_if_due(generation, rank, size, self.steps)
 
     def after_a_step(self) -> None:
         self.steps += 1
         note("step", size=self.size)
 
     def is_over(self) -> bool:
-        return deaths() >= PLAN["deaths"] and self.size == PLAN["ranks"] and self.steps >= 5
+        return over() and self.size == PLAN["ranks"] and self.steps >= 5
 
 
 watch = Watch()
@@ -171,8 +152,6 @@ def transformers() -> None:
             return {"loss": self.net(x).sum()}
 
     class Notes(TrainerCallback):  # type: ignore[misc]
-        made = -1
-
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             watch.after_a_step()
 
@@ -250,8 +229,7 @@ def by_hand(backend: str) -> None:
     meet(1, alive)
     while watch.steps < 2 * PLAN["steps"]:
         if len(alive) == ranks and watch.steps == PLAN["steps"] and rank == PLAN["dies"]:
-            note("death", size=ranks)
-            os.kill(os.getpid(), signal.SIGKILL)
+            die(size=ranks)
         watch.size = len(alive)
         try:
             dist.all_reduce(parameter)

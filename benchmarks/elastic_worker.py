@@ -8,50 +8,18 @@ that has all ranks, after `steps` of its steps, until there were `deaths`.
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
+from elastic_plan import FOLDER, PLAN, die_if_due, note, over
 
-PLAN = json.loads(Path(sys.argv[2]).read_text())
-FOLDER = Path(sys.argv[2]).parent
-NOTES = os.open(FOLDER / f"notes.{os.getpid()}", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 CHECKPOINT = FOLDER / "checkpoint"
 CHECKPOINT_STEPS = 10
-
-
-def note(what: str, **more: Any) -> None:
-    line = {"what": what, "at": time.monotonic(), "pid": os.getpid(), **more}
-    os.write(NOTES, (json.dumps(line) + "\n").encode())
-
-
-def deaths() -> int:
-    return len(list(FOLDER.glob("death.*")))
-
-
-def over() -> bool:
-    return deaths() >= PLAN["deaths"]
-
-
-def die_if_due(generation: int, rank: int, size: int, steps: int) -> None:
-    """The last rank, the first and one between take turns."""
-    if size != PLAN["ranks"] or steps < PLAN["steps"] or over():
-        return
-    if rank == (size - 1, 0, size // 2)[deaths() % 3] and not _died_in(generation):
-        (FOLDER / f"death.{generation}").touch()
-        note("death", generation=generation, rank=rank)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _died_in(generation: int) -> bool:
-    return (FOLDER / f"death.{generation}").exists()
 
 
 def net() -> tuple[torch.nn.Module, torch.optim.Optimizer]:

@@ -46,9 +46,6 @@ def say(text):
 
 
 class Death(keras.callbacks.Callback):
-    def on_train_begin(self, logs=None):
-        self.epoch = 0
-
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
 

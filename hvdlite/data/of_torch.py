@@ -46,13 +46,7 @@ def loader(given: DataLoader[Any], request: ShardRequest) -> DataLoader[Any]:
     shard = _shard_of(given, request)
     sampler = ShardSampler(given.dataset, shard)
     batches = ShardBatchSampler(sampler, given.batch_size or 1, given.drop_last)
-    return _copy(
-        given,
-        _OfSamples,
-        shard=shard,
-        sampler=sampler,
-        batch_sampler=batches,
-    )
+    return _copy(given, _OfSamples, shard=shard, sampler=sampler, batch_sampler=batches)
 
 
 def _copy(given: DataLoader[Any], mixin: type | None, **changed: Any) -> DataLoader[Any]:

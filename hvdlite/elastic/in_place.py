@@ -48,7 +48,7 @@ class LoopInPlace:
         self._newcomers = False  # wait for the next turn
         self._is_newcomer = False  # until it is let in
         self._root = 0  # the first rank that is no newcomer
-        self._size = self._told = size
+        self._size = size
         self._session: Session | None = None
 
     # ---- what an adapter adds
@@ -81,12 +81,6 @@ class LoopInPlace:
             self.done([result])
             return result
 
-    def again(self, error: HorovodInternalError) -> list[Any] | None:
-        """Goes on among those that are left. Returns the result that another rank has had; None:
-        the operation is done again."""
-        found: list[Any] | None = self._recover(error)
-        return found
-
     def done(self, result: list[Any] | None) -> None:
         """An operation between turns has ended. `result`: for ranks that have not had it."""
         self.turn.done += 1
@@ -104,7 +98,7 @@ class LoopInPlace:
                     break
                 self._let_in()
             except HorovodInternalError as error:
-                self._recover(error)
+                self.again(error)
         self.turn.begin()
 
     def _agree(self) -> None:
@@ -114,7 +108,7 @@ class LoopInPlace:
         except HostsUpdatedInterrupt:
             self._changes = True
         except HorovodInternalError as error:
-            self._recover(error)
+            self.again(error)
 
     # ---- generations
 
@@ -135,20 +129,21 @@ class LoopInPlace:
             session.member.done()
             session.end()
 
-    def _recover(self, error: Exception) -> Any:
+    def again(self, error: Exception) -> list[Any] | None:
         """Goes into the next generation, with those that are left and perhaps newcomers. Returns
-        the result of the operation that this rank waits for, if another one has had it."""
+        the result of the operation that this rank waits for, if another one has had it; None: the
+        operation is done again."""
         assert self._session is not None
         self._session.has_failed(error)
         return self._next_generation()
 
-    def _next_generation(self) -> Any:
+    def _next_generation(self) -> list[Any] | None:
         assert self._session is not None
         self._changes = False
         self._session.next_generation()
         return self._settle(changed=True, bind=True)
 
-    def _settle(self, changed: bool, bind: bool) -> Any:
+    def _settle(self, changed: bool, bind: bool) -> list[Any] | None:
         session = self._session
         assert session is not None
         while True:
@@ -162,7 +157,7 @@ class LoopInPlace:
                 session.next_generation()
                 changed = bind = True
 
-    def _align(self, bind: bool) -> Any:
+    def _align(self, bind: bool) -> list[Any] | None:
         """All ranks come to the same moment. Those that are new wait for the next turn."""
         told: list[Moment | None] = allgather_object(
             None if self._is_newcomer else self.turn.moment(), name="elastic.turns"
@@ -178,7 +173,7 @@ class LoopInPlace:
         stay = [rank for rank, each in enumerate(told) if each is not None]
         plan = aligned([each for each in told if each is not None])
         self._root, self._newcomers = stay[0], len(stay) < len(told)
-        found = None
+        found: list[Any] | None = None
         if plan.source is not None:
             found = broadcast_object(self._last, stay[plan.source], name="elastic.result")
         if self._is_newcomer:
@@ -188,8 +183,8 @@ class LoopInPlace:
         place = stay.index(basics.rank())
         self.turn.behind = plan.behind[place]
         if bind:
-            self._bind_to(stay)
-        self._tell_of_change()
+            self._bind(stay)
+            self._tell_of_change(len(stay))
         if not plan.takes[place]:
             return None
         if found is None:
@@ -204,7 +199,7 @@ class LoopInPlace:
 
     def _let_in(self) -> None:
         """All ranks, those that are new, too, stand at the begin of a turn."""
-        self._bind_to(list(range(basics.size())))
+        self._bind(list(range(basics.size())))
         self.state.receive_objects(self._root)
         if self._trainer is not None:
             mine = self._trainer.objects() if basics.rank() == self._root else None
@@ -215,16 +210,12 @@ class LoopInPlace:
         self.turn.done = 0  # a newcomer has not counted them
         self._came_in()
         self._newcomers = False
-        self._tell_of_change()
+        self._tell_of_change(basics.size())
 
-    def _bind_to(self, ranks: list[int]) -> None:
-        self._bind(ranks)
-        self._size = len(ranks)
-
-    def _tell_of_change(self) -> None:
-        before, self._told = self._told, self._size
-        if self._on_change is not None and before != self._size:
-            self._on_change(before, self._size)
+    def _tell_of_change(self, size: int) -> None:
+        before, self._size = self._size, size
+        if self._on_change is not None and before != size:
+            self._on_change(before, size)
 
 
 def for_good(error: HorovodInternalError) -> HorovodInternalError:

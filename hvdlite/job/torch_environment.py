@@ -12,9 +12,10 @@ import contextlib
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from hvdlite import _core
 from hvdlite.base import knobs
@@ -23,6 +24,7 @@ from hvdlite.job import basics, observe
 from hvdlite.job.membership import Membership
 from hvdlite.launch import plan
 from hvdlite.rendezvous import addresses
+from hvdlite.rendezvous.documents import RankNumbers
 
 ASKED_FOR = "HVDLITE_TORCH_ENV"
 # in torch's store
@@ -33,17 +35,6 @@ STALL = "stall_shutdown_time_seconds"
 _operations_of_init: int | None = None
 
 
-class Place(NamedTuple):
-    """This rank's numbers."""
-
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
-    cross_rank: int
-    cross_size: int
-
-
 def renew(member: Membership) -> None:
     """All ranks of the generation call this. Does nothing if nothing has asked for it."""
     if os.environ.get(ASKED_FOR) != "1":
@@ -52,10 +43,7 @@ def renew(member: Membership) -> None:
     several = place.local_size < place.size
     mine = (address(several), addresses.quiet_port())
     host, port = broadcast_object(mine, 0)
-    torch = plan.torch_place(
-        place.rank, place.size, place.local_rank, place.local_size, place.cross_rank,
-        place.cross_size,
-    )  # fmt: skip
+    torch = plan.torch_place(*astuple(place))
     torch["TORCHELASTIC_RESTART_COUNT"] = str(member.generation - 1)
     # hvd.init() refuses variables that contradict each other.
     os.environ.update(torch | plan.numbers(**vars(place)) | plan.torch_rendezvous(host, port))
@@ -64,11 +52,11 @@ def renew(member: Membership) -> None:
 def tell_numbers() -> None:
     """This rank has other numbers than its variables say. Where torch's ranks meet stays."""
     place = _place()
-    os.environ.update(plan.torch_place(*place) | plan.numbers(**place._asdict()))
+    os.environ.update(plan.torch_place(*astuple(place)) | plan.numbers(**vars(place)))
 
 
-def _place() -> Place:
-    return Place(
+def _place() -> RankNumbers:
+    return RankNumbers(
         basics.rank(), basics.size(), basics.local_rank(), basics.local_size(),
         basics.cross_rank(), basics.cross_size(),
     )  # fmt: skip
@@ -77,7 +65,7 @@ def _place() -> Place:
 def announce(host: str, port: int) -> None:
     """Sets them for this rank of hvdlite's job. torch's ranks meet at a store that is served at
     `port` already."""
-    place = plan.torch_place(*_place())
+    place = plan.torch_place(*astuple(_place()))
     agent = {
         "TORCHELASTIC_RUN_ID": f"hvdlite-{port}",
         "TORCHELASTIC_RESTART_COUNT": "0",

@@ -29,16 +29,11 @@ from hvdlite.job.observe import metrics
 from hvdlite.job.process_sets import add_process_set, instead_of_all
 from hvdlite.keras.backends import chosen
 from hvdlite.keras.callbacks import DriftGuardCallback
-from hvdlite.keras.elastic.gate import backends_gate
 from hvdlite.keras.elastic.state import KerasState
-from hvdlite.keras.flavour import KERAS, LEGACY, backend_name
+from hvdlite.keras.flavour import KERAS, LEGACY
 
 Load = Callable[[Indices], Any]
 _NO_COUNT = -1, -1  # of operations
-
-_JAX_STATE = (
-    "trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables",
-)  # fmt: skip
 
 
 def fit(
@@ -67,13 +62,13 @@ def fit(
     cursor = JobsCursor(
         length, global_batch=batch_size * basics.size(), shuffle=shuffle, seed=seed, tail="pad"
     )
-    model._symbolic_build(data_batch=load(np.zeros(1, np.int64)))
+    batches = _Ahead(cursor, load, workers)
+    first = batches.first()
+    model._symbolic_build(data_batch=first)
     state = KerasState(model, **(parts or {}), cursor=cursor)
-    loop = _Fit(model, state, cursor, _Ahead(cursor, load, workers), on_change)
+    loop = _Fit(model, state, cursor, batches, on_change)
     every = [each for each in callbacks if not isinstance(each, DriftGuardCallback)]
-    verbose = options.pop("verbose", "auto")
-    loop.callbacks = _Callbacks(loop, every, list(on_rank_0), epochs=epochs, verbose=verbose)
-    return loop.run(epochs, initial_epoch, options)
+    return loop.run(epochs, initial_epoch, first, every, on_rank_0, options)
 
 
 class _Fit(LoopInPlace):
@@ -91,17 +86,25 @@ class _Fit(LoopInPlace):
 
     # ---- the call of fit()
 
-    def run(self, epochs: int, initial_epoch: int, options: dict[str, Any]) -> Any:
+    def run(
+        self, epochs: int, initial_epoch: int, first: Any, every: Sequence[Any],
+        on_rank_0: Sequence[Any], options: dict[str, Any],
+    ) -> Any:  # fmt: skip
+        """`first`: a batch. `every`: callbacks of all ranks."""
         model, cursor = self._model, self.cursor
         cursor.load_state_dict(cursor.state_dict() | {"epoch": initial_epoch})
+        verbose = options.pop("verbose", "auto")
         model.make_train_function()
         own = model.train_function
         try:
             with of_any_framework():
-                self._enter(own)
+                self._enter(own, first)
                 steps = cursor.steps_of_an_epoch()
-                self.callbacks.enters(steps, skipped=steps - len(cursor))
-                model.train_function = self._on_jax(own) if _is_jax() else self._plain(own)
+                self.callbacks = _Callbacks(
+                    self, every, on_rank_0, skipped=steps - len(cursor), epochs=epochs,
+                    verbose=verbose, steps=steps,
+                )  # fmt: skip
+                model.train_function = chosen().in_turns(model, own, self._turn)
                 found = model.fit(
                     _Numbers(steps), epochs=epochs, initial_epoch=cursor.epoch, shuffle=False,
                     callbacks=self.callbacks, **options,
@@ -112,53 +115,21 @@ class _Fit(LoopInPlace):
             model.train_function = own
             instead_of_all(None)
 
-    def _enter(self, step: Callable[..., Any]) -> None:
+    def _enter(self, step: Callable[..., Any], first: Any) -> None:
         if membership.member() is None:
             warn_of_a_job_that_is_not_elastic()
             self.state.sync()
             return
-        chosen().compile_step(self._model, step, self._batches.first())
+        chosen().compile_step(self._model, step, first)
         self._begin()  # until then the others do not wait for a newcomer
 
     # ---- turns
 
-    def _plain(self, make: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """For backends whose variables change in place."""
-
-        def turn(given: Any) -> Any:
-            del given
-            if self.callbacks.skips():
-                return {}
-            return self._make(lambda batch: make([batch]))
-
-        return turn
-
-    def _on_jax(self, make: Callable[..., Any]) -> Callable[..., Any]:
-        """A step is a function of the state."""
-        from hvdlite.keras.backends.jax import everything
-
-        model = self._model
-
-        def one(batch: Any, state: Any) -> Any:
-            if backends_gate().are_alive(model.variables):  # they have been put back
-                state = everything(model, purge=True)
-            logs, state = make(state, iter([batch]))
-            model._jax_state = dict(zip(_JAX_STATE, state, strict=True))
-            model._jax_state_synced = False
-            return logs
-
-        def turn(state: Any, given: Any) -> Any:
-            del given
-            if self.callbacks.skips():
-                return {}, state
-            logs = self._make(lambda batch: one(batch, state))
-            return logs, everything(model)
-
-        return turn
-
-    def _make(self, make: Callable[[Any], Any]) -> Any:
-        """A turn, again and again until this rank's state is behind it. If another rank has made
-        the turn, this one has its state, and the logs of the turn before."""
+    def _turn(self, make: Callable[[Any], Any]) -> Any:
+        """Again and again until this rank's state is behind it. If another rank has made the turn,
+        this one has its state, and the logs of the turn before."""
+        if self.callbacks.skips():
+            return {}
         marks, logs = self.state._marks, None
         behind = marks.position + 1
         self.next_turn()
@@ -171,7 +142,7 @@ class _Fit(LoopInPlace):
                 if not error.retryable or self._session is None:
                     raise
                 self.turn.withdraw()
-                self._recover(error)
+                self.again(error)
                 self.turn.behind = 0
                 if marks.position < behind:
                     self.next_turn()
@@ -218,11 +189,10 @@ class _Fit(LoopInPlace):
 
     def _bind(self, ranks: list[int]) -> None:
         """Newcomers do not take part in what callbacks do between turns."""
-        member = self._session.member if self._session else None
-        if member is None or len(ranks) == basics.size():
+        if len(ranks) == basics.size():
             instead_of_all(None)
             return
-        name = f"fit in place, generation {member.generation}"
+        name = f"fit in place, generation {generation()}"
         instead_of_all(add_process_set(ranks, name=name))
 
     def keep(self) -> None:
@@ -251,30 +221,25 @@ class _Fit(LoopInPlace):
 class _Callbacks(KERAS.callbacks.CallbackList):  # type: ignore[misc, name-defined]
     """All of fit(). A newcomer is told of no batch of its first epoch that others have had."""
 
-    def __init__(
-        self, loop: _Fit, every: list[Any], on_rank_0: list[Any], *, epochs: int, verbose: Any
-    ) -> None:
-        self.callbacks: list[Any] = []
-        self._loop = loop
-        self._every, self._on_rank_0 = every, on_rank_0
-        self._epochs, self._verbose = epochs, verbose
-        self._skipped = self._batch = 0
+    callbacks: list[Any]
 
-    def enters(self, steps: int, skipped: int) -> None:
-        """`steps`: of an epoch. `skipped`: of this process's first one."""
-        only = [_OnRank0(each, self._loop) for each in self._on_rank_0]
-        verbose = self._verbose
+    def __init__(
+        self, loop: _Fit, every: Sequence[Any], on_rank_0: Sequence[Any], *, skipped: int,
+        verbose: Any, **params: int,
+    ) -> None:  # fmt: skip
+        """`skipped`: steps of this process's first epoch. `params`: what Keras tells callbacks."""
+        self._loop = loop
+        self._skipped, self._batch = skipped, 0
+        only = [_OnRank0(each, loop) for each in on_rank_0]
         if verbose == "auto":
             only.append(_OnRank0(KERAS.callbacks.ProgbarLogger()))
-            verbose = 1
         super().__init__(
-            [*self._every, *only], add_history=True, add_progbar=self._verbose not in (0, "auto"),
-            model=self._loop._model, epochs=self._epochs, verbose=verbose, steps=steps,
+            [*every, *only], add_history=True, add_progbar=verbose not in (0, "auto"),
+            model=loop._model, verbose=1 if verbose == "auto" else verbose, **params,
         )  # fmt: skip
         self.callbacks = [
-            each if _is_simple(each) else _Repeated(each, self._loop) for each in self.callbacks
+            each if _is_simple(each) else _Repeated(each, loop) for each in self.callbacks
         ]
-        self._skipped = skipped
 
     def _configure_async_dispatch(self, callbacks: Any) -> None:
         """What a callback does belongs between two turns."""
@@ -518,10 +483,6 @@ def _array(given: Any) -> Any:
         "give arrays, or a function that loads the samples of given numbers, with length=. Or call "
         "model.fit() in a function under @hvd.elastic.run"
     )
-
-
-def _is_jax() -> bool:
-    return backend_name() == "jax"
 
 
 _INSTEAD = {

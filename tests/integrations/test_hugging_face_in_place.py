@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dying_jobs import ended
+from dying_jobs import ended, kills_at_random
 from installed import needs_installed
 from launched import Job
 from tier import TIER, one_of
@@ -67,11 +66,5 @@ def test_a_newcomer_comes_in_the_middle(job: Job) -> None:
 @pytest.mark.parametrize("seed", range(10) if TIER == "all" else one_of(range(10), "deaths"))
 def test_deaths_at_any_time(job: Job, seed: int) -> None:
     """Five in each job, of any rank, with newcomers; rank 0 in a third of them."""
-    choose = random.Random(seed)
-    kills = []
-    for number, at in enumerate(sorted(choose.sample(range(2, 400), 5))):
-        moment = choose.choice(IN_A_TURN + BETWEEN)
-        rank = choose.choice((0, 1, 2) if number % 3 else (0,))
-        kills.append(f"{rank} {at} {moment}")
-    print(f"seed {seed}: {kills}")
+    kills = kills_at_random(seed, IN_A_TURN + BETWEEN)
     assert ends(job, kills, RANKS="3", ALIVE="3", epochs=60)[0]["accuracy"] > 0.9

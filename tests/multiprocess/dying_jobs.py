@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Sequence
 from typing import Any
 
 from launched import Job
@@ -26,3 +28,17 @@ def ended(
     found.sort(key=lambda each: each["place"])
     assert [each["place"] for each in found] == [[r, len(found)] for r in range(len(found))]
     return found
+
+
+def kills_at_random(
+    seed: int, moments: Sequence[str], last: int = 400, of_rank_0: Sequence[str] = ()
+) -> list[str]:
+    """Five deaths of any rank, up to this turn; of rank 0 in a third of them, and at moments that
+    it alone has. Prints them."""
+    choose = random.Random(seed)
+    kills = []
+    for number, at in enumerate(sorted(choose.sample(range(2, last), 5))):
+        rank, moment = choose.choice((0, 1, 2) if number % 3 else (0,)), choose.choice(moments)
+        kills.append(f"{0 if moment in of_rank_0 else rank} {at} {moment}")
+    print(f"seed {seed}: {kills}")
+    return kills

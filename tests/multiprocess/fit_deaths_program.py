@@ -40,19 +40,6 @@ def die(moment: str) -> None:
     dying.die(moment, hvd.rank(), turns)
 
 
-def watch(name: str, owner: Any, method: str) -> None:
-    """die() in front of a call, and behind it."""
-    plain = getattr(owner, method)
-
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        die(f"before-{name}")
-        result = plain(*args, **kwargs)
-        die(f"behind-{name}")
-        return result
-
-    setattr(owner, method, watched)
-
-
 def noted(state: Any) -> None:
     """Behind each step, whoever has made it."""
     found = state.cursor.state_dict()
@@ -62,10 +49,10 @@ def noted(state: Any) -> None:
 
 behind_boundary = hvd.elastic.KerasState.behind_boundary
 hvd.elastic.KerasState.behind_boundary = noted
-watch("boundary", hvd.elastic.KerasState, "behind_boundary")
-watch("computed", hvd.elastic.KerasState, "_at_boundary")
-watch("entry", LoopInPlace, "_let_in")
-watch("turn", LoopInPlace, "next_turn")
+dying.watch(die, "boundary", hvd.elastic.KerasState, "behind_boundary")
+dying.watch(die, "computed", hvd.elastic.KerasState, "_at_boundary")
+dying.watch(die, "entry", LoopInPlace, "_let_in")
+dying.watch(die, "turn", LoopInPlace, "next_turn")
 
 generator = np.random.default_rng(1)
 X = generator.standard_normal((SAMPLES, 8)).astype(np.float32)

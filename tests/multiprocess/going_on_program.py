@@ -83,21 +83,8 @@ schedule = torch.optim.lr_scheduler.StepLR(
 )
 
 
-def watch(name: str, owner: Any, method: str) -> None:
-    """die() in front of a call, and behind it."""
-    plain = getattr(owner, method)
-
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        die(f"before-{name}")
-        result = plain(*args, **kwargs)
-        die(f"behind-{name}")
-        return result
-
-    setattr(owner, method, watched)
-
-
-watch("boundary", hvd.elastic.TorchState, "behind_boundary")
-watch("entry", hvd.elastic.GoingOn, "_let_in")
+dying.watch(die, "boundary", hvd.elastic.TorchState, "behind_boundary")
+dying.watch(die, "entry", hvd.elastic.GoingOn, "_let_in")
 sizes: list[tuple[int, int]] = []
 going: Any = None  # a newcomer enters while it is made
 going = hvd.elastic.going_on(

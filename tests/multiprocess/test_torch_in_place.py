@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dying_jobs import ended
+from dying_jobs import ended, kills_at_random
 from installed import needs_installed
 from launched import Job
 from others import PYTHON
@@ -210,13 +209,7 @@ def test_deaths_at_any_time(job: Job, seed: int, what: str) -> None:
     """Five in each job, of any rank, with newcomers; rank 0 in a third of them."""
     if what:
         needs_installed("accelerate")
-    choose = random.Random(seed)
-    moments = (*IN_A_TURN, *BETWEEN[:1], *BETWEEN[2:])
-    kills = [
-        f"{choose.choice((0, 1, 2) if n % 3 else (0,))} {at} {choose.choice(moments)}"
-        for n, at in enumerate(sorted(choose.sample(range(2, 400), 5)))
-    ]
-    print(f"seed {seed}: {kills}")
+    kills = kills_at_random(seed, (*IN_A_TURN, *BETWEEN[:1], *BETWEEN[2:]))
     found = ends(job, kills, RANKS="3", ALIVE="3", epochs=60, **({what: "1"} if what else {}))
     assert found[0]["accuracies"][-1] > 0.9
     for end in found:

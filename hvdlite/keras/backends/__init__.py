@@ -16,6 +16,9 @@ from hvdlite.adapter.at_once import primitives
 from hvdlite.adapter.compression.algebra import Algebra
 from hvdlite.keras.flavour import backend_name
 
+#: Makes a step by what it is given, perhaps again and again, or leaves it out. Returns its logs.
+Turn = Callable[[Callable[[Any], Any]], Any]
+
 
 class Backend(primitives.Backend):
     #: for compressors with a memory
@@ -29,6 +32,10 @@ class Backend(primitives.Backend):
 
     def compile_step(self, model: Any, step: Callable[..., Any], batch: Any) -> None:
         """Compiles what fit() calls for a batch like this one, and does not make the step."""
+
+    def in_turns(self, model: Any, step: Callable[..., Any], turn: Turn) -> Callable[..., Any]:
+        """What fit() calls in the place of `step`. Here variables change in place."""
+        return lambda given: turn(lambda batch: step([batch]))
 
 
 def chosen() -> Backend:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hvdlite.jax.compression import backend
 from hvdlite.jax.compression.algebra import JaxAlgebra
-from hvdlite.keras.backends import Backend
+from hvdlite.keras.backends import Backend, Turn
 from hvdlite.keras.flavour import KERAS
 
 
@@ -36,16 +36,39 @@ class JaxBackend(backend.JaxBackend, Backend):
         inside = [cell.cell_contents for cell in step.__closure__ or ()]
         compiled = next((each for each in inside if hasattr(each, "lower")), None)
         if compiled is not None:
-            compiled.lower(everything(model), batch).compile()
+            compiled.lower(_everything(model), batch).compile()
+
+    def in_turns(self, model: Any, step: Callable[..., Any], turn: Turn) -> Callable[..., Any]:
+        """A step is a function of the state, which is in the variables where a step is made again,
+        and behind a turn."""
+        from hvdlite.keras.elastic.gate import backends_gate
+
+        def are_alive() -> bool:
+            return backends_gate().are_alive(model.variables)
+
+        def of_state(state: Any, given: Any) -> Any:
+            def make(batch: Any) -> Any:
+                now = _everything(model, purge=True) if are_alive() else state
+                logs, behind = step(now, iter([batch]))
+                model._jax_state = dict(zip(_STATE, behind, strict=True))
+                model._jax_state_synced = False
+                return logs
+
+            logs = turn(make)
+            return logs, _everything(model) if are_alive() else state
+
+        return of_state
 
 
-def everything(model: Any, purge: bool = False) -> Any:
+_STATE = (
+    "trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables",
+)  # fmt: skip
+
+
+def _everything(model: Any, purge: bool = False) -> Any:
     """The state of which a step is a function. `purge`: out of the variables, whose memory it
     takes."""
-    return model._get_jax_state(
-        trainable_variables=True, non_trainable_variables=True, optimizer_variables=True,
-        metrics_variables=True, purge_model_variables=purge,
-    )  # fmt: skip
+    return model._get_jax_state(**dict.fromkeys(_STATE, True), purge_model_variables=purge)
 
 
 BACKEND = JaxBackend()

@@ -21,9 +21,11 @@ from typing import Any, NamedTuple
 from torch import distributed as dist
 from torch._C import _distributed_c10d as _c10d
 
+from hvdlite.adapter.agreement.presence import in_words
 from hvdlite.base import knobs
 from hvdlite.job import basics, frames, membership
 from hvdlite.job.basics import JobStore
+from hvdlite.torch.distributed.group import ProcessGroup
 
 _log = logging.getLogger("hvdlite")
 _dist: Any = dist.distributed_c10d  # type: ignore[attr-defined]
@@ -61,7 +63,7 @@ def verdicts(reports: Mapping[int, Report], patience: float) -> dict[tuple[str, 
     found = {}
     for name in sorted({name for report in reports.values() for name in report.groups}):
         members = next(r.groups[name][1] for r in reports.values() if name in r.groups)
-        there = {rank: reports[rank].groups.get(name) for rank in members if rank in reports}
+        there = {r: reports[r].groups.get(name) for r in sorted(members) if r in reports}
         asked = {rank: each[0] for rank, each in there.items() if each is not None}
         if len(asked) < len(members) or any(a.seconds < patience for a in asked.values()):
             continue
@@ -72,17 +74,15 @@ def verdicts(reports: Mapping[int, Report], patience: float) -> dict[tuple[str, 
         if behind:
             where = "; ".join(f"rank {rank} is in {reports[rank].place}" for rank in behind)
             seconds = min(asked[rank].seconds for rank in waiting)
-            who = f"{_ranks(behind)} {'has' if len(behind) == 1 else 'have'}"
-            others = f"{_ranks(waiting)} wait{'s' if len(waiting) == 1 else ''}"
+            who = f"{in_words(behind)} {'has' if len(behind) == 1 else 'have'}"
+            others = f"{in_words(waiting)} wait{'s' if len(waiting) == 1 else ''}"
             what = f"{wanted[0]} {last}"
             found[name, last] = (
                 f"{who} not come to {what} of torch's group {name!r}, for which {others} for "
                 f"{seconds:.0f} s: {where}"
             )
         elif len(wanted) > 1:
-            what = "; ".join(
-                f"{asked[r].name} in {reports[r].place} on rank {r}" for r in sorted(asked)
-            )
+            what = "; ".join(f"{asked[r].name} in {reports[r].place} on rank {r}" for r in asked)
             found[name, last] = (
                 f"the ranks ask torch's group {name!r} for different collectives as number {last}: "
                 f"{what}"
@@ -90,27 +90,34 @@ def verdicts(reports: Mapping[int, Report], patience: float) -> dict[tuple[str, 
     return found
 
 
-def _ranks(numbers: Sequence[int]) -> str:
-    *some, last = map(str, sorted(numbers))
-    return f"ranks {', '.join(some)} and {last}" if some else f"rank {last}"
-
-
 class Watch:
     """`patience`: seconds without a new collective in a group, before rank 0 says something."""
 
     def __init__(self, store: JobStore, patience: float) -> None:
-        self._client = store.connect()
+        self._store = store
         self._prefix = f"{store.prefix}torch.arrivals/"
         self._patience = patience
         self._groups: list[Any] = []
         self._asked: list[tuple[int, Any, float]] = []  # by the group's place in the list
         self._said: set[tuple[str, int]] = set()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="hvdlite-arrivals", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def add(self, group: Any) -> None:
-        """A group of torch in C++. Ours says by itself who is missing."""
+        """What torch has made: a group in C++, or what stands for it where this rank is not in it.
+        Ours says by itself who is missing. Without a group of another backend there is no thread.
+        """
+        if group is None or isinstance(group, ProcessGroup):
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run,
+                args=(self._store.connect(),),
+                name="hvdlite-arrivals",
+                daemon=True,
+            )
+            self._thread.start()
+            atexit.register(self.stop)
         if group in self._groups or not hasattr(group, "register_pre_hook"):
             return
         asked, place = self._asked, len(self._groups)
@@ -124,10 +131,11 @@ class Watch:
 
     def stop(self) -> None:
         self._over.set()
-        self._thread.join(5.0)
+        if self._thread is not None:
+            self._thread.join(5.0)
 
-    def _run(self) -> None:
-        with contextlib.suppress(ConnectionError, ValueError), self._client as client:
+    def _run(self, connected: Any) -> None:
+        with contextlib.suppress(ConnectionError, ValueError), connected as client:
             while not self._over.wait(min(5.0, self._patience / 3)):
                 if self._groups:
                     client.set(f"{self._prefix}{basics.rank()}", self._report().encode())
@@ -162,18 +170,16 @@ def watch(group: Any) -> None:
     if _watch is not None:
         _watch.add(group)
         return
-    values, store = knobs.resolve(os.environ), basics.job_store()
-    if (
-        not hasattr(_c10d, "PreHookArgs")  # before torch 2.14
-        or store is None
-        or membership.member() is not None  # whose ranks change
-        or values["stall_check_disable"]
-    ):
+    store = basics.job_store()
+    changes = membership.member() is not None  # the ranks do
+    if not hasattr(_c10d, "PreHookArgs") or store is None or changes:  # before torch 2.14
+        return
+    values = knobs.resolve(os.environ)
+    if values["stall_check_disable"]:
         return
     _watch = Watch(store, float(values["stall_check_time_seconds"]))
     _watch.add(group)
     _dist._new_process_group_helper = _watched(_dist._new_process_group_helper)
-    atexit.register(_watch.stop)
 
 
 def _watched(make: Any) -> Any:

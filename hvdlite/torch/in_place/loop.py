@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader
 from hvdlite.core.arrays.objects import allgather_object
 from hvdlite.data import of_torch
 from hvdlite.elastic.in_place import JobsCursor, LoopInPlace, Trainer
+from hvdlite.elastic.loop import generation
 from hvdlite.elastic.session import warn_of_a_job_that_is_not_elastic
 from hvdlite.job import basics, membership, torch_environment
 from hvdlite.job.process_sets import add_process_set
@@ -124,7 +125,7 @@ class GoingOn(LoopInPlace):
         if self._session is None:
             return
         if lost is not None:
-            self._recover(lost)
+            self.again(lost)
         elif burnt:  # alone; the others have made this turn
             state._put_back_kept()
             self.cursor.reset()
@@ -188,13 +189,11 @@ class GoingOn(LoopInPlace):
 
     def _bind(self, ranks: list[int]) -> None:
         """Those ranks call this together."""
-        member = self._session.member if self._session else None
-        assert member is not None
         found = groups()
         if len(ranks) == basics.size():
             _check_number(allgather_object(len(found), name="elastic.groups"))
         for number, group in enumerate(found):
-            name = f"torch in place, generation {member.generation}, {len(ranks)} ranks, {number}"
+            name = f"torch in place, generation {generation()}, {len(ranks)} ranks, {number}"
             group.bind(add_process_set(ranks, name=name), ranks)
         torch_environment.tell_numbers()
         _tell_accelerate()
