@@ -45,6 +45,12 @@ bool Engine::Cycle() {
 }
 
 void Engine::CycleSets(Nanos now, bool* moved) {
+  transport::shm::Neighbours& neighbours = world_->neighbours();
+  // A neighbour that has left because of a failure has recorded it in the segment.
+  if (neighbours.CheckIsDue(now) && !world_->segment().aborted()) {
+    const Status dead = neighbours.Check(now);
+    if (!dead.ok()) life_.agreed() ? Finish(life_.reason()) : FailNow(dead);
+  }
   if (turn_.TickIsDue(now)) Tick(now);
   if (world_->segment().aborted() && !ended()) {
     const Status why = world_->segment().abort_status();

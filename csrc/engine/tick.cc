@@ -1,5 +1,5 @@
 // Periodic checks, a few times a second, whether operations are in flight or not: sends heartbeats
-// and looks for dead and frozen ranks. Also collects what a thread needs to know before it sleeps.
+// and looks for frozen ranks. Also collects what a thread needs to know before it sleeps.
 #include <algorithm>
 
 #include "engine/engine.h"
@@ -13,11 +13,7 @@ void Engine::Tick(Nanos now) {
   if (ended()) return;
   if (options_.report_requests != nullptr)
     observer_.question().AskForReport(options_.report_requests->load());
-  // Check this before the sockets: a neighbour that has left because of a failure has recorded it
-  // here. CycleSets obeys.
   if (segment.aborted()) return;
-  const Status neighbours = world_->neighbours().Check();
-  if (!neighbours.ok()) return life_.agreed() ? Finish(life_.reason()) : FailNow(neighbours);
   const Status door = world_->Tend();
   if (!door.ok()) log_.Warning(door.message());
   for (const ProcessSetPtr& set : sets_.mine()) CheckInFlight(set.get());
@@ -64,7 +60,8 @@ Nanos Engine::PrepareSleep(Nanos now, std::vector<pollfd>* fds) {
   constexpr Nanos kDevice = 100 * kMicrosecond;  // a GPU rings no bell
   constexpr Nanos kShortest = 20 * kMicrosecond;
   constexpr Nanos kLongest = 2 * kMillisecond;
-  Nanos nap = Turn::kTickEvery;
+  const bool waits_for_neighbours = turn_.waited_for() && !world_->neighbours().sockets().empty();
+  Nanos nap = waits_for_neighbours ? transport::shm::Neighbours::kLookEvery : Turn::kTickEvery;
   for (const ProcessSetPtr& set : sets_.mine()) {
     if (world_->multi_host()) set->agreement->AddPollFds(fds);
     if (set->gathering.keeps()) nap = std::min(nap, kDevice);

@@ -207,6 +207,12 @@ csrc/engine/sets.cc
 + return set->undecided > 1000 && parent != nullptr &&
 C++ EngineAbort.*
 
+E27: a rank that waits looks for dead neighbours with each tick only
+csrc/engine/tick.cc
+- Nanos nap = waits_for_neighbours ?
++ Nanos nap = waits_for_neighbours && now < 0 ?
+C++ EngineDeath.*
+
 D1: an average on a GPU is off by one rounding
 csrc/kernels/cuda/move.cuh
 - return Corrected(value, Corrected(value, product));

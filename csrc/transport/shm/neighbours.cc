@@ -269,7 +269,8 @@ Neighbours::~Neighbours() {
   for (int fd : eventfds_) close(fd);
 }
 
-Status Neighbours::Check() {
+Status Neighbours::Check(Nanos now) {
+  next_check_ = now + kLookEvery;
   for (size_t i = 0; i < sockets_.size(); ++i) {
     if (sockets_[i] < 0) continue;
     char byte;

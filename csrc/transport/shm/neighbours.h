@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/status.h"
 #include "base/until.h"
@@ -45,9 +46,13 @@ class Neighbours {
   const std::vector<int>& eventfds() const { return eventfds_; }
   // The sockets to poll for end-of-file.
   const std::vector<int>& sockets() const { return sockets_; }
+  // How often a rank that waits for others asks whether they live. A launcher tells it at once; but
+  // there may be none, and the ends of a socket ring no bell.
+  static constexpr Nanos kLookEvery = 20 * kMillisecond;
+  bool CheckIsDue(Nanos now) const { return now >= next_check_; }
   // Checks, without waiting, for dead neighbours. kPeerLost with the global rank of a neighbour
   // that died without leaving in good order.
-  Status Check();
+  Status Check(Nanos now);
 
  private:
   static Status SendShared(int socket, const std::vector<int>& shared);
@@ -59,6 +64,7 @@ class Neighbours {
   std::vector<int> eventfds_;
   std::vector<int> sockets_;       // hub: by local rank - 1; spoke: the hub
   std::vector<int> socket_ranks_;  // local rank at the other end
+  Nanos next_check_ = 0;
 };
 
 }  // namespace hvdlite::transport::shm

@@ -110,11 +110,9 @@ class Watch:
         if group is None or isinstance(group, ProcessGroup):
             return
         if self._thread is None:
+            store = self._store.connect()
             self._thread = threading.Thread(
-                target=self._run,
-                args=(self._store.connect(),),
-                name="hvdlite-arrivals",
-                daemon=True,
+                target=self._run, args=(store,), name="hvdlite-arrivals", daemon=True
             )
             self._thread.start()
             atexit.register(self.stop)

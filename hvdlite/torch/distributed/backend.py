@@ -23,7 +23,7 @@ from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job import basics, default_group, membership, torch_environment
 from hvdlite.job.process_sets import add_process_set
 from hvdlite.torch.autoload import devices
-from hvdlite.torch.distributed import arrivals, older
+from hvdlite.torch.distributed import older
 from hvdlite.torch.distributed.face import NAME
 from hvdlite.torch.distributed.group import DeviceBackend, Operations, ProcessGroup
 
@@ -53,6 +53,8 @@ def create(options: Any, backend_options: Any = None) -> Operations:
     group = kind(options.store, rank, options.timeout, label, process_set, ranks)
     if leaves is not None:
         group.when_it_ends(leaves)
+    from hvdlite.torch.distributed import arrivals
+
     arrivals.watch(_variable_of_torch("pg") if several else None)
     return group
 

@@ -299,6 +299,27 @@ TEST_P(EngineEnd, a_rank_that_dies_is_named_within_a_second) {
   }
 }
 
+TEST(EngineDeath, is_known_to_a_neighbour_that_waits_long_before_its_next_tick) {
+  Nanos soonest = kForever;
+  for (int trial = 0; trial < 5 && soonest > engine::Turn::kTickEvery / 2; ++trial) {
+    std::atomic<Nanos> died{0};
+    RunRanks({.size = 2, .shutdown = false}, [&](Rank& me) {
+      ASSERT_TRUE(me.Do(Barrier()).ok());
+      if (me.rank == 1) {
+        // The next tick of rank 0 is a whole one away when its heart has just beaten.
+        const std::atomic<uint64_t>& beats = me.engine->world().segment().line(0).heartbeat;
+        for (const uint64_t before = beats; beats == before;) usleep(100);
+        died = MonotonicNow();
+        me.engine.reset();  // without Shutdown
+        return;
+      }
+      EXPECT_TRUE(IsLossOf(1, me.Do(Barrier())));
+      soonest = std::min(soonest, MonotonicNow() - died);
+    });
+  }
+  EXPECT_LE(soonest, engine::Turn::kTickEvery / 2);
+}
+
 TEST_P(EngineEnd, a_death_is_noticed_by_ranks_that_do_nothing) {
   std::barrier together(3);
   std::atomic<bool> died{false};

@@ -94,7 +94,7 @@ TEST(Neighbours, all_get_the_same_segment_and_everyones_eventfd) {
     }
     for (int r = 0; r < size; ++r)
       ASSERT_EQ(host.all[0]->segment()->line(r).heartbeat, static_cast<uint64_t>(r + 1));
-    for (auto& each : host.all) ASSERT_TRUE(each->Check().ok());
+    for (auto& each : host.all) ASSERT_TRUE(each->Check(MonotonicNow()).ok());
   }
   setrlimit(RLIMIT_NOFILE, &before);
 }
@@ -127,7 +127,8 @@ TEST(Neighbours, what_ranks_share_reaches_all_others) {
     for (int fd : given) {
       if (fd >= 0) close(fd);
     }
-    for (auto& each : host.all) ASSERT_TRUE(each->Check().ok()) << "nothing is left over";
+    for (auto& each : host.all)
+      ASSERT_TRUE(each->Check(MonotonicNow()).ok()) << "nothing is left over";
   }
 }
 
@@ -150,15 +151,15 @@ TEST(Neighbours, a_death_is_told_from_a_departure) {
   host.Meet();
   host.all[2]->segment()->line(2).left = 1;
   host.all[2].reset();
-  EXPECT_TRUE(host.all[0]->Check().ok());
+  EXPECT_TRUE(host.all[0]->Check(MonotonicNow()).ok());
   host.all[1].reset();
-  const Status dead = host.all[0]->Check();
+  const Status dead = host.all[0]->Check(MonotonicNow());
   EXPECT_TRUE(IsLossOf(11, dead));
   EXPECT_TRUE(IsLossBy(Cause::kDied, {11}, dead));
-  EXPECT_TRUE(host.all[0]->Check().ok()) << "said once";
-  EXPECT_TRUE(host.all[3]->Check().ok()) << "spokes hear only of the hub";
+  EXPECT_TRUE(host.all[0]->Check(MonotonicNow()).ok()) << "said once";
+  EXPECT_TRUE(host.all[3]->Check(MonotonicNow()).ok()) << "spokes hear only of the hub";
   host.all[0].reset();
-  EXPECT_EQ(host.all[3]->Check().peer(), 10);
+  EXPECT_EQ(host.all[3]->Check(MonotonicNow()).peer(), 10);
 }
 
 TEST(Neighbours, strangers_are_sent_away_and_do_no_harm) {
