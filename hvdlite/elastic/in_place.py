@@ -231,6 +231,13 @@ class JobsCursor(Cursor):
     def steps_of_an_epoch(self) -> int:
         return self._dealing.left(Position(), self._size())
 
+    def parts(self, size: int) -> dict[int, float]:
+        """How many samples of a step a rank takes of so many, and their weight."""
+        step = self._dealing.step(Position(), size)
+        of = [self._dealing.part(step, rank, size) for rank in range(size)]
+        return {end - begin: self._dealing.weight(step, rank, size)
+                for rank, (begin, end) in enumerate(of)}  # fmt: skip
+
     def state_dict(self) -> dict[str, int]:
         return super().state_dict() | {"global_batch": self._dealing.full(1)}
 

@@ -83,6 +83,7 @@ class _Fit(LoopInPlace):
         self._batches = batches
         self._received: Any = None
         self._operations = _operations()
+        self._compiler = ThreadPoolExecutor(1, "hvdlite-compile")
 
     # ---- the call of fit()
 
@@ -114,14 +115,25 @@ class _Fit(LoopInPlace):
         finally:
             model.train_function = own
             instead_of_all(None)
+            self._compiler.shutdown(cancel_futures=True)
 
     def _enter(self, step: Callable[..., Any], first: Any) -> None:
         if membership.member() is None:
             warn_of_a_job_that_is_not_elastic()
             self.state.sync()
             return
-        chosen().compile_step(self._model, step, first)
+        self._compile(step, first)
         self._begin()  # until then the others do not wait for a newcomer
+
+    def _compile(self, step: Callable[..., Any], first: Any) -> None:
+        """For this rank's part of a step. In a thread, also for those that it may have later: as
+        another rank, and after a death."""
+        size, mine = basics.size(), len(KERAS.tree.flatten(first)[0])
+        parts = self.cursor.parts(max(size - 1, 1)) | self.cursor.parts(size)
+        for length in sorted(parts, key=lambda each: each != mine):
+            batch = _like(first, length, parts[length])
+            compiles = chosen().trace_step(self._model, step, batch)
+            compiles() if length == mine else self._compiler.submit(compiles)
 
     # ---- turns
 
@@ -445,6 +457,12 @@ class _Ahead:
         while len(self._futures) <= self._workers and (later := next(self._rest, None)) is not None:
             self._futures.append(self._pool.submit(self._load, later))
         return weighed(self._futures.popleft().result(), weight, len(indices))
+
+
+def _like(batch: Any, length: int, weight: float) -> Any:
+    """A batch of so many samples."""
+    resize = lambda each: np.resize(each, (length, *each.shape[1:]))  # noqa: E731
+    return weighed(KERAS.tree.map_structure(resize, batch), weight, length)
 
 
 def weighed(batch: Any, weight: float, length: int) -> Any:

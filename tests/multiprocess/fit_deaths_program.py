@@ -36,6 +36,18 @@ turns = 0  # that have begun
 whole: list[tuple[int, int]] = []  # what lay behind each step that was whole: epoch and sample
 
 
+sizes: list[tuple[int, int]] = []
+compiled: list[int] = []  # for each compilation of Keras' step on JAX, how many deaths lay before
+if os.environ["KERAS_BACKEND"] == "jax":
+    from jax import monitoring
+
+    def hear(event: str, seconds: float, **named: Any) -> None:
+        if event.endswith("backend_compile_duration") and "train_step" in named["fun_name"]:
+            compiled.append(len(sizes))
+
+    monitoring.register_event_duration_secs_listener(hear)
+
+
 def die(moment: str) -> None:
     dying.die(moment, hvd.rank(), turns)
 
@@ -84,6 +96,7 @@ class Ends(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         die("epoch-begin")
+        loop._compiler.submit(list).result()  # what was compiled in the thread is there
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         die("batch-end")
@@ -128,7 +141,6 @@ net = keras.Sequential(
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 net.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.02)), loss, metrics=["accuracy"],
             **json.loads(os.environ.get("COMPILE", "{}")))  # fmt: skip
-sizes: list[tuple[int, int]] = []
 begin = LoopInPlace.__init__
 
 
@@ -158,7 +170,7 @@ with open(f"end.{hvd.elastic.member()}", "w") as file:
             "turns": loop.turn.begun, "iterations": int(np.asarray(net.optimizer.iterations)),
             "epochs": history.epoch, "accuracies": history.history["val_accuracy"],
             "shown": history.history["accuracy"], "ends": ends.ends, "means": ends.means,
-            "saved": saves.saved, "sizes": sizes, "place": [hvd.rank(), hvd.size()],
+            "saved": saves.saved, "sizes": sizes, "compiled": compiled, "place": [hvd.rank(), hvd.size()],
         },
         file,
     )  # fmt: skip

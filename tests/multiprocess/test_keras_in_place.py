@@ -89,6 +89,15 @@ def test_the_first_step_of_an_epoch_is_made_again(job: Job, backend: str) -> Non
 
 @pytest.mark.costly
 @pytest.mark.watchdog(200)
+@pytest.mark.parametrize("rank", one_of([0, 1], "fit's compiling rank"))
+def test_jax_has_compiled_the_step_of_fewer_ranks_before_one_dies(job: Job, rank: int) -> None:
+    for end in ends(job, "jax", [f"{rank} 11 load"]):
+        assert end["sizes"] == [[3, 2]]
+        assert end["compiled"] == [0, 0], end["compiled"]  # for 4 samples, and for 6
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(200)
 @pytest.mark.parametrize("backend", one_of(BACKENDS, "fit's spare"))
 def test_a_spare_waits_until_callbacks_have_been_called_again(job: Job, backend: str) -> None:
     """What these exchange is not for it, until it is let in at the next step."""
