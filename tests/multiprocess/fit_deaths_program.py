@@ -170,7 +170,8 @@ with open(f"end.{hvd.elastic.member()}", "w") as file:
             "turns": loop.turn.begun, "iterations": int(np.asarray(net.optimizer.iterations)),
             "epochs": history.epoch, "accuracies": history.history["val_accuracy"],
             "shown": history.history["accuracy"], "ends": ends.ends, "means": ends.means,
-            "saved": saves.saved, "sizes": sizes, "compiled": compiled, "place": [hvd.rank(), hvd.size()],
+            "saved": saves.saved, "sizes": sizes, "compiled": compiled,
+            "place": [hvd.rank(), hvd.size()],
         },
         file,
     )  # fmt: skip

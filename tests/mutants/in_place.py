@@ -98,8 +98,8 @@ test_torch_in_place.py::test_groups_that_the_program_has_made_of_all_ranks_go_on
 
 IP15: JAX compiles nothing for fewer ranks
 hvdlite/keras/in_place.py
--  parts(max(size - 1, 1)) |
-+  parts(size) |
+- self.cursor.parts(max(size - 1, 1)) |
++ self.cursor.parts(size) |
 test_keras_in_place.py::test_jax_has_compiled_the_step_of_fewer_ranks_before_one_dies
 
 AR1: who has just asked for something is said not to come
