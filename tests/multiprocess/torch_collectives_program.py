@@ -225,6 +225,21 @@ def results_in_the_callers_memory() -> None:
     whole, part = torch.zeros(4), torch.ones(2)
     assert room_in([whole], part, 4).data_ptr() == whole.data_ptr()  # without a copy
     assert room_in([whole], whole[:2], 4) is None and room_in([whole], part, 6) is None
+    # Of several outputs that lie in a row, as those of torch's object collectives.
+    first, second = whole.chunk(2)
+    row = room_in([first, second], part, 4)
+    assert row.shape == (4,) and row.data_ptr() == whole.data_ptr()
+    columns, too_few = list(torch.zeros(2, 2).T), list(whole[:3].split(2))
+    for apart in ([second, first], [first, first], [first, torch.zeros(2)], columns, too_few):
+        assert room_in(apart, part, 4) is None, apart
+    rows = [torch.zeros(SIZE, 3), torch.zeros(SIZE, 2_000)]
+    for each in rows:
+        dist.all_gather(list(each), torch.full(each.shape[1:], float(RANK)))
+        assert each[:, -1].tolist() == list(range(SIZE))
+        wanted = list(torch.zeros_like(each)) if RANK == SIZE - 1 else None
+        dist.gather(torch.full(each.shape[1:], 1.0 + RANK), wanted, SIZE - 1)
+        for rank, got in enumerate(wanted or []):
+            assert set(got.tolist()) == {1.0 + rank}
     # As FSDP does, from a view of the output.
     output = torch.zeros(2 * SIZE)
     mine = output[2 * RANK : 2 * RANK + 2].fill_(RANK)

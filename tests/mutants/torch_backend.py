@@ -77,6 +77,14 @@ MUTANTS = (
         (_COLLECTIVES,),
     ),
     Mutant(
+        "DB10",
+        _FOLDER + "tensors.py",
+        "each.data_ptr() == begin\n",
+        "True\n",
+        "a result is written behind the first output, wherever the others lie",
+        (_COLLECTIVES,),
+    ),
+    Mutant(
         "DB9",
         "hvdlite/core/collectives.py",
         "        if call.in_place and len(hosts) > 1:\n",

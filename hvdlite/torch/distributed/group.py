@@ -192,21 +192,20 @@ class Operations(Face):
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Any:
         (source,) = inputs
-        is_root = opts.rootRank == self.rank()
-        if is_root:
-            check_alike(outputs[0], source)
-        row, wanted = flat(source), outputs[0] if is_root else []
+        wanted = outputs[0] if opts.rootRank == self.rank() else []
+        check_alike(wanted, source)
+        row = flat(source)
         if row.nbytes <= _FOR_ALL:
-            deliver = spreading(wanted) if is_root else None
-            return self._perform(opts, self._call(ALLGATHER), [row], wanted, deliver)
+            return self._gather(opts, wanted, source)
         splits = [row.numel() if i == opts.rootRank else 0 for i in range(self.size())]
         return self._exchange(opts, row, splits, wanted)
 
     def _gather(self, opts: Any, outputs: Tensors, source: torch.Tensor) -> Any:
+        """Without outputs, other ranks alone have the result."""
         check_alike(outputs, source)
         row = flat(source)
         room = room_in(outputs, row, row.numel() * self.size())
-        deliver = spreading(outputs) if room is None else None
+        deliver = spreading(outputs) if outputs and room is None else None
         return self._perform(opts, self._call(ALLGATHER, output=room), [row], outputs, deliver)
 
     # ---- scattering and exchanging

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -61,15 +62,20 @@ def check_alike(outputs: Sequence[torch.Tensor], source: torch.Tensor) -> None:
 
 
 def room_in(outputs: Sequence[torch.Tensor], row: torch.Tensor, count: int) -> torch.Tensor | None:
-    """The memory of one output of `count` elements as a row, if a result may be written there while
-    `row` is read; None: the result has to be copied."""
-    if len(outputs) != 1:
+    """The memory of the outputs as a row of `count` elements, if they lie one behind the other and
+    a result may be written there while `row` is read; None: the result has to be copied."""
+    targets = [moved(each) for each in outputs]
+    if not targets or not row.is_cpu or sum(each.numel() for each in targets) != count:
         return None
-    target = moved(outputs[0])
-    fits = target.is_cpu and row.is_cpu and target.is_contiguous() and target.numel() == count
+    storages = {each.untyped_storage().data_ptr() for each in targets}
+    begins = accumulate((each.nbytes for each in targets), initial=targets[0].data_ptr())
+    in_a_row = len(storages) == 1 and all(
+        each.is_cpu and each.is_contiguous() and each.data_ptr() == begin
+        for each, begin in zip(targets, begins, strict=False)
+    )
     # FSDP gathers into the tensor of which its part is a view.
-    apart = target.untyped_storage().data_ptr() != row.untyped_storage().data_ptr()
-    return target.view(-1) if fits and apart else None
+    apart = row.untyped_storage().data_ptr() not in storages
+    return targets[0].as_strided((count,), (1,)) if in_a_row and apart else None
 
 
 def spread(row: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
