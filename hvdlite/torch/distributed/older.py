@@ -21,7 +21,7 @@ STORE_OPTIONS: dict[str, Any] = {"use_libuv": False} if FORGETS_WORKS else {}
 MIXES_BACKENDS: bool = torch.torch_version.TorchVersion(torch.__version__) >= "2.14"
 PYTHONS_BACKEND: Any = getattr(_c10d, "Backend") if MIXES_BACKENDS else object  # noqa: B009
 
-_OURS = __name__.rpartition(".")[0]
+_OURS = "hvdlite.torch."
 _KEEPS_WORKS = "torch.distributed.distributed_c10d"
 _new_work: Any = getattr(_c10d, "_create_work_from_future")  # noqa: B009 - torch declares it nowhere
 

@@ -22,6 +22,7 @@ from hvdlite.elastic.in_place import LoopInPlace, for_good
 from hvdlite.exceptions import HorovodInternalError, PeerLostError
 from hvdlite.job import membership
 from hvdlite.torch.distributed.group import ProcessGroup, Tensors
+from hvdlite.torch.distributed.older import for_the_caller
 from hvdlite.torch.distributed.reconfigurable import BoundAnew
 from hvdlite.torch.distributed.tensors import Deliver, blocks, plain, sizes
 from hvdlite.torch.distributed.work import DONE, Work
@@ -208,7 +209,7 @@ def _nothing() -> None:
 
 
 def _over(opts: Any, value: Any) -> Any:
-    return DONE if blocks(opts) else Work(None, value)
+    return DONE if blocks(opts) else for_the_caller(Work(None, value))
 
 
 def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
