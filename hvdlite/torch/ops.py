@@ -313,8 +313,9 @@ def _run(
 
 def _is_plain(tensor: Any) -> bool:
     """Whether nothing has to be recorded, as in most calls."""
-    recorded = getattr(tensor, "requires_grad", False) and torch.is_grad_enabled()
-    return not (traced.is_compiling() or recorded)
+    if traced.is_compiling():  # asked first: torch 2.4 does not compile what comes behind
+        return False
+    return not (getattr(tensor, "requires_grad", False) and torch.is_grad_enabled())
 
 
 def _alltoall(name: str | None, process_set: ProcessSet, splits: Any) -> Call:

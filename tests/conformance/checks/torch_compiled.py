@@ -106,6 +106,9 @@ IN_A_GRAPH: dict[str, Callable[[torch.Tensor, hvd.ProcessSet], torch.Tensor]] = 
 @check(operation=tuple(IN_A_GRAPH), seconds=60, tags=[COSTLY])
 def a_compiled_function_gives_what_it_gives_uncompiled(here: Here, operation: str) -> None:
     _needs_operators()
+    if operation == "allreduce compressed":
+        is_new = torch.torch_version.TorchVersion(torch.__version__) >= "2.5"
+        needs(is_new, "a compiler that reads signatures (torch 2.5)")
     subset = hvd.add_process_set([0]) if here.size > 1 else hvd.global_process_set
     sets = [hvd.global_process_set, *([subset] if subset.included() else [])]
 
