@@ -48,7 +48,8 @@ above 1, hvdlite is faster.
 
 
 def measure(ranks: int, rounds: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="hvd-objects-") as folder:
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="hvd-objects-", dir=memory) as folder:
         output = Path(folder, "found.json")
         _run(ranks, str(_HERE / "objects_worker.py"), str(output), str(rounds))
         found: dict[str, Any] = json.loads(output.read_text())

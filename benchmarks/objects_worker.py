@@ -1,15 +1,16 @@
 """A rank of benchmarks/objects: what torch programs do on CPUs, over gloo and hvdlite by turns.
 
-Rank 0 writes the seconds of the slowest rank, by row and backend, into the file that is given.
+Rank 0 writes the seconds of the slowest rank, by row and backend, into the file that is given, and
+checkpoints lie beside it.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,47 +31,39 @@ OBJECTS: dict[str, tuple[Any, int]] = {
 WIDTH = 512  # numbers that a layer adds up for one token: examples/torch_tensor_parallel.py
 
 
-def object_calls(value: Any, group: Any) -> dict[str, Callable[[], None]]:
+def calls(group: Any, folder: Path) -> dict[str, tuple[int, Callable[[], None]]]:
+    """By row, how many calls make a block, and the call. `folder`: for checkpoints."""
     rank, size = dist.get_rank(), dist.get_world_size()
+    found: dict[str, tuple[int, Callable[[], None]]] = {}
 
-    def all_gather() -> None:
-        found: list[Any] = [None] * size
-        dist.all_gather_object(found, value, group=group)
+    def all_gather(value: Any) -> None:
+        dist.all_gather_object([None] * size, value, group=group)
 
-    def broadcast() -> None:
-        given = [value if rank == 0 else None]
-        dist.broadcast_object_list(given, 0, group=group)
+    def broadcast(value: Any) -> None:
+        dist.broadcast_object_list([value if rank == 0 else None], 0, group=group)
 
-    def gather() -> None:
+    def gather(value: Any) -> None:
         dist.gather_object(value, [None] * size if rank == 0 else None, 0, group=group)
 
-    return {
-        "all_gather_object": all_gather, "broadcast_object_list": broadcast,
-        "gather_object": gather,
-    }  # fmt: skip
+    for text, (value, count) in OBJECTS.items():
+        found[f"all_gather_object of {text}"] = count, partial(all_gather, value)
+        found[f"broadcast_object_list of {text}"] = count, partial(broadcast, value)
+        found[f"gather_object of {text}"] = count, partial(gather, value)
 
-
-def checkpoint_calls(folder: str, group: Any) -> dict[str, Callable[[], None]]:
-    """Of a model of 60 tensors and 8 MB, in memory."""
     model = {f"layer.{i}": torch.ones(33_333) for i in range(60)}
+    there: dict[str, Any] = {"checkpoint_id": str(folder), "process_group": group}
+    for function in (checkpoint.save, checkpoint.load):
+        call = partial(function, {"model": model}, **there)
+        found[f"checkpoint.{function.__name__} of 8 MB in 60 tensors"] = 1, call
 
-    def save() -> None:
-        checkpoint.save({"model": model}, checkpoint_id=folder, process_group=group)
-
-    def load() -> None:
-        checkpoint.load({"model": model}, checkpoint_id=folder, process_group=group)
-
-    return {"save": save, "load": load}
-
-
-def sum_calls(group: Any) -> dict[str, Callable[[], None]]:
     part = torch.zeros(WIDTH)
 
     def add() -> None:
         part.fill_(1.0)
         dist.all_reduce(part, group=group)
 
-    return {"all_reduce": add}
+    found["all_reduce of 2 KB"] = 200, add
+    return found
 
 
 def block(call: Callable[[], None], calls: int, group: Any) -> float:
@@ -86,27 +79,14 @@ def main() -> None:
     hvdlite.torch.distributed.init()
     torch.set_num_threads(1)
     groups = {name: dist.new_group(backend=name) for name in ("gloo", "hvdlite")}
-    shm = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=shm) as folder:
-        names: list[Any] = [folder]
-        dist.broadcast_object_list(names, 0)
-        rows: dict[str, tuple[dict[str, Callable[[], None]], int]] = {}
-        for backend, group in groups.items():
-            calls = {
-                (f"{what} of {size}", count): call
-                for size, (value, count) in OBJECTS.items()
-                for what, call in object_calls(value, group).items()
-            }
-            for what, call in checkpoint_calls(f"{names[0]}/{backend}", group).items():
-                calls[f"checkpoint.{what} of 8 MB in 60 tensors", 1] = call
-            for what, call in sum_calls(group).items():
-                calls[f"{what} of 2 KB", 200] = call
-            for (row, count), call in calls.items():
-                rows.setdefault(row, ({}, count))[0][backend] = call
-        found = {row: measure(ways, count, groups) for row, (ways, count) in rows.items()}
-        if dist.get_rank() == 0:
-            OUTPUT.write_text(json.dumps(found))
-        dist.barrier()
+    of = {name: calls(group, OUTPUT.parent / name) for name, group in groups.items()}
+    found = {
+        row: measure({name: of[name][row][1] for name in groups}, count, groups)
+        for row, (count, _) in of["gloo"].items()
+    }
+    if dist.get_rank() == 0:
+        OUTPUT.write_text(json.dumps(found))
+    dist.barrier()
     dist.destroy_process_group()
 
 

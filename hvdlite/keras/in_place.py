@@ -133,7 +133,8 @@ class _Fit(LoopInPlace):
         for length in sorted(parts, key=lambda each: each != mine):
             batch = _like(first, length, parts[length])
             compiles = chosen().trace_step(self._model, step, batch)
-            compiles() if length == mine else self._compiler.submit(compiles)
+            if compiles is not None:
+                compiles() if length == mine else self._compiler.submit(compiles)
 
     # ---- turns
 
@@ -460,9 +461,12 @@ class _Ahead:
 
 
 def _like(batch: Any, length: int, weight: float) -> Any:
-    """A batch of so many samples."""
-    resize = lambda each: np.resize(each, (length, *each.shape[1:]))  # noqa: E731
-    return weighed(KERAS.tree.map_structure(resize, batch), weight, length)
+    """A batch of so many samples, for what is traced: without their contents."""
+
+    def empty(each: Any) -> Any:
+        return np.zeros_like(each, shape=(length, *each.shape[1:]))
+
+    return weighed(KERAS.tree.map_structure(empty, batch), weight, length)
 
 
 def weighed(batch: Any, weight: float, length: int) -> Any:

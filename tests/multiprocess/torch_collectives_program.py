@@ -232,8 +232,7 @@ def results_in_the_callers_memory() -> None:
     columns, too_few = list(torch.zeros(2, 2).T), list(whole[:3].split(2))
     for apart in ([second, first], [first, first], [first, torch.zeros(2)], columns, too_few):
         assert room_in(apart, part, 4) is None, apart
-    rows = [torch.zeros(SIZE, 3), torch.zeros(SIZE, 2_000)]
-    for each in rows:
+    for each in (torch.zeros(SIZE, 3), torch.zeros(SIZE, 2_000)):
         dist.all_gather(list(each), torch.full(each.shape[1:], float(RANK)))
         assert each[:, -1].tolist() == list(range(SIZE))
         wanted = list(torch.zeros_like(each)) if RANK == SIZE - 1 else None

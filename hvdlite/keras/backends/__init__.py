@@ -30,10 +30,12 @@ class Backend(primitives.Backend):
         """function(*given), outside of what is being compiled where hvdlite cannot be inside."""
         return function(*given)
 
-    def trace_step(self, model: Any, step: Callable[..., Any], batch: Any) -> Callable[[], Any]:
-        """Traces what fit() calls for a batch like this one, and does not make the step. What this
-        returns compiles it, in any thread."""
-        return lambda: None
+    def trace_step(
+        self, model: Any, step: Callable[..., Any], batch: Any
+    ) -> Callable[[], Any] | None:
+        """Traces what fit() calls for a batch like this one, and does not make the step. Returns
+        what compiles it, in any thread; None: nothing is left to do."""
+        return None
 
     def in_turns(self, model: Any, step: Callable[..., Any], turn: Turn) -> Callable[..., Any]:
         """What fit() calls in the place of `step`. Here variables change in place."""

@@ -31,13 +31,13 @@ class JaxBackend(backend.JaxBackend, Backend):
     algebra = _Algebra()
     keeps_memory_in_optimizer = True
 
-    def trace_step(self, model: Any, step: Callable[..., Any], batch: Any) -> Callable[[], Any]:
+    def trace_step(
+        self, model: Any, step: Callable[..., Any], batch: Any
+    ) -> Callable[[], Any] | None:
         """Where Keras has made it with jit, which is in what `step` closes over."""
         inside = [cell.cell_contents for cell in step.__closure__ or ()]
         compiled = next((each for each in inside if hasattr(each, "lower")), None)
-        if compiled is None:
-            return super().trace_step(model, step, batch)
-        return compiled.lower(_everything(model), batch).compile  # type: ignore[no-any-return]
+        return compiled and compiled.lower(_everything(model), batch).compile
 
     def in_turns(self, model: Any, step: Callable[..., Any], turn: Turn) -> Callable[..., Any]:
         """A step is a function of the state, which is in the variables where a step is made again,

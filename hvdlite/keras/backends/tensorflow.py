@@ -20,7 +20,7 @@ class TensorFlowBackend(gradients.TensorFlowBackend, Backend):
 
     algebra = ALGEBRA
 
-    def trace_step(self, model: Any, step: Callable[..., Any], batch: Any) -> Callable[[], Any]:
+    def trace_step(self, model: Any, step: Callable[..., Any], batch: Any) -> None:
         """A graph of the call has the graph of the step, which is found again by its signature.
         That leaves the number of samples open, so it goes on with other ranks."""
         if not model.run_eagerly:
@@ -28,7 +28,6 @@ class TensorFlowBackend(gradients.TensorFlowBackend, Backend):
             tf.function(
                 lambda batch: step([batch]), input_signature=[given], autograph=False
             ).get_concrete_function()
-        return super().trace_step(model, step, batch)
 
 
 def _of_any_length(array: Any) -> Any:

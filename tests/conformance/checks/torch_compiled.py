@@ -21,6 +21,11 @@ def _needs_operators() -> None:
     needs(traced.AVAILABLE, "operators of torch.library that have gradients (torch 2.4)")
 
 
+def needs_newer_compiler(what: str) -> None:
+    is_newer = torch.torch_version.TorchVersion(torch.__version__) >= "2.5"
+    needs(is_newer, f"a compiler that {what} (torch 2.5)")
+
+
 def _operators(here: Here) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     """Each operator alone and with a group: tensors, the results' rows, name, process set, op,
     factors, root, whether they are a group."""
@@ -107,8 +112,7 @@ IN_A_GRAPH: dict[str, Callable[[torch.Tensor, hvd.ProcessSet], torch.Tensor]] = 
 def a_compiled_function_gives_what_it_gives_uncompiled(here: Here, operation: str) -> None:
     _needs_operators()
     if operation == "allreduce compressed":
-        is_new = torch.torch_version.TorchVersion(torch.__version__) >= "2.5"
-        needs(is_new, "a compiler that reads signatures (torch 2.5)")
+        needs_newer_compiler("reads signatures")
     subset = hvd.add_process_set([0]) if here.size > 1 else hvd.global_process_set
     sets = [hvd.global_process_set, *([subset] if subset.included() else [])]
 

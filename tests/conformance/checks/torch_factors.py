@@ -13,6 +13,7 @@ import torch
 import hvdlite.torch as hvd
 from checks import check, needs
 from checks.here import Here, raises
+from checks.torch_compiled import needs_newer_compiler
 from checks.torch_drift import guarded
 from checks.torch_training import equal_everywhere
 
@@ -427,8 +428,7 @@ def modules_are_watched_in_the_first_step_only(here: Here) -> None:
 
 @check(min_ranks=2)
 def compiled_layers_send_gradients(here: Here) -> None:
-    is_new = torch.torch_version.TorchVersion(torch.__version__) >= "2.5"
-    needs(is_new, "a compiler that takes layers of other classes (torch 2.5)")
+    needs_newer_compiler("takes layers of other classes")
     net, plain = wide(), wide()
     compiled = torch.compile(net, backend="eager")
     optimizer = wrapped(net, True)
