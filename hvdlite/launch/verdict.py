@@ -42,6 +42,11 @@ _HINTS = (
         "This torch was built without CUDA: use the GPU only `if torch.cuda.is_available()`, or "
         "install a torch with CUDA.",
     ),
+    (
+        r"environment variable (RANK|WORLD_SIZE|MASTER_\w+) expected, but not set",
+        "Ranks of an elastic job are numbered in hvd.init(): call hvdlite.torch.distributed.init() "
+        "in the place of init_process_group().",
+    ),
 )
 _COMMANDS = ("python", "python3", "bash")
 

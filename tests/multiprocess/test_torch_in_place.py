@@ -214,3 +214,38 @@ def test_deaths_at_any_time(job: Job, seed: int, what: str) -> None:
     assert found[0]["accuracies"][-1] > 0.9
     for end in found:
         each_sample_once(end)
+
+
+COUNTS_ITSELF = """
+import os, torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+import hvdlite.torch as hvd, hvdlite.torch.distributed
+hvdlite.torch.distributed.init()
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+model = DDP(torch.nn.Linear(2, 1), device_mesh=mesh)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.ones(24, 2)), batch_size=2)
+going = hvd.elastic.going_on(model, optimizer, loader)
+for epoch in range(2):
+    for (x,) in going.loader:
+        if epoch and hvd.elastic.member() == 2:
+            os.kill(os.getpid(), 9)
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+total = torch.ones(1)
+dist.all_reduce(total, group=mesh.get_group())
+print(int(total), flush=True)
+"""
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(150)
+def test_a_program_that_counts_its_epochs_itself_ends_well_and_is_told_how_to(job: Job) -> None:
+    """Its mesh of all ranks has their group, which goes on."""
+    program = job.script(COUNTS_ITSELF)
+    done = job.end_well("-np", "3", "--min-np", "2", "--max-np", "3", PYTHON, program)
+    assert done.stdout.count(b"stdout>:2") == 2, done.stdout.decode()
+    assert done.stderr.count(b"epoch in going.epochs(N)") == 1, done.stderr.decode()

@@ -21,6 +21,12 @@ from hvdlite.launch.verdict import command_meant, with_hint
         ),
         ("AssertionError: Torch not compiled with CUDA enabled at a.py:3.", "built without CUDA"),
         ("AttributeError: module 'torch._C' has no attribute '_nothing'", ""),
+        (
+            "ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
+            "variable RANK expected, but not set.",
+            "hvdlite.torch.distributed.init()",
+        ),
+        ("ValueError: environment variable RANKS expected, but not set", ""),
         ("ValueError: no", ""),
         ("", ""),
     ],

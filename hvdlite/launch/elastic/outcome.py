@@ -41,7 +41,8 @@ class MemberFailure:
 
 def of_process(member: int, host: str, ended: Ended, where: str = "") -> MemberFailure:
     """`where`: " before hvd.init()", for people."""
-    how = ended_how(ended.signal, f"ended with status {ended.status}{where}", ended.last_line)
+    words = ended.last_line if ended.status else ""  # one that ended well has said nothing of it
+    how = ended_how(ended.signal, f"ended with status {ended.status}{where}", words)
     outside = ended.signal in _FROM_OUTSIDE
     error = ended.last_line if ended.is_error and not outside else ""
     return MemberFailure(member, host, ended.status, how, error)

@@ -12,6 +12,8 @@ the next generation, and the same samples are dealt again.
 
 from __future__ import annotations
 
+import atexit
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -32,6 +34,8 @@ from hvdlite.torch.elastic.state import TorchState
 from hvdlite.torch.in_place.group import InPlace, groups
 
 Result = TypeVar("Result")
+
+_log = logging.getLogger("hvdlite")
 
 
 def going_on(
@@ -102,7 +106,21 @@ class GoingOn(LoopInPlace):
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
+        atexit.unregister(self._end_of_program)
         super().end()
+
+    def _end_of_program(self) -> None:
+        """A program that counts its epochs itself has come to its end behind one of them."""
+        failed = getattr(sys, "last_value", None) is not None
+        if failed or self._trainer is not None or self.turn.is_open or self.cursor.sample:
+            return
+        if basics.rank() == 0:
+            _log.warning(
+                "going_on: the program ends, and has not said that the training does. Write `for "
+                "epoch in going.epochs(N)`: with range(N) a process that comes later begins at "
+                "epoch 0. Or call going.end() behind the loop."
+            )
+        self.end()
 
     # ---- turns
 
@@ -184,6 +202,7 @@ class GoingOn(LoopInPlace):
                 "all ranks."
             )
         self._begin()
+        atexit.register(self._end_of_program)
         for each in groups():
             each.loop = self
 
