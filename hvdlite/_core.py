@@ -39,12 +39,14 @@ from hvdlite.core.by_ctypes.interface import (
 from hvdlite.core.by_ctypes.operations import (
     Call,
     NotContiguous,
+    end_in_place,
     give_back,
     poll,
     release_all,
     run,
     run_in_place,
     start,
+    start_in_place,
     submit,
     submit_encoded,
     submit_group,
@@ -55,9 +57,9 @@ from hvdlite.core.by_ctypes.operations import (
 from hvdlite.core.by_ctypes.tensors import elements, lend
 
 __all__ = [
-    "DeviceArray", "GradientHooks", "NotContiguous", "check_gpus", "give_back", "poll",
-    "release_all", "run", "run_in_place", "submit", "submit_encoded", "submit_group",
-    "submit_sparse", "threads_inside", "wait", "wait_all",
+    "DeviceArray", "GradientHooks", "NotContiguous", "check_gpus", "end_in_place", "give_back",
+    "poll", "release_all", "run", "run_in_place", "start_in_place", "submit", "submit_encoded",
+    "submit_group", "submit_sparse", "threads_inside", "wait", "wait_all",
 ]  # fmt: skip
 
 

@@ -73,6 +73,16 @@ def run_in_place(
     postscale: float,
     /,
 ) -> bool: ...
+def start_in_place(
+    op: int,
+    process_set: int,
+    name: str | None,
+    tensor: Any,
+    prescale: float,
+    postscale: float,
+    /,
+) -> int | None: ...  # for end_in_place(), 2**40 and more; None: nothing has happened
+def end_in_place(handle: int, /) -> Any: ...  # the tensor; None: it was ended before
 def submit_group(
     kind: int,
     op: int,

@@ -180,7 +180,7 @@ hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int32_t* done) {
 
 hvdlite_code hvdlite_end(int64_t handle, double slice_seconds, int32_t* done) {
   const auto found = Runtime::Get().Find(handle);
-  *done = 1;
+  *done = found == nullptr ? -1 : 1;
   if (found == nullptr) return Report(UnknownHandle(handle));
   const hvdlite_code waited = WaitFor(*found, slice_seconds, done);
   if (*done == 0) return waited;

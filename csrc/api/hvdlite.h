@@ -293,9 +293,9 @@ HVDLITE_API hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int3
 /* Whether the result is complete; for GPU tensors: on the device. */
 HVDLITE_API hvdlite_code hvdlite_poll(int64_t handle, int32_t* done);
 /* Waits and, if the operation is done, releases the handle and returns the operation's status.
- * Only for operations with an output of the caller's. A slice of 0 does not wait. An unknown
- * handle counts as done. *done is 2 for a GPU operation whose work is enqueued: its handle is not
- * released, see below. */
+ * Only for operations with an output of the caller's. A slice of 0 does not wait. *done is -1 for
+ * an unknown handle, such as one that another thread has ended, and 2 for a GPU operation whose
+ * work is enqueued: its handle is not released, see below. */
 HVDLITE_API hvdlite_code hvdlite_end(int64_t handle, double slice_seconds, int32_t* done);
 
 typedef struct {

@@ -136,11 +136,14 @@ hvdlite_code Follow(int64_t handle) {
 }
 
 // Takes the entry out of the table first, because releasing a Python object may run any code.
-void ReleaseBorrowed(int64_t handle) {
+py::object ReleaseBorrowed(int64_t handle) {
   decltype(Table::by_handle)::node_type released;
-  Table& table = Kept();
-  const StateLock lock(table.mutex);
-  released = table.by_handle.extract(handle);
+  {
+    Table& table = Kept();
+    const StateLock lock(table.mutex);
+    released = table.by_handle.extract(handle);
+  }
+  return released ? std::move(released.mapped().input) : py::object();
 }
 
 void ReleaseAllBorrowed() {

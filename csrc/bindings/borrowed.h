@@ -44,8 +44,8 @@ int64_t SubmitAndKeep(const pybind11::handle& input, const pybind11::handle& out
 // operation's status; throws what Python's signal handlers throw.
 hvdlite_code Follow(int64_t handle);
 
-// Releases the tensors that one operation has borrowed.
-void ReleaseBorrowed(int64_t handle);
+// Releases the tensors that one operation has borrowed. Returns its input; null: there is none.
+pybind11::object ReleaseBorrowed(int64_t handle);
 
 // The same for all operations.
 void ReleaseAllBorrowed();

@@ -1,5 +1,5 @@
-// Submits operations and waits for them. submit, run, run_in_place, wait and poll run once per
-// tensor, so they use Python's fast calling convention.
+// Submits operations and waits for them. What runs once per tensor uses Python's fast calling
+// convention.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -23,6 +23,10 @@ namespace {
 
 // hvdlite_end's *done for a GPU operation whose work is enqueued.
 constexpr int32_t kOnGpu = 2;
+
+// What handles of start_in_place() have beyond those of the core, so that Python tells them from
+// its own (hvdlite/core/handles.py).
+constexpr int64_t kInPlace = int64_t{1} << 40;
 
 // kind, op, process_set, name, input, output, root, prescale, postscale, splits
 constexpr int kDescribed = 10;
@@ -166,6 +170,17 @@ class Remaining {
   Py_ssize_t count_;
 };
 
+// Waits until the operation is done, and releases its handle as hvdlite_end does.
+hvdlite_code End(int64_t handle, int32_t* done) {
+  hvdlite_code code = hvdlite_end(handle, 0, done);
+  while (code == HVDLITE_OK && *done == 0) {
+    code = WithoutLock([&] { return hvdlite_end(handle, kSlice, done); });
+    if (*done == 0 && PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+  if (*done == 0) ThrowIfError(code);  // only the wait has ended; the operation continues
+  return code;
+}
+
 // Waits for all handles of a list, even if some fail. Then raises the error of the first that
 // failed. For operations whose results are in their outputs. A signal ends the wait; unfinished
 // operations stay in the list.
@@ -178,12 +193,7 @@ PyObject* WaitAll(PyObject*, PyObject* given) {
     for (; remaining.any(); remaining.Shorten()) {
       const int64_t handle = remaining.last();
       int32_t done = 0;
-      hvdlite_code code = hvdlite_end(handle, 0, &done);
-      while (code == HVDLITE_OK && !done) {
-        code = WithoutLock([&] { return hvdlite_end(handle, kSlice, &done); });
-        if (!done && PyErr_CheckSignals() != 0) throw py::error_already_set();
-      }
-      if (!done) ThrowIfError(code);  // only the wait has ended; the operation continues
+      hvdlite_code code = End(handle, &done);
       if (done == kOnGpu) {
         code = Follow(handle);
         hvdlite_release(handle);
@@ -234,23 +244,61 @@ bool LendsAsItIs(const py::handle& tensor, Call* call) {
   return !call->input.on_gpu();
 }
 
-// An allreduce in place, of a tensor that is lent as it is. For another tensor it returns False and
-// has done nothing.
+// An allreduce in place, of a tensor that is lent as it is. False for another tensor.
+class InPlace {
+ public:
+  InPlace(PyObject* const* given, Py_ssize_t count)
+      : arguments_(given, count, 6), tensor_(arguments_.Object(3)) {
+    hvdlite_operation& operation = call_.operation;
+    operation.kind = HVDLITE_ALLREDUCE;
+    operation.op = arguments_.Int(0);
+    operation.process_set = arguments_.Int(1);
+    operation.name = arguments_.TextOrNull(2, "name");
+    operation.prescale = arguments_.Double(4);
+    operation.postscale = arguments_.Double(5);
+    is_lent_ = LendsAsItIs(tensor_, &call_);
+  }
+
+  explicit operator bool() const { return is_lent_; }
+  void Run() { RunOrThrow(tensor_, tensor_, &call_); }
+  int64_t Start() { return SubmitAndKeep(tensor_, tensor_, &call_); }
+
+ private:
+  const Arguments arguments_;
+  const py::handle tensor_;
+  Call call_;
+  bool is_lent_ = false;
+};
+
+// Returns False if it has done nothing.
 PyObject* RunInPlace(PyObject*, PyObject* const* given, Py_ssize_t count) {
   return Guarded([&]() -> py::object {
-    const Arguments arguments(given, count, 6);
-    const py::handle tensor = arguments.Object(3);
-    Call call;
-    hvdlite_operation& operation = call.operation;
-    operation.kind = HVDLITE_ALLREDUCE;
-    operation.op = arguments.Int(0);
-    operation.process_set = arguments.Int(1);
-    operation.name = arguments.TextOrNull(2, "name");
-    operation.prescale = arguments.Double(4);
-    operation.postscale = arguments.Double(5);
-    if (!LendsAsItIs(tensor, &call)) return py::bool_(false);
-    RunOrThrow(tensor, tensor, &call);
-    return py::bool_(true);
+    InPlace operation(given, count);
+    if (operation) operation.Run();
+    return py::bool_(static_cast<bool>(operation));
+  });
+}
+
+// Returns a handle for end_in_place(); None if it has done nothing.
+PyObject* StartInPlace(PyObject*, PyObject* const* given, Py_ssize_t count) {
+  return Guarded([&]() -> py::object {
+    InPlace operation(given, count);
+    if (!operation) return py::none();
+    return py::int_(operation.Start() + kInPlace);
+  });
+}
+
+// Blocks until the operation is done and returns its tensor. None for one that has been ended.
+PyObject* EndInPlace(PyObject*, PyObject* given) {
+  return Guarded([&]() -> py::object {
+    const int64_t handle = Arguments(&given, 1, 1).Long(0) - kInPlace;
+    int32_t done = 0;
+    const hvdlite_code code = End(handle, &done);
+    if (done < 0) return py::none();
+    py::object tensor = ReleaseBorrowed(handle);
+    if (!tensor) return py::none();  // another thread has seen the end, too, and was first
+    ThrowIfError(code);
+    return tensor;
   });
 }
 
@@ -271,6 +319,8 @@ PyMethodDef hot_functions[] = {
     {"submit", AsMethod(&Submit), METH_FASTCALL, nullptr},
     {"run", AsMethod(&Run), METH_FASTCALL, nullptr},
     {"run_in_place", AsMethod(&RunInPlace), METH_FASTCALL, nullptr},
+    {"start_in_place", AsMethod(&StartInPlace), METH_FASTCALL, nullptr},
+    {"end_in_place", &EndInPlace, METH_O, nullptr},
     {"wait", &Wait, METH_O, nullptr},
     {"wait_all", &WaitAll, METH_O, nullptr},
     {"poll", &Poll, METH_O, nullptr},

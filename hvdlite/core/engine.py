@@ -16,9 +16,9 @@ __all__ = [
     "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "codecs", "digests",
     "end_generation", "is_root", "library", "local_size", "members_of", "new_handle", "poll",
     "pool_allocate", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank",
-    "ranks_of", "run", "run_all", "run_in_place", "run_now", "stand_for_all", "submit",
-    "submit_encoded", "submit_group", "submit_sparse", "synchronize", "takes_gpus", "wait_all",
-    "warm_up", "warms_up",
+    "ranks_of", "run", "run_all", "run_in_place", "run_now", "stand_for_all",
+    "start_in_place", "submit", "submit_encoded", "submit_group", "submit_sparse", "synchronize",
+    "takes_gpus", "wait_all", "warm_up", "warms_up",
 ]  # fmt: skip
 
 
@@ -37,6 +37,8 @@ run = _core.run
 #: An allreduce in place of a tensor that can be lent as it is. False for another tensor: then
 #: nothing has happened.
 run_in_place = _core.run_in_place
+#: As run_in_place. Returns a handle for synchronize(), or None.
+start_in_place = _core.start_in_place
 submit = _core.submit
 submit_group = _core.submit_group
 
@@ -74,16 +76,21 @@ def warm_up(alone: bool) -> None:
     The process has an engine of its own, of one rank. A broadcast returns its input. Other
     operations are refused, because their results would differ from those of the other ranks.
     """
-    global _warms_up, run, run_in_place, submit, submit_group
+    global _warms_up, run, run_in_place, start_in_place, submit, submit_group
     if alone != _warms_up:
         _warms_up = alone
         calls: list[Callable[..., Any]] = [_core.run, _core.submit, _core.submit_group]
         run, submit, submit_group = map(_to_itself, calls) if alone else calls
-        run_in_place = _lends_nothing if alone else _core.run_in_place
+        run_in_place = _runs_nothing if alone else _core.run_in_place
+        start_in_place = _starts_nothing if alone else _core.start_in_place
 
 
-def _lends_nothing(*arguments: Any) -> bool:
+def _runs_nothing(*arguments: Any) -> bool:
     return False
+
+
+def _starts_nothing(*arguments: Any) -> None:
+    return None
 
 
 def warms_up() -> bool:
@@ -112,10 +119,11 @@ def _to_itself(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def stand_for_all(set_id: int) -> None:
     """Until the next call, operations over all ranks are those over this set; 0: over all."""
-    global run, run_in_place, submit, submit_group
+    global run, run_in_place, start_in_place, submit, submit_group
     calls: list[Callable[..., Any]] = [_core.run, _core.submit, _core.submit_group]
     run, submit, submit_group = [_over(set_id, call, 2) for call in calls] if set_id else calls
     run_in_place = _over(set_id, _core.run_in_place, 1) if set_id else _core.run_in_place
+    start_in_place = _over(set_id, _core.start_in_place, 1) if set_id else _core.start_in_place
 
 
 def _over(set_id: int, call: Callable[..., Any], place: int) -> Callable[..., Any]:

@@ -37,4 +37,13 @@ csrc/engine/process_set.cc
 - group->fast_exchange->SetElsewhere(false);
 + group->fast_exchange->SetElsewhere(true);
 C++ OfRanks/EngineFastPath.performs_an_operation_that_all_ranks_know/0
+
+HD1: allreduces in place start on the long way
+hvdlite/core/engine.py
+- start_in_place = _core.start_in_place
+- submit =
++ start_in_place: Callable[..., Any] = lambda *given: None
++ submit =
+test_conformance.py::shm-2::
+  allreduce.a_handle_in_place_stands_for_its_tensor_and_is_taken_once
 """)

@@ -102,6 +102,12 @@ hvdlite/keras/in_place.py
 + self.cursor.parts(size) |
 test_keras_in_place.py::test_jax_has_compiled_the_step_of_fewer_ranks_before_one_dies
 
+IP16: the job hears nothing of the end of a loop that counts its epochs itself
+hvdlite/torch/in_place/loop.py
+-         atexit.register(self._end_of_program)
++         pass
+test_torch_in_place.py::test_a_program_that_counts_its_epochs_itself_ends_well_and_is_told_how_to
+
 AR1: who has just asked for something is said not to come
 hvdlite/torch/distributed/arrivals.py
 - any(a.seconds < patience for a in asked.values()):

@@ -10,7 +10,7 @@
 // It ends with 1 and a line for each finding.
 
 import { createServer } from "node:http";
-import { readFile, readdir } from "node:fs/promises";
+import { mkdir, readFile, readdir } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { extname, join, relative } from "node:path";
 import { HtmlValidate, FileSystemConfigLoader } from "html-validate";
@@ -18,6 +18,7 @@ import { LinkChecker } from "linkinator";
 import puppeteer from "puppeteer-core";
 
 const [site, chromium, shots] = process.argv.slice(2);
+if (shots) await mkdir(shots, { recursive: true });
 const here = new URL(".", import.meta.url).pathname;
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const exceptions = JSON.parse(await readFile(join(here, "exceptions.json"), "utf8"));

@@ -78,6 +78,10 @@ def allreduce_async_(tensor: Tensor, average: bool | None = None, name: str | No
                      process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts allreduce_() and returns a handle."""
     op = reduction_of(average, op)
+    if process_set is global_process_set:
+        started = engine.start_in_place(op, 0, name, tensor, prescale_factor, postscale_factor)
+        if started is not None:
+            return started
     call = Call(ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor, in_place=True)
     return _start(call, [tensor])
 

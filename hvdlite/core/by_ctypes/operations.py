@@ -38,6 +38,8 @@ from hvdlite.core.by_ctypes.tensors import (
 )  # fmt: skip
 
 _RESULT_NONE = 0
+# See csrc/bindings/operations.cc.
+IN_PLACE = 1 << 40
 # hvdlite_end's *done for a GPU operation whose work is enqueued
 _ON_GPU = 2
 
@@ -330,6 +332,17 @@ def _array(data: int, storage: Any, dtype: int, shape: tuple[int, ...]) -> Any:
     return np.ndarray(shape, named, memory_at(data, count, _free, storage))
 
 
+def _end(handle: int) -> tuple[int, int]:
+    """Waits until the operation is done, and releases its handle as hvdlite_end does."""
+    done = c_int32()
+    code = c.end(handle, 0, byref(done))
+    while not code and not done:
+        code = patiently(c.end, handle, SLICE, byref(done))
+    if not done:
+        check(code)  # only the wait has ended; the operation continues
+    return code, done.value
+
+
 def wait_all(handles: list[int]) -> None:
     if type(handles) is not list:
         raise TypeError("expected a list of handles")
@@ -338,13 +351,8 @@ def wait_all(handles: list[int]) -> None:
     # what is not done stays in the list.
     while handles:
         handle = handles[-1]
-        done = c_int32()
-        code = c.end(handle, 0, byref(done))
-        while not code and not done:
-            code = patiently(c.end, handle, SLICE, byref(done))
-        if not done:
-            check(code)  # only the wait has ended; the operation continues
-        if done.value == _ON_GPU:
+        code, done = _end(handle)
+        if done == _ON_GPU:
             code = _follow(handle)
             c.release(handle)
         if code:
@@ -371,17 +379,37 @@ def run(*described: Any) -> Any:
     return _run(_described(*described))
 
 
-def run_in_place(
+def _in_place(
     op: int, process_set: int, name: str | None, tensor: Any, prescale: float, postscale: float
-) -> bool:
+) -> Call | None:
     if not isinstance(tensor, np.ndarray) and exchange_of(type(tensor)) is None:
-        return False
+        return None
     call = Call(ALLREDUCE.kind, op, process_set, name, prescale, postscale)
     try:
         call.borrow(tensor, tensor)
     except Exception:
-        return False
-    if call.c.input.device_kind:
-        return False
-    _run(call)
-    return True
+        return None
+    return None if call.c.input.device_kind else call
+
+
+def run_in_place(*described: Any) -> bool:
+    call = _in_place(*described)
+    if call is not None:
+        _run(call)
+    return call is not None
+
+
+def start_in_place(*described: Any) -> int | None:
+    call = _in_place(*described)
+    return None if call is None else start(call) + IN_PLACE
+
+
+def end_in_place(handle: int) -> Any:
+    handle -= IN_PLACE
+    code, done = _end(handle)
+    call = _kept.pop(handle, None)
+    if done < 0 or call is None:
+        return None
+    if code:
+        raise error_of(code)
+    return call.objects[0]

@@ -21,6 +21,7 @@ from checks.here import (
     SUM,
     Here,
     dtype_of,
+    in_threads,
     raises,
     reference,
 )
@@ -134,6 +135,33 @@ def a_view_is_reduced_in_place(here: Here) -> None:
     transposed = whole[here.rank].T.copy().T
     hvd.grouped_allreduce_([transposed, column], op=MIN)
     here.close(np.ascontiguousarray(transposed), reference(whole, MIN))
+
+
+@check(tags=["engine"])
+def a_handle_in_place_stands_for_its_tensor_and_is_taken_once(here: Here) -> None:
+    """The core has the tensor: such handles are numbers that no other one has."""
+    tensors = [np.full(10 + i, here.rank, np.float32) for i in range(40)]
+    handles = [hvd.allreduce_async_(t, op=SUM, name=f"place.{i}") for i, t in enumerate(tensors)]
+    assert all(handle >= 1 << 40 for handle in handles)
+    column = np.ones((4, 2), np.float32)[:, 0]
+    assert hvd.synchronize(other := hvd.allreduce_async_(column, op=SUM)) is column
+    assert other < 1 << 40, "a strided tensor travels as a copy"
+    taken: list[int] = []
+
+    def work(thread: int) -> None:
+        for i, handle in enumerate(handles):
+            if (result := hvd.synchronize(handle)) is not None:
+                assert result is tensors[i] and (result == sum(here.ranks)).all()
+                taken.append(i)
+
+    in_threads(4, work)
+    assert sorted(taken) == list(range(40))
+    with raises(ValueError, str(handles[0])):
+        hvd.poll(handles[0])
+    handle = hvd.allreduce_async_(tensors[0], op=SUM, name="again")
+    while not hvd.poll(handle):
+        pass
+    assert hvd.synchronize(handle) is tensors[0] and hvd.synchronize(handle) is None
 
 
 @check()
