@@ -7,7 +7,7 @@ import time
 import numpy as np
 from machine import within
 
-from checks import check
+from checks import check, needs
 from checks.api import api, hvd
 from checks.here import DTYPES, SUM, Here, raises
 
@@ -24,6 +24,7 @@ def the_last_rank_to_join_is_returned_everywhere(here: Here) -> None:
 
 @check(dtype=DTYPES)
 def those_who_joined_contribute_zeros(here: Here, dtype: str) -> None:
+    needs(dtype in api.dtypes, f"tensors of {dtype}")
     # Rank r has r + 1 steps of data.
     for count in (3, 20_000):
         for step in range(here.rank + 1):

@@ -13,13 +13,15 @@ from hvdlite.base.operations import ALLGATHER, ALLTOALL, REDUCESCATTER
 from hvdlite.core import engine
 from hvdlite.core.engine import run_now
 from hvdlite.core.operations import Call
+from hvdlite.torch import older
 from hvdlite.torch.ops import OPS
 
 
 @check()
 def collectives_write_into_the_tensors_that_they_are_given(here: Here) -> None:
     n = here.size
-    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
+    lent = [torch.bool] if older.lends_bool() else []
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, *lent):
         output = torch.zeros(n, 3, dtype=dtype)
         address = output.data_ptr()
         rows = torch.ones(3, dtype=dtype)
