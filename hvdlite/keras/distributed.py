@@ -24,6 +24,7 @@ from hvdlite.keras.wrapping import (
     handed_on,
     refuse_inside_loss_scaling,
     refuse_other_variables,
+    take_variables,
     without,
 )
 
@@ -114,6 +115,7 @@ class Distributed(HasLocal, HasCompression):
         """Makes the optimizer's variables."""
         refuse_inside_loss_scaling("DistributedOptimizer", _OTHERWISE)
         super().build(variables)  # type: ignore[misc]
+        take_variables(self)
         self._hvd_accumulate()
 
     # ---- files: those of the plain optimizer

@@ -20,7 +20,7 @@ from hvdlite.keras.elastic import gate
 from hvdlite.keras.flavour import KERAS, LEGACY
 from hvdlite.keras.strategies.lars import replacement
 from hvdlite.keras.strategies.local_steps import DiLoCo, LocalSGD
-from hvdlite.keras.wrapping import refuse_twice, with_loss_scaling
+from hvdlite.keras.wrapping import refuse_twice, take_variables, with_loss_scaling
 
 _SUPPORT = Support(
     "hvdlite.keras", Compression, {"local_sgd": LocalSGD, "diloco": DiLoCo}, replacement,
@@ -111,6 +111,7 @@ def distribute(optimizer: Any, options: Options, local_layers: Sequence[Any] = (
         optimizer = with_loss_scaling(optimizer)
         _extend(optimizer, Distributed, options, local_layers)
         if optimizer.built:
+            take_variables(optimizer)
             optimizer._hvd_accumulate()
     elif "tf_keras" in sys.modules:
         from hvdlite.keras import legacy

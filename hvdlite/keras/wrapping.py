@@ -23,6 +23,15 @@ def refuse_inside_loss_scaling(what: str, instead: str) -> None:
         )
 
 
+def take_variables(optimizer: Any) -> None:
+    """Of one that is built. Before Keras 3.12 a LossScaleOptimizer leaves the variables that it
+    trains to the optimizer inside it."""
+    if not optimizer._trainable_variables:
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        # on TensorFlow, Keras tracks what is set in the usual way
+        object.__setattr__(optimizer, "_trainable_variables", list(inner._trainable_variables))
+
+
 def refuse_other_variables(optimizer: Any, given: Collection[Any]) -> None:
     """For JAX, where a step is a function of all variables: a ValueError, as of Keras' own
     optimizers, if these are not as many as those that it was built for."""

@@ -40,7 +40,8 @@ class LARS(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined]
         if self.built:
             return
         super().build(variables)
-        self.momentums = self.add_optimizer_variables(variables, "momentum")
+        # add_optimizer_variables() came with Keras 3.9.
+        self.momentums = [self.add_variable_from_reference(v, name="momentum") for v in variables]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """The step of one variable."""

@@ -25,6 +25,7 @@ from hvdlite.keras.wrapping import (
     refuse_inside_loss_scaling,
     refuse_other_variables,
     refuse_twice,
+    take_variables,
     when,
     with_loss_scaling,
 )
@@ -49,6 +50,7 @@ class LocalSteps:
         around = f"hvd.{name}(keras.optimizers.LossScaleOptimizer(optimizer), ...)"
         refuse_inside_loss_scaling(name, f"Wrap it the other way round:\n    {around}")
         super().build(variables)  # type: ignore[misc]
+        take_variables(self)
         self._hvd_add_variables()
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
@@ -224,5 +226,6 @@ def _with_local_steps(
             "__doc__": base.__doc__, "_hvd_settings": settings}  # fmt: skip
     optimizer.__class__ = type(base.__name__, (LocalSteps, base), body)
     if optimizer.built:
+        take_variables(optimizer)
         optimizer._hvd_add_variables()
     return optimizer

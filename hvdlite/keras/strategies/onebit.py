@@ -63,9 +63,10 @@ class OneBitAdam(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined
         if self.built:
             return
         super().build(variables)
-        self.momentums, self.velocities = self.add_optimizer_variables(
-            variables, ["momentum", "velocity"]
-        )
+        add = self.add_variable_from_reference
+        own = [(add(v, name="momentum"), add(v, name="velocity")) for v in variables]
+        self.momentums = [momentum for momentum, _ in own]
+        self.velocities = [velocity for _, velocity in own]
         if chosen_backend().keeps_memory_in_optimizer and self._hvd.takes_part():
             self._hvd_memory = begin_memory(self._hvd_signs, variables)
             for cell in self._hvd_memory:

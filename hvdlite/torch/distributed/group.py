@@ -42,11 +42,11 @@ from hvdlite.torch.distributed.tensors import (
     check_alike,
     deliver_folded,
     flat,
-    folding_of,
     joined,
     moved,
     plain,
     reduction_of,
+    reduction_or_folding,
     replacing,
     room_in,
     sizes,
@@ -89,9 +89,9 @@ class Operations(Face):
 
     def allreduce(self, tensors: Tensors | torch.Tensor, opts: Any = None) -> Any:
         given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        if fold := folding_of(opts, given):
-            return self._fold(opts, given, fold)
-        op = reduction_of(opts)
+        op = reduction_or_folding(opts, given)
+        if not isinstance(op, int):
+            return self._fold(opts, given, op)
         is_sparse = len(given) == 1 and given[0].layout is torch.sparse_coo
         if blocks(opts) and len(given) == 1 and not is_sparse:
             _OPS.run_one(plain(given[0]), ALLREDUCE, None, self._set, op, in_place=True)
@@ -115,14 +115,15 @@ class Operations(Face):
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         (tensor,) = tensors
         source = plain(tensor)
-        if fold := folding_of(opts, tensors):
-            return self._fold(opts, tensors, fold, opts.rootRank)
+        op = reduction_or_folding(opts, tensors)
+        if not isinstance(op, int):
+            return self._fold(opts, tensors, op, opts.rootRank)
 
         def deliver(results: tuple[Any, ...]) -> None:
             if opts.rootRank == self.rank():
                 source.copy_(results[0])
 
-        call = self._call(REDUCE, op=reduction_of(opts), root=self._ranks[opts.rootRank])
+        call = self._call(REDUCE, op=op, root=self._ranks[opts.rootRank])
         return self._perform(opts, call, [source], list(tensors), deliver)
 
     def _fold(self, opts: Any, tensors: Tensors, fold: Folding, root: int | None = None) -> Any:

@@ -129,12 +129,10 @@ def reduction_of(options: Any) -> int:
 
     Raises NotImplementedError for a reduction that hvdlite does not have.
     """
-    if options is None:
-        return Sum
+    known = _known(options)
+    if known is not None:
+        return known
     asked = getattr(options, "reduceOp", options)
-    for theirs, ours in _KNOWN:
-        if asked == theirs:
-            return ours
     raise NotImplementedError(
         f"the backend hvdlite does not have the reduction {_name(asked)} here, only SUM, AVG, MIN, "
         "MAX and PRODUCT (in all_reduce and reduce also BAND, BOR, BXOR). A group of gloo may have "
@@ -142,11 +140,23 @@ def reduction_of(options: Any) -> int:
     )
 
 
-def folding_of(options: Any, tensors: Sequence[torch.Tensor]) -> Folding | None:
-    """What combines two tensors in a reduction that hvdlite's core does not have; None: it has."""
+def _known(options: Any) -> int | None:
+    if options is None:
+        return Sum
+    asked = getattr(options, "reduceOp", options)
+    return next((ours for theirs, ours in _KNOWN if asked == theirs), None)
+
+
+def reduction_or_folding(options: Any, tensors: Sequence[torch.Tensor]) -> int | Folding:
+    """As reduction_of(); for what hvdlite's core does not have, what combines two tensors."""
+    known = _known(options)
+    if known is not None:
+        return known
     asked = getattr(options, "reduceOp", options)
     fold = next((ours for theirs, ours in _BITWISE if asked == theirs), None)
-    if fold and any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
+    if fold is None:
+        return reduction_of(options)
+    if any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
         raise TypeError(f"the reduction {_name(asked)} takes integers and bool")
     return fold
 

@@ -71,11 +71,9 @@ def model(seed: int = 3, policy: str | None = None, units: int = 5) -> Any:
     random = np.random.default_rng(seed)
     inputs = keras.Input((FEATURES,))
     hidden = layers.Dense(units, activation="tanh", dtype=policy)(inputs)
-    net = keras.Model(
-        inputs,
-        layers.Dense(CLASSES, dtype=policy)(hidden),
-        **({} if legacy() else {"dtype": policy}),
-    )
+    net = keras.Model(inputs, layers.Dense(CLASSES, dtype=policy)(hidden))
+    if policy is not None and not legacy():
+        net.dtype_policy = policy
     net.set_weights(
         [random.standard_normal(w.shape).astype("float32") * 0.5 for w in net.get_weights()]
     )
