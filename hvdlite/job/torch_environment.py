@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from datetime import timedelta
@@ -29,7 +30,7 @@ from hvdlite.rendezvous.documents import RankNumbers
 ASKED_FOR = "HVDLITE_TORCH_ENV"
 # in torch's store
 _KEY, _LEAVING, _ALL_LEAVE = "hvdlite", "hvdlite leaving", "hvdlite all leave"
-_GRACE = timedelta(seconds=2)
+_GRACE_SECONDS = 2.0
 STALL = "stall_shutdown_time_seconds"
 
 _operations_of_init: int | None = None
@@ -182,12 +183,16 @@ def taking(timeout: timedelta, *fields: str) -> Iterator[None]:
 def _leave(store: Any, size: int) -> None:
     """The job ends when its first rank leaves. Groups of other ranks may be at work still, so
     torch's ranks wait for each other, but not for long: one may have failed."""
-    number = basics.incarnation()  # torchrun's store may serve several jobs of these processes
-    with contextlib.suppress(Exception):  # the store has left with its rank
-        if store.add(f"{_LEAVING} {number}", 1) == size:
-            store.set(f"{_ALL_LEAVE} {number}", "1")
-        elif basics.is_initialized() and not _core.failure():
-            store.wait([f"{_ALL_LEAVE} {number}"], _GRACE)
+    # torchrun's store may serve several jobs of these processes.
+    counted, told = (f"{key} {basics.incarnation()}" for key in (_LEAVING, _ALL_LEAVE))
+    deadline = time.monotonic() + _GRACE_SECONDS
+    # The store may have left with its rank, and torch's prints what it does not get.
+    with contextlib.suppress(Exception):
+        if basics.is_initialized() and not _core.ended():
+            if store.add(counted, 1) == size:
+                store.set(told, "1")
+            while not (store.check([told]) or _core.ended() or time.monotonic() > deadline):
+                time.sleep(0.01)  # poll
     basics.shutdown()
 
 

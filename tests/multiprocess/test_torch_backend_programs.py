@@ -175,6 +175,26 @@ def test_a_rank_that_leaves_does_not_end_a_group_that_it_is_not_in(job: Job) -> 
     assert run(job, 4, job.script(_ENDS)).count("2.0") == 2
 
 
+_LATER = """
+import os, time, torch.distributed as dist
+dist.init_process_group("hvdlite")
+dist.barrier()
+if dist.get_rank() == 1:
+    from hvdlite import _core
+    while not (os.path.exists("left") and _core.ended()): time.sleep(0.01)  # poll
+dist.destroy_process_group()
+open("left", "w").close()
+"""
+
+
+@pytest.mark.costly
+@pytest.mark.watchdog(120)
+def test_nothing_is_printed_where_a_rank_leaves_behind_the_others(job: Job) -> None:
+    """Rank 0 has torch's store, which prints what it has waited for, and takes it along."""
+    lines = run(job, 2, job.script(_LATER))
+    assert not [line for line in lines if "waitForInput" in line or "TCPStore" in line], lines
+
+
 @pytest.mark.costly
 @pytest.mark.watchdog(120)
 def test_hvdliterun_with_torchs_variables(job: Job) -> None:
