@@ -33,28 +33,30 @@ uint64_t HashName(const std::string& name) {
 // was checked when they performed it first.
 bool TakesFastPath(Engine* engine, const hvdlite_operation& operation) {
   constexpr size_t kLongestName = 200;
-  if (operation.kind != HVDLITE_ALLREDUCE || operation.name == nullptr ||
-      operation.output.data == nullptr || operation.input.device_kind != 0 ||
-      operation.output.device_kind != 0 || operation.output.dtype != operation.input.dtype ||
+  if (operation.kind != HVDLITE_ALLREDUCE || operation.output.data == nullptr ||
+      operation.input.device_kind != 0 || operation.output.device_kind != 0 ||
+      operation.output.dtype != operation.input.dtype ||
       operation.output.ndim != operation.input.ndim || operation.op < 0 ||
       operation.op >= kReduceOpCount || operation.split_count != 0 || operation.codec != 0 ||
       !IsValidDType(static_cast<uint8_t>(operation.input.dtype)) ||
       !std::equal(operation.input.shape, operation.input.shape + operation.input.ndim,
                   operation.output.shape))
     return false;
-  const std::string_view kind = Name(OpKind::kAllreduce);
-  const std::string_view own = operation.name;
-  if (own.size() > kLongestName) return false;
-  char name[kLongestName + 32];
-  char* end = std::copy(kind.begin(), kind.end(), name);
-  *end++ = '.';
-  end = std::copy(own.begin(), own.end(), end);
   engine::KnownOperation asked;
+  char name[kLongestName + 32];
+  if (operation.name != nullptr) {
+    const std::string_view kind = Name(OpKind::kAllreduce);
+    const std::string_view own = operation.name;
+    if (own.size() > kLongestName) return false;
+    char* end = std::copy(kind.begin(), kind.end(), name);
+    *end++ = '.';
+    end = std::copy(own.begin(), own.end(), end);
+    asked.name = std::string_view(name, static_cast<size_t>(end - name));
+  }
   asked.op = static_cast<ReduceOp>(operation.op);
   asked.dtype = static_cast<DType>(operation.input.dtype);
   asked.prescale = operation.prescale;
   asked.postscale = operation.postscale;
-  asked.name = std::string_view(name, static_cast<size_t>(end - name));
   asked.shape = operation.input.shape;
   asked.dimensions = operation.input.ndim;
   asked.bytes = SizeOf(asked.dtype);

@@ -37,6 +37,7 @@ Status Engine::AddSet(std::vector<int> ranks, int id, std::string name, const Un
     AgreementOptions agreement;
     agreement.cache_capacity =
         static_cast<size_t>(std::max<int64_t>(options_.config.cache_capacity, 0));
+    set->remembers = agreement.cache_capacity > 0;
     agreement.fuse.threshold =
         tuning_ != nullptr ? tuning_->fusion_threshold() : options_.config.fusion_threshold;
     agreement.fuse.groups_alone = options_.config.disable_group_fusion;

@@ -1,6 +1,5 @@
 #include "engine/fast_path.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "comm/shm/sources.h"
@@ -10,17 +9,6 @@ namespace hvdlite::engine {
 namespace {
 
 using comm::shm::FastExchange;
-
-// DECIDES. Whether the caller asks for what this rank has asked for before.
-bool IsSame(const Request& before, const KnownOperation& asked) {
-  return before.kind == OpKind::kAllreduce && before.op == asked.op &&
-         asked.op != ReduceOp::kAdasum && before.dtype == asked.dtype &&
-         before.device == DeviceKind::kHost && before.group == 0 && !before.codec.encodes() &&
-         before.taken == 0 && before.prescale == asked.prescale &&
-         before.postscale == asked.postscale &&
-         before.shape.size() == static_cast<size_t>(asked.dimensions) &&
-         std::equal(before.shape.begin(), before.shape.end(), asked.shape);
-}
 
 // Combines the members' tensors in their order, as every other algorithm does.
 void Reduce(const FastExchange& exchange, const Request& request, const KnownOperation& asked) {
@@ -51,8 +39,11 @@ bool FastPath::PerformIn(ProcessSet* set, const KnownOperation& asked, Nanos now
       observer_.watches_arrivals())
     return false;
   uint64_t slot = kNoSlot;
-  const Remembered* const before = set->Recall(asked.name, &slot);
-  if (before == nullptr || !IsSame(before->mine, asked)) return false;
+  const Remembered* const named = asked.name.empty() ? nullptr : set->Recall(asked.name, &slot);
+  if (named != nullptr && !IsSame(named->mine, asked)) return false;
+  const Request* before = named != nullptr ? &named->mine : nullptr;
+  if (asked.name.empty()) before = set->unnamed.Find(asked, &slot);
+  if (before == nullptr) return false;
   // A member that negotiates arrives at no exchange before it is done.
   if (exchange->SomeElsewhere()) return false;
   jitter_();
@@ -67,14 +58,14 @@ bool FastPath::PerformIn(ProcessSet* set, const KnownOperation& asked, Nanos now
     if (!complete && exchange->Withdraw()) return false;
   }
   const bool agrees = exchange->Agrees();
-  if (agrees) Reduce(*exchange, before->mine, asked);
+  if (agrees) Reduce(*exchange, *before, asked);
   exchange->Conclude();
   if (!agrees) return false;
   const Nanos done = MonotonicNow();
   turn_.SubmittedAndDone(done);
-  world_->CountFastPath(before->mine.kind);
-  ++before->rounds;
-  observer_.TookFastPath(*set, before->mine, asked.bytes, now, done);
+  world_->CountFastPath(before->kind);
+  if (named != nullptr) ++named->rounds;
+  observer_.TookFastPath(*set, *before, asked.bytes, now, done);
   return true;
 }
 

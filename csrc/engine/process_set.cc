@@ -29,6 +29,8 @@ bool ProcessSet::Remember(Response* response) {
     ++known->second.rounds;
     return true;
   }
+  const Request& agreed = response->agreed->request;
+  if (remembers && !agreed.cacheable) unnamed.Performed(agreed);
   if (response->slot == kNoSlot) return true;
   const std::string& name = response->agreed->request.name;
   Entry* const entry = inbox.Find(name);

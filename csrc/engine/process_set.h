@@ -15,6 +15,7 @@
 #include "engine/entry.h"
 #include "engine/execute/in_flight.h"
 #include "engine/execute/running.h"
+#include "engine/known_operation.h"
 #include "engine/negotiate/agree.h"
 #include "engine/queue/inbox.h"
 #include "engine/suspicion.h"
@@ -46,6 +47,8 @@ struct ProcessSet {
 
   std::unordered_map<uint64_t, Remembered> slots;
   NamedSlots slot_of;
+  bool remembers = true;  // false: the user wants no slots
+  Unnamed unnamed;
   std::deque<Decision> decided;  // not yet begun
   uint64_t epoch = 0;            // decisions begun; equal on two members if they know equal slots
   std::unique_ptr<Running> running;

@@ -23,12 +23,12 @@ csrc/comm/shm/fast_exchange.h
 C++ OfMembers/ManyFastExchanges.are_complete_for_all_or_for_none/1
 
 MT4: a rank that scales by another factor takes part
-csrc/engine/fast_path.cc
+csrc/engine/known_operation.cc
 - before.prescale == asked.prescale &&
 C++ OfRanks/EngineFastPath.leaves_an_operation_alone_that_differs/0
 
 MT5: a rank with another dtype takes part
-csrc/engine/fast_path.cc
+csrc/engine/known_operation.cc
 -  && before.dtype == asked.dtype
 C++ OfRanks/EngineFastPath.leaves_an_operation_alone_that_differs/0
 
@@ -46,4 +46,10 @@ hvdlite/core/engine.py
 + submit =
 test_conformance.py::shm-2::
   allreduce.a_handle_in_place_stands_for_its_tensor_and_is_taken_once
+
+UN1: allreduces without a name have one number, whatever they ask for
+csrc/engine/known_operation.cc
+- latest_.push_back({next_++, request});
++ latest_.push_back({next_, request});
+C++ OfRanks/EngineFastPath.ranks_that_ask_for_others_without_a_name_are_told_so/0
 """)

@@ -46,7 +46,6 @@ from hvdlite.torch.distributed.tensors import (
     moved,
     plain,
     reduction_of,
-    reduction_or_folding,
     replacing,
     room_in,
     sizes,
@@ -89,7 +88,7 @@ class Operations(Face):
 
     def allreduce(self, tensors: Tensors | torch.Tensor, opts: Any = None) -> Any:
         given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        op = reduction_or_folding(opts, given)
+        op = reduction_of(opts, given)
         if not isinstance(op, int):
             return self._fold(opts, given, op)
         is_sparse = len(given) == 1 and given[0].layout is torch.sparse_coo
@@ -115,7 +114,7 @@ class Operations(Face):
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         (tensor,) = tensors
         source = plain(tensor)
-        op = reduction_or_folding(opts, tensors)
+        op = reduction_of(opts, tensors)
         if not isinstance(op, int):
             return self._fold(opts, tensors, op, opts.rootRank)
 

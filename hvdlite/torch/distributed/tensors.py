@@ -124,41 +124,27 @@ _BITWISE = (
 )  # fmt: skip
 
 
-def reduction_of(options: Any) -> int:
+def reduction_of(options: Any, tensors: Sequence[torch.Tensor] | None = None) -> Any:
     """hvdlite's number of a reduction. `options`: torch's options, a ReduceOp, or None for a sum.
+    With `tensors`, of a reduction that hvdlite's core does not have: the Folding.
 
-    Raises NotImplementedError for a reduction that hvdlite does not have.
+    Raises NotImplementedError for one that hvdlite does not have.
     """
-    known = _known(options)
-    if known is not None:
-        return known
+    if options is None:
+        return Sum
     asked = getattr(options, "reduceOp", options)
+    found: Any = next((ours for theirs, ours in _KNOWN if asked == theirs), None)
+    if found is None and tensors is not None:
+        found = next((ours for theirs, ours in _BITWISE if asked == theirs), None)
+        if found and any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
+            raise TypeError(f"the reduction {_name(asked)} takes integers and bool")
+    if found is not None:
+        return found
     raise NotImplementedError(
         f"the backend hvdlite does not have the reduction {_name(asked)} here, only SUM, AVG, MIN, "
         "MAX and PRODUCT (in all_reduce and reduce also BAND, BOR, BXOR). A group of gloo may have "
         'it: torch.distributed.new_group(backend="gloo").'
     )
-
-
-def _known(options: Any) -> int | None:
-    if options is None:
-        return Sum
-    asked = getattr(options, "reduceOp", options)
-    return next((ours for theirs, ours in _KNOWN if asked == theirs), None)
-
-
-def reduction_or_folding(options: Any, tensors: Sequence[torch.Tensor]) -> int | Folding:
-    """As reduction_of(); for what hvdlite's core does not have, what combines two tensors."""
-    known = _known(options)
-    if known is not None:
-        return known
-    asked = getattr(options, "reduceOp", options)
-    fold = next((ours for theirs, ours in _BITWISE if asked == theirs), None)
-    if fold is None:
-        return reduction_of(options)
-    if any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
-        raise TypeError(f"the reduction {_name(asked)} takes integers and bool")
-    return fold
 
 
 def deliver_folded(

@@ -44,6 +44,9 @@ def operations_without_a_name_match_in_the_order_of_calls(here: Here) -> None:
             assert hvd.synchronize(handle).tolist() == [i * here.size] * (i + 1)
         for i, handle in enumerate(gathers):
             assert hvd.synchronize(handle).tolist() == [i] * here.size
+    for i in range(60):  # known from the fourth on
+        got = hvd.allreduce(api.full(1 + i % 3, float(i)), op=SUM)
+        assert got.tolist() == [i * here.size] * (1 + i % 3)
 
 
 @check(tags=["engine"])

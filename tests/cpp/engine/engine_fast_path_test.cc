@@ -10,12 +10,14 @@ namespace hvdlite::testing {
 namespace {
 
 using comm::Carrier;
+using engine::Request;
+using engine::Submission;
 
-// As Runtime::Run does it.
+// As Runtime::Run does it. An empty name: the operation has none.
 template <typename T>
-void Do(Rank* me, const std::string& name, std::vector<T>* x, int set = 0,
-        ReduceOp op = ReduceOp::kSum) {
-  const std::string full = "allreduce." + name;
+Status Perform(Rank* me, const std::string& name, std::vector<T>* x, int set = 0,
+               ReduceOp op = ReduceOp::kSum) {
+  const std::string full = name.empty() ? name : "allreduce." + name;
   const Shape shape = {static_cast<int64_t>(x->size())};
   engine::KnownOperation asked;
   asked.op = op;
@@ -25,8 +27,18 @@ void Do(Rank* me, const std::string& name, std::vector<T>* x, int set = 0,
   asked.dimensions = 1;
   asked.bytes = x->size() * sizeof(T);
   asked.input = asked.output = x->data();
-  if (me->engine->TryFastPath(set, asked)) return;
-  const Status status = me->Do(Allreduce(full, *x, x, op), set);
+  if (me->engine->TryFastPath(set, asked)) return Status::Ok();
+  Submission submission = Allreduce(full, *x, x, op);
+  submission.request.cacheable = !name.empty();
+  if (name.empty())
+    submission.request.name = "allreduce." + me->engine->sets().DefaultName(set, "allreduce");
+  return me->Do(std::move(submission), set);
+}
+
+template <typename T>
+void Do(Rank* me, const std::string& name, std::vector<T>* x, int set = 0,
+        ReduceOp op = ReduceOp::kSum) {
+  const Status status = Perform(me, name, x, set, op);
   ASSERT_TRUE(status.ok()) << status.ToString();
 }
 
@@ -48,6 +60,50 @@ void DoUntilFast(Rank* me, const std::string& name, int set = 0) {
   }
 }
 
+Request OfLength(int64_t length) {
+  Request request;
+  request.shape = {length};
+  request.name = "allreduce.noname." + std::to_string(length);
+  request.cacheable = false;
+  return request;
+}
+
+uint64_t NumberOf(const engine::Unnamed& unnamed, int64_t length) {
+  engine::KnownOperation asked;
+  asked.shape = &length;
+  asked.dimensions = 1;
+  uint64_t number = 0;
+  return unnamed.Find(asked, &number) == nullptr ? 0 : number;
+}
+
+TEST(Unnamed, has_one_number_for_all_that_ask_for_the_same_and_forgets_the_oldest) {
+  engine::Unnamed unnamed;
+  EXPECT_EQ(NumberOf(unnamed, 1), 0u);
+  for (const int64_t length : {1, 2, 1}) unnamed.Performed(OfLength(length));
+  const uint64_t one = NumberOf(unnamed, 1);
+  EXPECT_NE(one, 0u);
+  EXPECT_EQ(NumberOf(unnamed, 2), one + 1);
+  for (int64_t length = 3; length <= 17; ++length) unnamed.Performed(OfLength(length));
+  EXPECT_EQ(NumberOf(unnamed, 1), 0u);
+  EXPECT_EQ(NumberOf(unnamed, 2), one + 1);
+  EXPECT_EQ(NumberOf(unnamed, 17), one + 16);
+  unnamed.Performed(OfLength(1));
+  EXPECT_EQ(NumberOf(unnamed, 1), one + 17);
+}
+
+TEST(Unnamed, leaves_out_what_is_never_fast) {
+  engine::Unnamed unnamed;
+  Request grouped = OfLength(1), coded = OfLength(1), adasum = OfLength(1), on_gpu = OfLength(1);
+  grouped.group = 5;
+  coded.codec = {Codec::kInt8, 0};
+  adasum.op = ReduceOp::kAdasum;
+  on_gpu.device = DeviceKind::kCuda;
+  for (const Request& each : {grouped, coded, adasum, on_gpu, OfLength(4097)})
+    unnamed.Performed(each);
+  EXPECT_EQ(NumberOf(unnamed, 1), 0u);
+  EXPECT_EQ(NumberOf(unnamed, 4097), 0u);
+}
+
 class EngineFastPath : public ::testing::TestWithParam<int> {
  protected:
   RanksOptions Options() const { return {.size = GetParam(), .limit_seconds = 120}; }
@@ -65,6 +121,45 @@ TEST_P(EngineFastPath, performs_an_operation_that_all_ranks_know) {
     Do(&me, "x", &first);
     EXPECT_EQ(FastCount(me), 0u);  // nobody knew it
     DoUntilFast(&me, "x");
+  });
+}
+
+TEST_P(EngineFastPath, performs_operations_without_a_name) {
+  RunRanks(Certain(), [](Rank& me) {
+    DoUntilFast(&me, "");
+    std::minstd_rand random(31);  // the same on all ranks
+    const uint64_t before = FastCount(me);
+    for (int round = 0; round < 400; ++round) {  // of more kinds than are remembered
+      std::vector<int64_t> x(1 + random() % 24, round);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, random() % 3 == 0 ? "named" : "", &x));
+      ASSERT_EQ(x.back(), int64_t{round} * me.size);
+    }
+    EXPECT_GT(FastCount(me), before);
+  });
+}
+
+// Their numbers differ, so that no rank takes the others' tensors for its own.
+TEST_P(EngineFastPath, ranks_that_ask_for_others_without_a_name_are_told_so) {
+  RunRanks(Certain(), [](Rank& me) {
+    for (int round = 0; round < 5; ++round) {
+      DoUntilFast(&me, "");
+      std::vector<int64_t> same(4, 1);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "", &same));
+      std::vector<int64_t> other(me.rank == 0 ? 3 : 4, 1);
+      EXPECT_EQ(Perform(&me, "", &other).code(), StatusCode::kMismatch);
+    }
+  });
+}
+
+TEST_P(EngineFastPath, remembers_no_operation_without_slots) {
+  RanksOptions options = Certain();
+  options.config.cache_capacity = 0;
+  RunRanks(options, [](Rank& me) {
+    for (int round = 0; round < 50; ++round) {
+      std::vector<int64_t> x(3, 1);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "", &x));
+    }
+    EXPECT_EQ(FastCount(me), 0u);
   });
 }
 
