@@ -182,6 +182,12 @@ def follow(tmp_path: Path) -> Callable[[str], Copy]:
     return followed
 
 
+@pytest.mark.parametrize("title", list(FOLLOWED))
+def test_the_changes_of_the_example_can_be_made(follow: Callable[[str], Copy], title: str) -> None:
+    """In each tier: what follows them to the end takes minutes, and is drawn."""
+    follow(title)
+
+
 @pytest.mark.costly
 def test_a_knob_is_a_row_and_all_else_follows(follow: Callable[[str], Copy]) -> None:
     copy = follow("A knob")
