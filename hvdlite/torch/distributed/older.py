@@ -10,15 +10,17 @@ from typing import Any
 import torch
 from torch._C import _distributed_c10d as _c10d
 
+_VERSION = torch.torch_version.TorchVersion(torch.__version__)
+
 #: Whether torch forgets the Python part of a work that a process group returns to C++, which then
 #: waits for ever.
-FORGETS_WORKS: bool = torch.torch_version.TorchVersion(torch.__version__) < "2.7"
+FORGETS_WORKS: bool = _VERSION < "2.7"
 
-#: For TCPStore: its newer server takes no socket that listens already, in 2.4 and 2.5.
-STORE_OPTIONS: dict[str, Any] = {"use_libuv": False} if FORGETS_WORKS else {}
+#: For TCPStore: its newer server takes no socket that listens already, before torch 2.8.
+STORE_OPTIONS: dict[str, Any] = {"use_libuv": False} if _VERSION < "2.8" else {}
 
 #: What a backend of one device can derive from in Python; before torch 2.14 there is nothing.
-MIXES_BACKENDS: bool = torch.torch_version.TorchVersion(torch.__version__) >= "2.14"
+MIXES_BACKENDS: bool = _VERSION >= "2.14"
 PYTHONS_BACKEND: Any = getattr(_c10d, "Backend") if MIXES_BACKENDS else object  # noqa: B009
 
 _OURS = "hvdlite.torch."
