@@ -56,8 +56,9 @@ def new_handle(pending: Pending) -> int:
 def poll(handle: int) -> bool:
     """True once synchronize(handle) would not block. ValueError for a handle that was synchronized
     already."""
-    if handle >= _IN_PLACE and _is_under_way(handle - _IN_PLACE):
-        return _core.poll(handle - _IN_PLACE)
+    native = (handle or 0) - _IN_PLACE
+    if native >= 0 and _is_under_way(native):
+        return _core.poll(native)
     pending = _pending.get(handle)
     if pending is None:
         raise ValueError(f"no operation has handle {handle}: each handle can be synchronized once")
@@ -72,7 +73,7 @@ def is_over(pending: Pending) -> bool:
 def synchronize(handle: int) -> Any:
     """Waits for an asynchronous operation and returns its result. None for a handle that was
     synchronized already: of several threads that wait for it, one gets the result."""
-    if handle >= _IN_PLACE:
+    if handle is not None and handle >= _IN_PLACE:
         return _core.end_in_place(handle)
     me = get_ident()
     while _waiting.setdefault(handle, me) != me:

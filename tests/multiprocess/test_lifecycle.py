@@ -143,6 +143,8 @@ def test_a_forked_child_cannot_submit_and_its_end_changes_nothing(three_ranks: R
         "hvd.init(); hvd.allreduce(np.ones(3))\n"
         "pending = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='over the fork') if RANK == 0 "
         "else None\n"
+        "placed = hvd.allreduce_async_(np.ones(3), op=hvd.Sum, name='place') if RANK == 0 else "
+        "None\n"
         "for ending in ('exit', '_exit', 'kill'):\n"
         "    pid = os.fork()\n"
         "    if pid == 0:\n"
@@ -150,7 +152,7 @@ def test_a_forked_child_cannot_submit_and_its_end_changes_nothing(three_ranks: R
         "        assert hvd.is_initialized(), 'a data loader may seed its workers by rank'\n"
         "        assert (hvd.rank(), hvd.size()) == (RANK, 3) and hvd.local_rank() < 3\n"
         "        for ask in (lambda: hvd.allreduce(np.ones(3)), hvd.barrier, lambda: "
-        "hvd.synchronize(pending),\n"
+        "hvd.synchronize(pending), lambda: hvd.synchronize(placed),\n"
         "                    hvd.init, lambda: hvd.allreduce_async(np.ones(1)), lambda: "
         "hvd.add_process_set([0])):\n"
         "            try: ask(); said.append('nothing')\n"
@@ -164,13 +166,16 @@ def test_a_forked_child_cannot_submit_and_its_end_changes_nothing(three_ranks: R
         "    assert os.waitstatus_to_exitcode(status) == (-9 if ending == 'kill' else 0), status\n"
         "    assert hvd.allreduce(1, op=hvd.Sum, name='after') == 3\n"
         "if RANK: pending = hvd.allreduce_async(np.ones(3), op=hvd.Sum, name='over the fork')\n"
-        "assert (hvd.synchronize(pending) == 3).all()\n"
+        "if RANK: placed = hvd.allreduce_async_(np.ones(3), op=hvd.Sum, name='place')\n"
+        "assert (hvd.synchronize(pending) == 3).all() and (hvd.synchronize(placed) == 3).all()\n"
     )
     for rank in range(3):
         for told in three_ranks.told(rank):
             said = told["said"]
-            # Synchronizing a handle that rank 1 and 2 do not have says nothing.
-            assert [s for i, s in enumerate(said) if i != 2] == ["not initialised"] * 5, told
+            # Synchronizing handles that rank 1 and 2 do not have says nothing.
+            assert [s for i, s in enumerate(said) if i not in (2, 3)] == ["not initialised"] * 5, (
+                told
+            )
 
 
 def test_a_multiprocessing_pool_works_beside_a_job(two_ranks: Ranks) -> None:
