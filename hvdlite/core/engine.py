@@ -81,16 +81,9 @@ def warm_up(alone: bool) -> None:
         _warms_up = alone
         calls: list[Callable[..., Any]] = [_core.run, _core.submit, _core.submit_group]
         run, submit, submit_group = map(_to_itself, calls) if alone else calls
-        run_in_place = _runs_nothing if alone else _core.run_in_place
-        start_in_place = _starts_nothing if alone else _core.start_in_place
-
-
-def _runs_nothing(*arguments: Any) -> bool:
-    return False
-
-
-def _starts_nothing(*arguments: Any) -> None:
-    return None
+        # nothing is lent: run() and submit() are asked
+        run_in_place = (lambda *given: False) if alone else _core.run_in_place
+        start_in_place = (lambda *given: None) if alone else _core.start_in_place
 
 
 def warms_up() -> bool:

@@ -6,6 +6,7 @@ native core, until the operation is done: a program may simply forget a handle.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -56,9 +57,9 @@ def new_handle(pending: Pending) -> int:
 def poll(handle: int) -> bool:
     """True once synchronize(handle) would not block. ValueError for a handle that was synchronized
     already."""
-    native = (handle or 0) - _IN_PLACE
-    if native >= 0 and _is_under_way(native):
-        return _core.poll(native)
+    if handle is not None and handle >= _IN_PLACE:
+        with contextlib.suppress(Exception):  # its end was seen, and it is no handle any more
+            return _core.poll(handle - _IN_PLACE)
     pending = _pending.get(handle)
     if pending is None:
         raise ValueError(f"no operation has handle {handle}: each handle can be synchronized once")

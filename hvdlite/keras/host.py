@@ -65,11 +65,12 @@ def model_variables(model: Any) -> list[Any]:
 
 def is_variable(value: Any) -> bool:
     """Of Keras, or of TensorFlow."""
-    if not LEGACY:
-        # Before Keras 3.7 those of a model are of another class than keras.Variable.
-        kind = next((each for each in type(value).__mro__ if each.__name__ == "KerasVariable"), ())
-        if isinstance(value, (KERAS.Variable, kind)):
-            return True
+    # Before Keras 3.7 those of a model are of another class than keras.Variable.
+    if not LEGACY and (
+        isinstance(value, KERAS.Variable)
+        or any(each.__name__ == "KerasVariable" for each in type(value).__mro__)
+    ):
+        return True
     tensorflow = sys.modules.get("tensorflow")
     return tensorflow is not None and isinstance(value, tensorflow.Variable)
 

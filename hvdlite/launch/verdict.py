@@ -44,8 +44,8 @@ _HINTS = (
     ),
     (
         r"environment variable (RANK|WORLD_SIZE|MASTER_\w+) expected, but not set",
-        "Ranks of an elastic job are numbered in hvd.init(): call hvdlite.torch.distributed.init() "
-        "in the place of init_process_group().",
+        "hvdliterun --torch-distributed sets torchrun's variables. In an elastic job, call "
+        "hvdlite.torch.distributed.init() in the place of init_process_group().",
     ),
 )
 _COMMANDS = ("python", "python3", "bash")

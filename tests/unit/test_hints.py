@@ -24,6 +24,7 @@ from hvdlite.launch.verdict import command_meant, with_hint
         (
             "ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
             "variable RANK expected, but not set.",
+            "hvdliterun --torch-distributed sets torchrun's variables. In an elastic job, call "
             "hvdlite.torch.distributed.init()",
         ),
         ("ValueError: environment variable RANKS expected, but not set", ""),

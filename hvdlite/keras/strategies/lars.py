@@ -40,7 +40,7 @@ class LARS(KERAS.optimizers.Optimizer):  # type: ignore[misc, name-defined]
         if self.built:
             return
         super().build(variables)
-        # add_optimizer_variables() came with Keras 3.9.
+        # add_optimizer_variables() came with Keras 3.10.
         self.momentums = [self.add_variable_from_reference(v, name="momentum") for v in variables]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:

@@ -93,7 +93,7 @@ class GoingOn(LoopInPlace):
                 if self.cursor.epoch == epoch:  # the program has left the loop over the batches
                     self.cursor.skip_rest()
         except GeneratorExit:
-            if getattr(sys, "last_value", None) is None:  # by `break`, and not by an error
+            if not _has_failed():  # by `break`, and not by an error
                 self.end()
             raise
         self.end()
@@ -111,8 +111,7 @@ class GoingOn(LoopInPlace):
 
     def _end_of_program(self) -> None:
         """A program that counts its epochs itself has come to its end behind one of them."""
-        failed = getattr(sys, "last_value", None) is not None
-        if failed or self._trainer is not None or self.turn.is_open or self.cursor.sample:
+        if _has_failed() or self._trainer is not None or self.turn.is_open or self.cursor.sample:
             return
         if basics.rank() == 0:
             _log.warning(
@@ -220,6 +219,11 @@ class GoingOn(LoopInPlace):
     def _came_in(self) -> None:
         for each in self._wrapped:
             _make_reducer_anew(each)
+
+
+def _has_failed() -> bool:
+    """Whether the interpreter ends by an exception."""
+    return getattr(sys, "last_value", None) is not None
 
 
 # ---- the batches of a loop
