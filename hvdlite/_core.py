@@ -45,8 +45,10 @@ from hvdlite.core.by_ctypes.operations import (
     release_all,
     run,
     run_in_place,
+    run_list_in_place,
     start,
     start_in_place,
+    start_list_in_place,
     submit,
     submit_encoded,
     submit_group,
@@ -58,8 +60,8 @@ from hvdlite.core.by_ctypes.tensors import elements, lend
 
 __all__ = [
     "DeviceArray", "GradientHooks", "NotContiguous", "check_gpus", "end_in_place", "give_back",
-    "poll", "release_all", "run", "run_in_place", "start_in_place", "submit", "submit_encoded",
-    "submit_group", "submit_sparse", "threads_inside", "wait", "wait_all",
+    "poll", "release_all", "run", "run_in_place", "run_list_in_place", "start_in_place", "start_list_in_place",
+    "submit", "submit_encoded", "submit_group", "submit_sparse", "threads_inside", "wait", "wait_all",
 ]  # fmt: skip
 
 

@@ -82,7 +82,27 @@ def start_in_place(
     postscale: float,
     /,
 ) -> int | None: ...  # for end_in_place(), 2**40 and more; None: nothing has happened
-def end_in_place(handle: int, /) -> Any: ...  # the tensor; None: it was ended before
+def end_in_place(handle: int, /) -> Any: ...  # the tensor or tuple; None: it was ended before
+def run_list_in_place(
+    op: int,
+    process_set: int,
+    name: str | None,
+    tensors: Any,
+    prescale: float,
+    postscale: float,
+    type: type,
+    /,
+) -> bool: ...
+def start_list_in_place(
+    op: int,
+    process_set: int,
+    name: str | None,
+    tensors: Any,
+    prescale: float,
+    postscale: float,
+    type: type,
+    /,
+) -> int | None: ...  # as start_in_place
 def submit_group(
     kind: int,
     op: int,
@@ -93,7 +113,7 @@ def submit_group(
     prescale: float,
     postscale: float,
     patient: bool,
-) -> list[int]: ...
+) -> list[int]: ...  # one for each tensor, or one for all
 def codecs() -> dict[str, tuple[int, str]]: ...
 def encoded_bytes(codec: int, parameter: float, count: int) -> int: ...
 def submit_sparse(

@@ -163,6 +163,15 @@ hvdlite_code hvdlite_submit_group(const hvdlite_operation* operations, int32_t c
   return Report(Runtime::Get().SubmitGroup(operations, count, group, handles));
 }
 
+hvdlite_code hvdlite_submit_list(const hvdlite_list* list, int64_t* handle) {
+  return Report(Runtime::Get().SubmitList(*list, handle));
+}
+
+hvdlite_code hvdlite_run_list(const hvdlite_list* list, double slice_seconds, int64_t* handle) {
+  return Report(
+      Runtime::Get().RunList(*list, static_cast<hvdlite::Nanos>(slice_seconds * 1e9), handle));
+}
+
 hvdlite_code hvdlite_submit_then(const hvdlite_operation* operation,
                                  const hvdlite_completion* completion) {
   return Report(Runtime::Get().SubmitThen(*operation, *completion));

@@ -287,6 +287,27 @@ HVDLITE_API hvdlite_code hvdlite_run(const hvdlite_operation* operation, double 
 HVDLITE_API hvdlite_code hvdlite_submit_group(const hvdlite_operation* operations, int32_t count,
                                               const char* group, int64_t* handles);
 
+/* A group of allreduces of one dtype, on the host or on a GPU, into outputs of the caller's. */
+typedef struct {
+  int32_t op; /* not HVDLITE_ADASUM */
+  int32_t process_set;
+  const char* name; /* the group's */
+  const hvdlite_tensor* inputs;
+  const hvdlite_tensor* outputs; /* may be `inputs` */
+  int32_t count;
+  double prescale, postscale;
+  void* stream;    /* as in hvdlite_operation */
+  int32_t patient; /* as in hvdlite_operation */
+} hvdlite_list;
+enum { HVDLITE_NO_LIST = -2 };
+/* As hvdlite_submit_group, for less: the group has one handle. Ranks may call either function for
+ * the same group. Sets *handle to HVDLITE_NO_LIST, and does nothing, if the tensors differ in dtype
+ * or place. */
+HVDLITE_API hvdlite_code hvdlite_submit_list(const hvdlite_list* list, int64_t* handle);
+/* The same for hvdlite_run. */
+HVDLITE_API hvdlite_code hvdlite_run_list(const hvdlite_list* list, double slice_seconds,
+                                          int64_t* handle);
+
 /* Waits until the operation is done, about `slice_seconds` have passed or a signal has arrived.
  * Sets *done if the operation is done. An unknown handle is HVDLITE_INVALID_ARGUMENT. */
 HVDLITE_API hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int32_t* done);

@@ -8,7 +8,9 @@
 #include <functional>
 #include <thread>
 
+#include "api/lists.h"
 #include "api/translate.h"
+#include "engine/list.h"
 #include "engine/negotiate/named.h"
 #include "pool/fork.h"
 #include "pool/pool.h"
@@ -22,11 +24,21 @@ using engine::HandlePtr;
 using engine::Request;
 using engine::Submission;
 
-// FNV-1a gives the same hash on all ranks, which std::hash does not promise. Never 0.
-uint64_t HashName(const std::string& name) {
-  uint64_t hash = 1469598103934665603ull;
-  for (unsigned char c : name) hash = (hash ^ c) * 1099511628211ull;
-  return hash | 1;
+// The name of a group of operations of that kind.
+std::string GroupName(Engine* engine, int process_set, OpKind kind, const char* given) {
+  const std::string grouped = "grouped_" + std::string(Name(kind));
+  return grouped + "." + (given ? given : engine->sets().DefaultName(process_set, grouped));
+}
+
+// The completion of a list: those of its operations, which have no result to allocate.
+engine::Completion CompletionOfAll(const hvdlite_completion* asked, int count) {
+  std::vector<engine::Completion> all;
+  for (int i = 0; i < count; ++i) all.push_back(ToCompletion(asked[i]));
+  engine::Completion completion;
+  completion.done = [all = std::move(all)](const engine::Handle& handle) {
+    for (const engine::Completion& each : all) each.done(handle);
+  };
+  return completion;
 }
 
 // Performs an operation at once if all ranks know it from before. It then needs no check: the same
@@ -301,6 +313,44 @@ Status Runtime::SubmitGroup(const hvdlite_operation* operations, int count, cons
   return Status::Ok();
 }
 
+Status Runtime::StartList(Engine* engine, int process_set, const char* group, bool will_wait,
+                          Submission submission, HandlePtr* handle) {
+  NameGroup(GroupName(engine, process_set, OpKind::kAllreduce, group), &submission.request);
+  return engine->Submit(process_set, std::move(submission), will_wait, handle);
+}
+
+Status Runtime::StartList(const hvdlite_list& list, Nanos slice, HandlePtr* handle, bool* done) {
+  Status status;
+  const std::shared_ptr<Engine> engine = this->engine(&status);
+  if (engine == nullptr) return status;
+  if (!IsList(list)) return Status::Ok();
+  Submission submission;
+  HVDLITE_RETURN_IF_ERROR(DescribeList(engine.get(), list, &submission));
+  HVDLITE_RETURN_IF_ERROR(StartList(engine.get(), list.process_set, list.name,
+                                    /*will_wait=*/slice > 0, std::move(submission), handle));
+  *done = slice > 0 && engine->Wait(**handle, slice);
+  return Status::Ok();
+}
+
+Status Runtime::SubmitList(const hvdlite_list& list, int64_t* handle) {
+  HandlePtr made;
+  bool done = false;
+  HVDLITE_RETURN_IF_ERROR(StartList(list, /*slice=*/0, &made, &done));
+  *handle = made == nullptr ? int64_t{HVDLITE_NO_LIST} : Add(std::move(made));
+  return Status::Ok();
+}
+
+Status Runtime::RunList(const hvdlite_list& list, Nanos slice, int64_t* handle) {
+  HandlePtr made;
+  bool done = false;
+  HVDLITE_RETURN_IF_ERROR(StartList(list, slice, &made, &done));
+  *handle = -1;
+  // The device may still use the tensors.
+  if (done && made->pending == nullptr) return made->status();
+  *handle = made == nullptr ? int64_t{HVDLITE_NO_LIST} : Add(std::move(made));
+  return Status::Ok();
+}
+
 Status Runtime::SubmitGroupThen(const hvdlite_operation* operations, int count, const char* group,
                                 const hvdlite_completion* completions) {
   std::vector<HandlePtr> unneeded;
@@ -313,19 +363,34 @@ Status Runtime::StartGroup(const hvdlite_operation* operations, int count, const
   Status status;
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
+  GroupAsList as_list(operations, count);
+  if (as_list.possible) {
+    Submission submission;
+    as_list.list.name = group;
+    HVDLITE_RETURN_IF_ERROR(DescribeList(engine.get(), as_list.list, &submission));
+    submission.other_producers = std::move(as_list.other_streams);
+    if (completions != nullptr) {
+      HVDLITE_RETURN_IF_ERROR(CheckTold(submission));
+      submission.completion = CompletionOfAll(completions, count);
+    }
+    HandlePtr handle;
+    HVDLITE_RETURN_IF_ERROR(StartList(engine.get(), operations[0].process_set, group,
+                                      /*will_wait=*/false, std::move(submission), &handle));
+    handles->assign(static_cast<size_t>(count), handle);
+    return Status::Ok();
+  }
   std::vector<Submission> submissions(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     HVDLITE_RETURN_IF_ERROR(
         Describe(engine.get(), operations[i], &submissions[static_cast<size_t>(i)]));
   }
-  const std::string kind = "grouped_" + std::string(Name(submissions[0].request.kind));
-  const std::string base =
-      kind + "." + (group ? group : engine->sets().DefaultName(operations[0].process_set, kind));
+  const std::string base = GroupName(engine.get(), operations[0].process_set,
+                                     submissions[0].request.kind, group);
   for (int i = 0; i < count; ++i) {
     Request& request = submissions[static_cast<size_t>(i)].request;
     request.cacheable = group != nullptr;
-    request.name = base + "_" + std::to_string(i + 1) + "of" + std::to_string(count);
-    request.group = HashName(base);
+    NameGroup(base, &request);
+    request.name = engine::NameInGroup(base, static_cast<size_t>(i), static_cast<size_t>(count));
     request.group_size = static_cast<uint32_t>(count);
     if (completions != nullptr) {
       HVDLITE_RETURN_IF_ERROR(CheckTold(submissions[static_cast<size_t>(i)]));

@@ -39,6 +39,9 @@ class Runtime {
   Status Run(const hvdlite_operation& operation, Nanos slice, int64_t* handle);
   Status SubmitGroup(const hvdlite_operation* operations, int count, const char* group,
                      int64_t* handles);
+  // See hvdlite_submit_list and hvdlite_run_list.
+  Status SubmitList(const hvdlite_list& list, int64_t* handle);
+  Status RunList(const hvdlite_list& list, Nanos slice, int64_t* handle);
   // See hvdlite_submit_then.
   Status SubmitThen(const hvdlite_operation& operation, const hvdlite_completion& completion);
   Status SubmitGroupThen(const hvdlite_operation* operations, int count, const char* group,
@@ -64,6 +67,12 @@ class Runtime {
                const hvdlite_completion* completion, bool will_wait, engine::HandlePtr* handle);
   Status StartGroup(const hvdlite_operation* operations, int count, const char* group,
                     const hvdlite_completion* completions, std::vector<engine::HandlePtr>* handles);
+  // Starts a described list. `group`: its name; null: it gets one.
+  static Status StartList(engine::Engine* engine, int process_set, const char* group,
+                          bool will_wait, engine::Submission submission,
+                          engine::HandlePtr* handle);
+  // Starts it, and waits for `slice`. No handle: it is no list.
+  Status StartList(const hvdlite_list& list, Nanos slice, engine::HandlePtr* handle, bool* done);
   int64_t Add(engine::HandlePtr handle);
 
   Mutex life_mutex_;  // init and shutdown, one at a time

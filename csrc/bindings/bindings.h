@@ -10,6 +10,7 @@ namespace hvdlite::bindings {
 
 void BindLife(pybind11::module_& module);           // init, shutdown, rank, ...
 void BindOperations(pybind11::module_& module);     // submit, wait, poll, ...
+void BindLists(pybind11::module_& module);          // groups of tensors
 void BindEncoded(pybind11::module_& module);        // allreduces by a codec
 void BindGradientHooks(pybind11::module_& module);  // allreduce of gradients, by hooks
 void BindDeviceArrays(pybind11::module_& module);   // results on a GPU

@@ -41,6 +41,7 @@ const hvdlite_tensor& Output(BorrowedTensor* tensor, const py::handle& object) {
 
 struct KeptAlive {
   py::object input, output, input_owner, output_owner, residual, residual_owner, memory;
+  std::vector<py::object> of_list;  // outputs and owners
   const dlpack::Exchange* exchange = nullptr;  // on a GPU: reports the framework's current stream
   int device = 0;
 };
@@ -104,8 +105,21 @@ void KeepAlive(int64_t handle, const py::handle& input, const py::handle& output
                  std::move(call->residual_object),
                  std::move(call->residual.owner),
                  std::move(call->memory),
+                 {},
                  call->input.exchange,
                  call->input.tensor.device_index};
+  Table& table = Kept();
+  const StateLock lock(table.mutex);
+  std::swap(table.by_handle[handle], kept);
+}
+
+void KeepAllAlive(int64_t handle, py::object tensors, std::vector<py::object> owners,
+                  const BorrowedTensor& one) {
+  KeptAlive kept;
+  kept.input = std::move(tensors);
+  kept.of_list = std::move(owners);
+  kept.exchange = one.exchange;
+  kept.device = one.tensor.device_index;
   Table& table = Kept();
   const StateLock lock(table.mutex);
   std::swap(table.by_handle[handle], kept);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "api/hvdlite.h"
 #include "bindings/tensors.h"
@@ -35,6 +36,18 @@ struct Call {
 // Keeps what the call has borrowed until the operation with this handle is released.
 void KeepAlive(int64_t handle, const pybind11::handle& input, const pybind11::handle& output,
                Call* call);
+
+// The same for a list. `tensors` is what ReleaseBorrowed returns; `one` is one of them.
+void KeepAllAlive(int64_t handle, pybind11::object tensors, std::vector<pybind11::object> owners,
+                  const BorrowedTensor& one);
+
+// Blocks until the operation is done. Returns (result or None, received splits, number). Releases
+// the handle and what it has borrowed. (operations.cc)
+pybind11::object Finish(int64_t handle);
+
+// What handles of operations in place have beyond those of the core, so that Python tells them from
+// its own (hvdlite/core/handles.py).
+constexpr int64_t kInPlace = int64_t{1} << 40;
 
 // Submits the call, which has borrowed these tensors, and keeps them. Returns the handle.
 int64_t SubmitAndKeep(const pybind11::handle& input, const pybind11::handle& output, Call* call);

@@ -63,4 +63,9 @@ PyObject* Guarded(const Body& body) noexcept {
   return nullptr;
 }
 
+template <typename Function>
+PyCFunction AsMethod(Function* function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
 }  // namespace hvdlite::bindings

@@ -8,6 +8,7 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   hvdlite::bindings::BindGpu(module);
   hvdlite::bindings::BindLife(module);
   hvdlite::bindings::BindOperations(module);
+  hvdlite::bindings::BindLists(module);
   hvdlite::bindings::BindEncoded(module);
   hvdlite::bindings::BindGradientHooks(module);
   hvdlite::bindings::BindDeviceArrays(module);

@@ -24,10 +24,6 @@ namespace {
 // hvdlite_end's *done for a GPU operation whose work is enqueued.
 constexpr int32_t kOnGpu = 2;
 
-// What handles of start_in_place() have beyond those of the core, so that Python tells them from
-// its own (hvdlite/core/handles.py).
-constexpr int64_t kInPlace = int64_t{1} << 40;
-
 // kind, op, process_set, name, input, output, root, prescale, postscale, splits
 constexpr int kDescribed = 10;
 
@@ -60,32 +56,6 @@ PyObject* Submit(PyObject*, PyObject* const* given, Py_ssize_t count) {
   });
 }
 
-std::vector<int64_t> SubmitGroup(int kind, int op, int set, const std::optional<std::string>& name,
-                                 const std::vector<py::object>& inputs,
-                                 const std::vector<py::object>& outputs, double prescale,
-                                 double postscale, bool patient) {
-  std::vector<Call> calls(inputs.size());
-  std::vector<hvdlite_operation> operations;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    hvdlite_operation& operation = calls[i].operation;
-    operation.kind = kind;
-    operation.op = op;
-    operation.process_set = set;
-    operation.prescale = prescale;
-    operation.postscale = postscale;
-    operation.patient = patient ? 1 : 0;
-    calls[i].Borrow(inputs[i], outputs.empty() ? py::none() : outputs[i]);
-    operations.push_back(operation);
-  }
-  std::vector<int64_t> handles(inputs.size());
-  ThrowIfError(hvdlite_submit_group(operations.data(), static_cast<int32_t>(operations.size()),
-                                    name ? name->c_str() : nullptr, handles.data()));
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    KeepAlive(handles[i], inputs[i], outputs.empty() ? py::none() : outputs[i], &calls[i]);
-  }
-  return handles;
-}
-
 void WaitInSlices(int64_t handle) {
   for (;;) {
     int32_t done = 0;
@@ -100,8 +70,8 @@ void WaitInSlices(int64_t handle) {
   }
 }
 
-// Blocks until the operation is done. Returns (result or None, received splits, number). Releases
-// the handle.
+}  // namespace
+
 py::object Finish(int64_t handle) {
   WaitInSlices(handle);
   hvdlite_result result;
@@ -135,6 +105,8 @@ py::object Finish(int64_t handle) {
   for (size_t i = 0; i < received.size(); ++i) splits[i] = py::int_(received[i]);
   return py::make_tuple(std::move(output), std::move(splits), result.number);
 }
+
+namespace {
 
 PyObject* Wait(PyObject*, PyObject* handle) {
   return Guarded([&] { return Finish(Arguments(&handle, 1, 1).Long(0)); });
@@ -288,13 +260,17 @@ PyObject* StartInPlace(PyObject*, PyObject* const* given, Py_ssize_t count) {
   });
 }
 
-// Blocks until the operation is done and returns its tensor. None for one that has been ended.
+// Blocks until the operation is done and returns its tensor, or a list's tuple of tensors. None for one that has been ended.
 PyObject* EndInPlace(PyObject*, PyObject* given) {
   return Guarded([&]() -> py::object {
     const int64_t handle = Arguments(&given, 1, 1).Long(0) - kInPlace;
     int32_t done = 0;
-    const hvdlite_code code = End(handle, &done);
+    hvdlite_code code = End(handle, &done);
     if (done < 0) return py::none();
+    if (done == kOnGpu) {
+      code = Follow(handle);
+      hvdlite_release(handle);
+    }
     py::object tensor = ReleaseBorrowed(handle);
     if (!tensor) return py::none();  // another thread has seen the end, too, and was first
     ThrowIfError(code);
@@ -308,11 +284,6 @@ PyObject* Poll(PyObject*, PyObject* handle) {
     ThrowIfError(hvdlite_poll(Arguments(&handle, 1, 1).Long(0), &done));
     return py::bool_(done != 0);
   });
-}
-
-template <typename Function>
-PyCFunction AsMethod(Function* function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
 PyMethodDef hot_functions[] = {
@@ -332,9 +303,6 @@ PyMethodDef hot_functions[] = {
 void BindOperations(py::module_& module) {
   if (PyModule_AddFunctions(module.ptr(), hot_functions) != 0) throw py::error_already_set();
   module.attr("NotContiguous") = py::handle(NotContiguous());
-  module.def("submit_group", &SubmitGroup, py::arg("kind"), py::arg("op"), py::arg("process_set"),
-             py::arg("name"), py::arg("inputs"), py::arg("outputs"), py::arg("prescale"),
-             py::arg("postscale"), py::arg("patient"));
   module.def(
       "give_back", &ReleaseAllBorrowed,
       "Releases all borrowed tensors. Call it after shutdown, when no operation is in flight.");

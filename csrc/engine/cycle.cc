@@ -147,7 +147,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
   }
   if (decision.kind != Down::kError) return;
   for (const std::string& name : decision.names) {
-    Entry* const entry = set->inbox.Find(name);
+    Entry* const entry = set->FindOrItsList(name);
     if (entry == nullptr) {
       observer_.FailedElsewhere(*set, name, now);
       continue;

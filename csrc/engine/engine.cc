@@ -167,7 +167,8 @@ std::string Engine::Explain(int id) {
 Status Engine::Submit(int id, Submission submission, bool will_wait, HandlePtr* handle) {
   ProcessSetPtr set;
   HVDLITE_RETURN_IF_ERROR(sets_.FindMine(id, rank(), &set));
-  HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, /*in_group=*/false, rank(), size()));
+  const bool in_group = submission.request.is_list();
+  HVDLITE_RETURN_IF_ERROR(CheckPlace(id, submission.request, in_group, rank(), size()));
   const bool patient = LeavesToWaiter(turn_, submission);
   ProducerEvents produced_by;
   std::unique_ptr<Entry> entry;

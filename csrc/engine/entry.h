@@ -21,6 +21,12 @@ struct Feedback {
   uint64_t step = 0;          // of the tensor: the next operation on it has another
 };
 
+// Where one tensor of a list and its result lie.
+struct Addresses {
+  const void* input = nullptr;
+  void* output = nullptr;
+};
+
 // A caller's operation. Memory is borrowed until the handle is done.
 struct Submission {
   Request request;  // root, splits and name as in Request; the name without the operation's prefix
@@ -29,10 +35,13 @@ struct Submission {
   // there without a copy. It may be the input (allreduce, broadcast), or have the input of an
   // allgather as this rank's rows.
   TensorView output;
+  // Of a list: its tensors. `input` and `output` have dtype, device, and the elements of all.
+  std::vector<Addresses> list;
   Completion completion;  // a callback instead of waiting
   // The caller will wait for it. Until then only a thread with a free processor works on it.
   bool patient = false;
   device::Stream producer = nullptr;  // on a GPU: the stream that produces the tensors
+  std::vector<device::Stream> other_producers;  // of a list
   Feedback feedback;                  // if the request has a codec
   kernels::Selection memory;          // if the request is sparse: see comm::Piece
 };
@@ -41,6 +50,7 @@ struct Entry {
   Request request;
   TensorView input;
   TensorView output;
+  std::vector<Addresses> list;
   HandlePtr handle;
   std::vector<device::EventPtr> ready;  // on a GPU: the events that must fire first
   Feedback feedback;

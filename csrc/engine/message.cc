@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "engine/list.h"
+
 namespace hvdlite::engine {
 namespace {
 
@@ -60,7 +62,8 @@ bool Request::SameExceptName(const Request& o) const {
   return kind == o.kind && dtype == o.dtype && op == o.op && device == o.device &&
          cacheable == o.cacheable && root == o.root && prescale == o.prescale &&
          postscale == o.postscale && codec == o.codec && taken == o.taken && group == o.group &&
-         group_size == o.group_size && shape == o.shape && splits == o.splits;
+         group_size == o.group_size && shape == o.shape && shapes == o.shapes &&
+         splits == o.splits;
 }
 
 std::string Shown(const Request& request) {
@@ -97,9 +100,10 @@ void Request::Encode(Writer* out) const {
   }
   if (flags & kGrouped) {
     out->Varint(group);
-    out->Varint(group_size);
+    out->Varint(uint64_t{group_size} << 1 | (is_list() ? 1 : 0));
+    if (is_list()) out->List(shapes);
   }
-  out->List(shape);
+  if (!is_list()) out->List(shape);
   if (flags & kHasSplits) out->List(splits);
   if (flags & kSparse) out->Varint(static_cast<uint64_t>(taken));
   out->Text(name);
@@ -131,12 +135,18 @@ bool Request::Decode(Reader* in, Request* out) {
   }
   out->group = 0;
   out->group_size = 0;
+  out->shapes.clear();
+  bool is_list = false;
   if (flags & kGrouped) {
     out->group = in->Varint();
-    out->group_size = static_cast<uint32_t>(in->Below(1u << 24));
+    const uint64_t size = in->Below(1u << 25);
+    out->group_size = static_cast<uint32_t>(size >> 1);
     if (out->group == 0) return false;  // 0 is "no group", which the flag denies
+    is_list = (size & 1) != 0;
+    if (is_list) out->shapes = in->List();
+    if (is_list && (!IsSoundList(*out) || (flags & kSparse) != 0)) return false;
   }
-  out->shape = in->List();
+  out->shape = is_list ? Shape{ElementsOf(*out)} : in->List();
   out->splits.clear();
   if (flags & kHasSplits) out->splits = in->List();
   out->taken = (flags & kSparse) != 0 ? static_cast<int64_t>(in->Below(uint64_t{1} << 31)) : 0;

@@ -27,7 +27,7 @@ constexpr int64_t kMaxElements = int64_t{1} << 40;
 // Also counts the dimensions beside one that is zero, so that no intermediate product overflows.
 bool FitsElements(const Shape& shape);
 
-// One rank's request for one operation on one tensor.
+// One rank's request for one operation on one tensor, or on a list of tensors (list.h).
 struct Request {
   OpKind kind = OpKind::kAllreduce;
   DType dtype = DType::kFloat32;
@@ -41,12 +41,15 @@ struct Request {
   int64_t taken = 0;   // Allreduce: each rank sends so many elements; 0: all
   uint64_t group = 0;  // hash of the group's name; 0: not grouped
   uint32_t group_size = 0;
-  Shape shape;
+  Shape shape;  // of a list: one dimension, the elements of all its tensors
+  // Of a list: for each of its group_size tensors, the number of dimensions and the dimensions.
+  std::vector<int64_t> shapes;
   // Alltoall: rows for each member. AddProcessSet: the ranks. kAmongNamed: the ranks that take
   // part, ascending.
   std::vector<int64_t> splits;
   std::string name;
 
+  bool is_list() const { return !shapes.empty(); }
   bool SameExceptName(const Request& other) const;
   void Encode(Writer* out) const;
   static bool Decode(Reader* in, Request* out);

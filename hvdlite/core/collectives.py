@@ -147,6 +147,8 @@ class Collectives:
     ) -> Any:
         if not call.grouped:
             return self._result(call, tensors[0], outs[0], answers[0])
+        if len(answers) < len(outs):  # of a list, whose results are in `outs`
+            answers = answers * len(outs)
         each = zip(tensors, outs, answers, strict=True)
         return tuple(self._result(call, tensor, out, answer) for tensor, out, answer in each)
 

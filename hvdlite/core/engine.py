@@ -16,8 +16,8 @@ __all__ = [
     "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "codecs", "digests",
     "end_generation", "is_root", "library", "local_size", "members_of", "new_handle", "poll",
     "pool_allocate", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank",
-    "ranks_of", "run", "run_all", "run_in_place", "run_now", "stand_for_all",
-    "start_in_place", "submit", "submit_encoded", "submit_group", "submit_sparse", "synchronize",
+    "ranks_of", "run", "run_all", "run_in_place", "run_list_in_place", "run_now", "stand_for_all",
+    "start_in_place", "start_list_in_place", "submit", "submit_encoded", "submit_group", "submit_sparse", "synchronize",
     "takes_gpus", "wait_all", "warm_up", "warms_up",
 ]  # fmt: skip
 
@@ -40,7 +40,12 @@ run_in_place = _core.run_in_place
 #: As run_in_place. Returns a handle for synchronize(), or None.
 start_in_place = _core.start_in_place
 submit = _core.submit
+#: Returns one handle for each tensor, or one for all.
 submit_group = _core.submit_group
+#: As run_in_place and start_in_place, for tensors of one type, which comes last: a group that is one
+#: operation.
+run_list_in_place = _core.run_list_in_place
+start_list_in_place = _core.start_list_in_place
 
 #: An allreduce by a codec: see docs/decisions/0014-codecs.md.
 submit_encoded = _core.submit_encoded
@@ -67,6 +72,12 @@ wait_all = _core.wait_all
 GradientHooks = _core.GradientHooks
 
 
+#: The calls in place, by name.
+_IN_PLACE: dict[str, Callable[..., Any]] = {
+    name: getattr(_core, name)
+    for name in ("run_in_place", "start_in_place", "run_list_in_place", "start_list_in_place")
+}
+
 _warms_up = False
 
 
@@ -76,14 +87,21 @@ def warm_up(alone: bool) -> None:
     The process has an engine of its own, of one rank. A broadcast returns its input. Other
     operations are refused, because their results would differ from those of the other ranks.
     """
-    global _warms_up, run, run_in_place, start_in_place, submit, submit_group
+    global _warms_up, run, submit, submit_group
     if alone != _warms_up:
         _warms_up = alone
         calls: list[Callable[..., Any]] = [_core.run, _core.submit, _core.submit_group]
         run, submit, submit_group = map(_to_itself, calls) if alone else calls
         # nothing is lent: run() and submit() are asked
-        run_in_place = (lambda *given: False) if alone else _core.run_in_place
-        start_in_place = (lambda *given: None) if alone else _core.start_in_place
+        _in_place_are({name: _declines if alone else call for name, call in _IN_PLACE.items()})
+
+
+def _declines(*described: Any) -> None:
+    return None
+
+
+def _in_place_are(calls: dict[str, Callable[..., Any]]) -> None:
+    globals().update(calls)
 
 
 def warms_up() -> bool:
@@ -112,11 +130,12 @@ def _to_itself(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def stand_for_all(set_id: int) -> None:
     """Until the next call, operations over all ranks are those over this set; 0: over all."""
-    global run, run_in_place, start_in_place, submit, submit_group
+    global run, submit, submit_group
     calls: list[Callable[..., Any]] = [_core.run, _core.submit, _core.submit_group]
     run, submit, submit_group = [_over(set_id, call, 2) for call in calls] if set_id else calls
-    run_in_place = _over(set_id, _core.run_in_place, 1) if set_id else _core.run_in_place
-    start_in_place = _over(set_id, _core.start_in_place, 1) if set_id else _core.start_in_place
+    _in_place_are(
+        {name: _over(set_id, call, 1) if set_id else call for name, call in _IN_PLACE.items()}
+    )
 
 
 def _over(set_id: int, call: Callable[..., Any], place: int) -> Callable[..., Any]:

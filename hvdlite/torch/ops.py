@@ -131,6 +131,13 @@ def grouped_allreduce_async_(tensors: Sequence[torch.Tensor], average: bool | No
                              process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce_() and returns one handle for all."""
     op = reduction_of(average, op)
+    if process_set is global_process_set:
+        started = engine.start_list_in_place(
+            op, 0, name, tensors, prescale_factor, postscale_factor, torch.Tensor
+        )
+        if started is not None:
+            older.have_changed(tuple(tensors))
+            return started
     how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     return _start(Call(*how, in_place=True, grouped=True), tensors)
 
@@ -141,6 +148,15 @@ def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: bool | None = N
                        ) -> list[torch.Tensor]:  # fmt: skip
     """grouped_allreduce() in place. Returns the tensors."""
     op = reduction_of(average, op)
+    if (
+        process_set is global_process_set
+        and _are_plain(tensors)
+        and engine.run_list_in_place(
+            op, 0, name, tensors, prescale_factor, postscale_factor, torch.Tensor
+        )
+    ):
+        older.have_changed(tuple(tensors))
+        return list(tensors)
     how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     return _run(Call(*how, in_place=True, grouped=True), tensors)
 
@@ -321,6 +337,14 @@ def _is_plain(tensor: Any) -> bool:
     if traced.is_compiling():  # asked first: torch 2.4 does not compile what comes behind
         return False
     return not (getattr(tensor, "requires_grad", False) and torch.is_grad_enabled())
+
+
+def _are_plain(tensors: Any) -> bool:
+    if traced.is_compiling() or not isinstance(tensors, (list, tuple)):
+        return False
+    return not (
+        torch.is_grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors)
+    )
 
 
 def _alltoall(name: str | None, process_set: ProcessSet, splits: Any) -> Call:

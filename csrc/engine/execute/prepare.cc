@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "engine/list.h"
 #include "engine/shapes.h"
 #include "kernels/codec.h"
 #include "kernels/digest.h"
@@ -86,14 +87,31 @@ Status LendStandIns(Running* running, DType dtype, size_t zeros, size_t ignored,
     nothing = running->zeros_on_gpu->data();
     place = static_cast<char*>(running->ignored_on_gpu->data());
   }
-  for (size_t i = 0; i < running->batch.pieces.size(); ++i) {
-    if (running->entries[i] != nullptr) continue;
-    Piece& piece = running->batch.pieces[i];
-    piece.input = nothing;
-    piece.output = place;
-    place += StandInBytes(piece, dtype);
+  Piece* piece = running->batch.pieces.data();
+  for (size_t i = 0; i < running->entries.size(); ++i) {
+    for (size_t n = TensorsOf(running->responses[i].agreed->request); n > 0; --n, ++piece) {
+      if (running->entries[i] != nullptr) continue;
+      piece->input = nothing;
+      piece->output = place;
+      place += StandInBytes(*piece, dtype);
+    }
   }
   return Status::Ok();
+}
+
+// The pieces of a list. `entry` is null on a joined rank.
+void AddPieces(const Request& list, const Entry* entry, std::vector<Piece>* pieces) {
+  const Addresses* next = entry == nullptr ? nullptr : entry->list.data();
+  ForEachInList(list, [&](const int64_t* shape, size_t dimensions) {
+    Piece& piece = pieces->emplace_back();
+    piece.count = 1;
+    for (size_t d = 0; d < dimensions; ++d) piece.count *= shape[d];
+    piece.whole = true;
+    if (next == nullptr) return;
+    piece.input = next->input;
+    piece.output = next->output;
+    ++next;
+  });
 }
 
 // Adds to `ready` the events that the operation waits for.
@@ -103,9 +121,15 @@ Status PrepareOnGpu(const ProcessSet& set, comm::gpu::Card* card, Submission* su
   const Request& request = submission->request;
   std::shared_ptr<device::Gpu> gpu;
   HVDLITE_RETURN_IF_ERROR(card->Open(submission->input.device.index, &gpu));
-  device::EventPtr& produced = (*produced_by)[submission->producer];
-  if (produced == nullptr) HVDLITE_RETURN_IF_ERROR(gpu->Record(submission->producer, &produced));
-  ready->push_back(produced);
+  const auto wait_for = [&](device::Stream producer) {
+    device::EventPtr& produced = (*produced_by)[producer];
+    if (produced == nullptr) HVDLITE_RETURN_IF_ERROR(gpu->Record(producer, &produced));
+    ready->push_back(produced);
+    return Status::Ok();
+  };
+  HVDLITE_RETURN_IF_ERROR(wait_for(submission->producer));
+  for (const device::Stream other : submission->other_producers)
+    HVDLITE_RETURN_IF_ERROR(wait_for(other));
   std::optional<Shape> known =
       KnownResult(request, set.group->me, static_cast<int>(set.ranks.size()));
   if (!known || submission->output.data != nullptr) return Status::Ok();
@@ -144,6 +168,7 @@ Status MakeEntry(const ProcessSet& set, comm::gpu::Card* card, Submission submis
   made->request = std::move(submission.request);
   made->input = std::move(submission.input);
   made->output = std::move(submission.output);
+  made->list = std::move(submission.list);
   made->feedback = submission.feedback;
   made->memory = submission.memory;
   made->submitted = MonotonicNow();
@@ -178,16 +203,35 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
       like.device == DeviceKind::kHost ? nullptr : set->in_flight.communicator()->gpu().get();
   if (gpu != nullptr) batch.device = {like.device, gpu->ordinal()};
 
-  batch.pieces.reserve(running->responses.size());
+  size_t tensors = 0;
+  for (const Response& response : running->responses)
+    tensors += TensorsOf(response.agreed->request);
+  batch.pieces.reserve(tensors);
   size_t zeros = 0;
   size_t ignored = 0;
+  const auto will_stand_in = [&](const Piece& piece) {
+    const size_t bytes = StandInBytes(piece, like.dtype);
+    zeros = std::max(zeros, bytes);
+    ignored += bytes;
+  };
   for (const Response& response : running->responses) {
-    Entry* const entry = set->inbox.Find(response.agreed->request.name);
+    const Request& request = response.agreed->request;
+    Entry* const entry = set->inbox.Find(request.name);
     running->entries.push_back(entry);
+    if (request.is_list()) {
+      const size_t before = batch.pieces.size();
+      AddPieces(request, entry, &batch.pieces);
+      if (entry == nullptr) {
+        std::for_each(batch.pieces.begin() + static_cast<long>(before), batch.pieces.end(),
+                      will_stand_in);
+      } else {
+        batch.ready.insert(batch.ready.end(), entry->ready.begin(), entry->ready.end());
+      }
+      continue;
+    }
     Piece piece;
     piece.counts = Counts(*response.agreed, members);
-    if (piece.counts.empty()) piece.count = NumElements(response.agreed->request.shape);
-    const Request& request = response.agreed->request;
+    if (piece.counts.empty()) piece.count = NumElements(request.shape);
     if (request.codec.encodes()) {
       batch.codec = request.codec;
       piece.coding = CodingOf(request.name, entry, rank);
@@ -209,14 +253,22 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
       piece.input = entry->input.data;
       piece.output = entry->output.data;
     } else {
-      const size_t bytes = StandInBytes(piece, like.dtype);
-      zeros = std::max(zeros, bytes);
-      ignored += bytes;
+      will_stand_in(piece);
     }
     batch.pieces.push_back(std::move(piece));
   }
   device::KeepLatest(&batch.ready);
   return ignored > 0 ? LendStandIns(running, like.dtype, zeros, ignored, gpu) : Status::Ok();
+}
+
+Request RequestOfPiece(const Running& running, size_t piece) {
+  for (const Response& response : running.responses) {
+    const Request& request = response.agreed->request;
+    const size_t tensors = TensorsOf(request);
+    if (piece < tensors) return request.is_list() ? InList(request, piece) : request;
+    piece -= tensors;
+  }
+  return {};
 }
 
 }  // namespace hvdlite::engine

@@ -27,4 +27,7 @@ kernels::ReduceSpec ReductionOf(const Request& request, int members);
 // running->batch.obstacle.
 Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card);
 
+// The request for one tensor of the batch, as if it travelled alone.
+Request RequestOfPiece(const Running& running, size_t piece);
+
 }  // namespace hvdlite::engine

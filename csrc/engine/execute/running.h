@@ -13,7 +13,7 @@ namespace hvdlite::engine {
 struct Running {
   comm::Batch batch;
   std::vector<Response> responses;
-  std::vector<Entry*> entries;  // null on a joined rank
+  std::vector<Entry*> entries;  // of the responses; null on a joined rank
   std::vector<char> zeros;      // a joined rank's input
   std::vector<char> ignored;    // a joined rank's output
   // the same on the GPU, if the rank has one and the batch is on GPUs

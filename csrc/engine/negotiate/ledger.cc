@@ -1,7 +1,9 @@
 #include "engine/negotiate/ledger.h"
 
 #include <algorithm>
+#include <unordered_set>
 
+#include "engine/list.h"
 #include "engine/negotiate/validate.h"
 #include "engine/shapes.h"
 
@@ -22,6 +24,7 @@ void Ledger::BeginRound(Tally* tally, int member, const Request& request, Nanos 
   tally->draft.reset();
   tally->dissent.clear();
   tally->refusal = Status::Ok();
+  tally->unlisted = false;
   tally->pending_index = pending_.size();
   pending_.push_back(tally);
   const bool among_named = Has(request.kind, kAmongNamed);
@@ -73,7 +76,7 @@ void Ledger::MarkPresent(Tally* tally, int member, Presence presence) {
   if (++tally->present < members_) return;
   RemovePending(tally);
   const Request& said = tally->said();
-  if (said.group == 0) {
+  if (said.group == 0 || said.is_list()) {
     ready_.push_back(tally);
     return;
   }
@@ -191,7 +194,42 @@ std::vector<Tally*> Ledger::TakeReady() {
   return std::exchange(ready_, {});
 }
 
+void Ledger::UnlistWhereOthersDoNotList() {
+  std::unordered_set<uint64_t> singly;
+  for (const Tally* tally : pending_) {
+    if (!tally->said().is_list()) singly.insert(tally->said().group);
+  }
+  const std::vector<Tally*> pending = pending_;  // Unlist changes it
+  for (Tally* tally : pending) {
+    if (tally->said().is_list() && singly.count(tally->said().group) > 0) Unlist(tally);
+  }
+}
+
+void Ledger::Unlist(Tally* list) {
+  std::vector<std::pair<int, Request>> asked = list->dissent;
+  for (int m = 0; m < members_; ++m) {
+    const bool dissents = std::any_of(asked.begin(), asked.end(),
+                                      [m](const auto& other) { return other.first == m; });
+    if (list->presence[static_cast<size_t>(m)] == Presence::kAsked && !dissents)
+      asked.emplace_back(m, list->said());
+  }
+  const Nanos since = list->since;
+  RemovePending(list);
+  std::fill(list->presence.begin(), list->presence.end(), Presence::kMissing);
+  list->present = 0;
+  list->draft.reset();
+  if (list->slot == kNoSlot) by_name_.erase(asked[0].second.name);
+  for (const auto& [member, request] : asked) {
+    for (size_t i = 0; i < request.group_size; ++i) {
+      const Request one = InList(request, i);
+      Add(member, one, since);
+      Find(one.name)->unlisted = true;  // it has no entry on that member, so it must fail
+    }
+  }
+}
+
 void Ledger::FindTornGroups() {
+  UnlistWhereOthersDoNotList();
   struct GroupSize {
     std::vector<Tally*> tallies;
     std::vector<uint32_t> sizes;   // per member: tensors in the group; 0: has not asked
@@ -201,7 +239,7 @@ void Ledger::FindTornGroups() {
   std::unordered_map<uint64_t, GroupSize> groups;
   for (Tally* tally : pending_) {
     const Request& said = tally->said();
-    if (said.group == 0) continue;
+    if (said.group == 0 || said.is_list()) continue;
     GroupSize& asked = groups[said.group];
     asked.sizes.resize(members);
     asked.counts.resize(members);

@@ -42,7 +42,8 @@ class Ledger {
   // What TakeReady would return.
   const std::vector<Tally*>& ready() const { return ready_; }
   // Makes groups ready, as disagreements, that would never become ready: every member has asked for
-  // the group in full, but with different numbers of tensors, and so under different names.
+  // the group in full, but with different numbers of tensors, and so under different names; or some
+  // have asked for it as a list and some tensor by tensor, because one of their tensors differs.
   // Searches everything that is pending.
   void FindTornGroups();
   // Ends the round of a tally from TakeReady. With `remember` the operation keeps or gets a slot.
@@ -97,6 +98,9 @@ class Ledger {
   void MarkPresent(Tally* tally, int member, Presence presence);
   void MarkAsked(Tally* tally, int member, Nanos now);
   void Join(int member);
+  // Counts pending lists tensor by tensor if other members have asked so for their groups.
+  void UnlistWhereOthersDoNotList();
+  void Unlist(Tally* list);
   // Makes a group ready as a disagreement. `tallies` are its tensors; `sizes` has the number of
   // tensors that each member has put into it.
   void TearApart(const std::vector<Tally*>& tallies, const std::vector<uint32_t>& sizes);

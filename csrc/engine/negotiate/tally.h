@@ -32,6 +32,7 @@ struct Tally {
   int present = 0;                 // how many are not kMissing
   // members whose request differs in something that must agree
   std::vector<std::pair<int, Request>> dissent;
+  bool unlisted = false;  // some members have asked for it as part of a list: see Ledger::Unlist
   Status refusal;    // the root refuses it, whatever the members say (kAmongNamed)
   Nanos since = 0;   // when the first member asked
   AgreedPtr agreed;  // set once it is ready

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "engine/list.h"
 #include "engine/shapes.h"
 
 namespace hvdlite::engine {
@@ -95,6 +96,15 @@ const char* ShapeAdvice(OpKind kind) {
   return "All ranks must pass the same shape.";
 }
 
+// Of lists that disagree: the first tensor of which the members say different things.
+size_t FirstThatDiffers(const Tally& tally) {
+  const Request& first = tally.agreed->request;
+  size_t least = first.group_size;
+  for (const auto& [member, other] : tally.dissent)
+    least = std::min(least, FirstDifference(first, other));
+  return least < first.group_size ? least : 0;
+}
+
 }  // namespace
 
 bool Agrees(const Request& a, const Request& b) {
@@ -105,7 +115,7 @@ bool Agrees(const Request& a, const Request& b) {
     return false;
   }
   if (a.kind == OpKind::kAddProcessSet) return a.splits == b.splits;
-  if (!RowsDiffer(a.kind)) return a.shape == b.shape;
+  if (!RowsDiffer(a.kind)) return a.shape == b.shape && a.shapes == b.shapes;
   return a.shape.size() == b.shape.size() && !a.shape.empty() &&
          std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
@@ -133,7 +143,9 @@ std::string RankList(std::vector<int> ranks) {
 
 Status Validate(const Tally& tally, const std::vector<int>& ranks) {
   const Request& first = tally.agreed->request;
-  const auto what = [&first] { return Shown(first) + ": "; };
+  const size_t odd = first.is_list() && !tally.dissent.empty() ? FirstThatDiffers(tally) : 0;
+  const auto one = [odd](const Request& r) { return r.is_list() ? InList(r, odd) : r; };
+  const auto what = [&] { return Shown(one(first)) + ": "; };
   const int members = static_cast<int>(ranks.size());
   if (!tally.refusal.ok()) return tally.refusal;
   if (!tally.dissent.empty()) {
@@ -148,7 +160,7 @@ Status Validate(const Tally& tally, const std::vector<int>& ranks) {
         const Request request = other == others.end()
                                     ? RequestOf(*tally.agreed, static_cast<int>(m), members)
                                     : *other->second;
-        said[aspect.said(request, ranks)].push_back(ranks[m]);
+        said[aspect.said(one(request), ranks)].push_back(ranks[m]);
       }
       if (said.size() < 2) continue;
       std::vector<std::pair<std::vector<int>, std::string>> ordered;

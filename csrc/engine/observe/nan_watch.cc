@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/message.h"
+#include "engine/list.h"
 
 namespace hvdlite::engine {
 namespace {
@@ -37,6 +37,27 @@ bool IsReduction(const comm::Batch& batch) {
          (batch.kind == OpKind::kAllreduce || batch.kind == OpKind::kReducescatter);
 }
 
+struct Tensor {
+  const void* input;
+  int64_t input_count;
+  const void* output;
+  int64_t output_count;
+};
+
+std::vector<Tensor> TensorsOf(const Entry& entry) {
+  if (!entry.request.is_list()) {
+    return {{entry.input.data, entry.input.elements(), entry.output.data,
+             entry.output.elements()}};
+  }
+  std::vector<Tensor> tensors;
+  ForEachInList(entry.request, [&](const int64_t* shape, size_t dimensions) {
+    const Addresses& addresses = entry.list[tensors.size()];
+    const int64_t count = NumElements(Shape(shape, shape + dimensions));
+    tensors.push_back({addresses.input, count, addresses.output, count});
+  });
+  return tensors;
+}
+
 }  // namespace
 
 int64_t FirstNotFinite(DType dtype, const void* data, int64_t count) {
@@ -51,19 +72,22 @@ int64_t FirstNotFinite(DType dtype, const void* data, int64_t count) {
 
 std::string NanWatch::Began(const Running& running) {
   if (!on_ || !IsReduction(running.batch)) return "";
-  for (size_t i = 0; i < running.entries.size(); ++i) {
-    const Entry* const entry = running.entries[i];
+  for (const Entry* const entry : running.entries) {
     if (entry == nullptr) continue;  // this rank has joined
-    const TensorView& input = entry->input;
-    const int64_t count = input.elements();
-    const int64_t first = FirstNotFinite(input.dtype, input.data, count);
-    if (first == count) continue;
-    on_ = false;
-    return "rank " + std::to_string(rank_) +
-           " is the first to submit a NaN or an infinity: element " + std::to_string(first) +
-           " of " + std::to_string(count) + " of " + Shown(entry->request) +
-           ". All results before were finite, so the number comes from this rank's own data or "
-           "model. (If other ranks say so at the same time, look at them as well.)";
+    const std::vector<Tensor> tensors = TensorsOf(*entry);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const int64_t count = tensors[i].input_count;
+      const int64_t first = FirstNotFinite(entry->input.dtype, tensors[i].input, count);
+      if (first == count) continue;
+      on_ = false;
+      const Request& request = entry->request;
+      return "rank " + std::to_string(rank_) +
+             " is the first to submit a NaN or an infinity: element " + std::to_string(first) +
+             " of " + std::to_string(count) + " of " +
+             Shown(request.is_list() ? InList(request, i) : request) +
+             ". All results before were finite, so the number comes from this rank's own data or "
+             "model. (If other ranks say so at the same time, look at them as well.)";
+    }
   }
   return "";
 }
@@ -72,8 +96,10 @@ void NanWatch::Ended(const Running& running) {
   if (!on_ || !IsReduction(running.batch)) return;
   for (const Entry* const entry : running.entries) {
     if (entry == nullptr) continue;
-    const int64_t count = entry->output.elements();
-    on_ &= FirstNotFinite(entry->output.dtype, entry->output.data, count) == count;
+    for (const Tensor& tensor : TensorsOf(*entry)) {
+      const int64_t count = tensor.output_count;
+      on_ &= FirstNotFinite(entry->output.dtype, tensor.output, count) == count;
+    }
   }
 }
 

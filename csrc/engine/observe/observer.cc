@@ -125,7 +125,7 @@ void Observer::Began(const ProcessSet& set, const Running& running, Nanos now) {
 
 void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
   batches_.fetch_add(1, kRelaxed);
-  if (running.entries.size() > 1) fused_.fetch_add(1, kRelaxed);
+  if (running.batch.pieces.size() > 1) fused_.fetch_add(1, kRelaxed);
   if (running.batch.device.kind != DeviceKind::kHost) batches_on_gpu_.fetch_add(1, kRelaxed);
   moving_.Add(running.started, now);
   const char* const communicator = running.communicator->name();
@@ -133,7 +133,7 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
     if (entry == nullptr) continue;
     Record record;
     record.communicator = communicator;
-    record.batch_size = static_cast<uint32_t>(running.entries.size());
+    record.batch_size = static_cast<uint32_t>(running.batch.pieces.size());
     record.submitted = entry->submitted;
     record.agreed = running.started;
     record.done = now;
@@ -157,7 +157,7 @@ void Observer::TookFastPath(const ProcessSet& set, const Request& request, size_
 
 void Observer::Performed(const ProcessSet& set, const Request& request, size_t bytes,
                          Record record) {
-  operations_.fetch_add(1, kRelaxed);
+  operations_.fetch_add(TensorsOf(request), kRelaxed);
   bytes_.fetch_add(bytes, kRelaxed);
   record.set = set.id;
   record.kind = request.kind;

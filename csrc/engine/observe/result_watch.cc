@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/execute/prepare.h"
 #include "engine/execute/sample.h"
 #include "engine/message.h"
 
@@ -26,9 +27,8 @@ void ResultWatch::Ended(ProcessSet* set, const Running& running) {
   const uint64_t number = set->epoch / Results::kEvery;
   const std::optional<uint64_t> digest = DigestOfSample(running.batch, number);
   if (!digest) return;
-  const size_t tensor = number % running.responses.size();
-  set->agreement->results().Say({set->epoch, *digest},
-                                Shown(running.responses[tensor].agreed->request));
+  set->agreement->results().Say(
+      {set->epoch, *digest}, Shown(RequestOfPiece(running, number % running.batch.pieces.size())));
 }
 
 Status ResultWatch::Look(const Sets& sets) const {

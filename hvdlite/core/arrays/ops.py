@@ -128,6 +128,12 @@ def grouped_allreduce_async_(tensors: Sequence[Tensor], average: bool | None = N
                              process_set: ProcessSet = global_process_set) -> int:  # fmt: skip
     """Starts grouped_allreduce_() and returns one handle for all; its result is a tuple."""
     op = reduction_of(average, op)
+    if process_set is global_process_set:
+        started = engine.start_list_in_place(
+            op, 0, name, tensors, prescale_factor, postscale_factor, np.ndarray
+        )
+        if started is not None:
+            return started
     how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     return _start(Call(*how, in_place=True, grouped=True), tensors)
 
@@ -138,6 +144,10 @@ def grouped_allreduce_(tensors: Sequence[Tensor], average: bool | None = None,
                        process_set: ProcessSet = global_process_set) -> list[Any]:  # fmt: skip
     """grouped_allreduce() in place. Returns the tensors."""
     op = reduction_of(average, op)
+    if process_set is global_process_set and engine.run_list_in_place(
+        op, 0, name, tensors, prescale_factor, postscale_factor, np.ndarray
+    ):
+        return list(tensors)
     how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     return _run_group(Call(*how, in_place=True, grouped=True), tensors)
 

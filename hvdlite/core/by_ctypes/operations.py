@@ -404,6 +404,14 @@ def start_in_place(*described: Any) -> int | None:
     return None if call is None else start(call) + IN_PLACE
 
 
+def run_list_in_place(*described: Any) -> bool:
+    return False  # nothing has happened: submit_group() is asked
+
+
+def start_list_in_place(*described: Any) -> int | None:
+    return None
+
+
 def end_in_place(handle: int) -> Any:
     handle -= IN_PLACE
     code, done = _end(handle)

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "engine/list.h"
 #include "testing/fake_nccl.h"
 #include "testing/gpu_rank.h"
 #include "testing/report.h"
@@ -43,6 +44,34 @@ TEST(EngineGpuBatch, waits_for_each_producer_once_however_many_tensors_it_has_ma
     for (size_t i = 0; i < handles.size(); ++i) {
       EXPECT_EQ(mine.Get<float>(handles[i]->output),
                 Count(10 + static_cast<int64_t>(i), static_cast<float>(i)));
+    }
+  });
+}
+
+TEST(EngineGpuBatch, a_list_waits_for_its_producers_and_is_followed_once) {
+  FakeCuda cuda;
+  RunRanks({.size = 2, .config = GpuConfig("nccl")}, [&](Rank& me) {
+    GpuRank mine(&me, &cuda, me.rank);
+    const UserStream other(mine.gpu());
+    for (int round = 0; round < 3; ++round) {
+      Submission list = mine.Ask(OpKind::kAllreduce, "grouped_allreduce.g", mine.Put(Count(1, 0)));
+      list.request.group = 7;
+      list.other_producers = {other.get()};
+      std::vector<TensorView> tensors;
+      for (int i = 0; i < 50; ++i) {
+        tensors.push_back(mine.Put(Count(10 + i, static_cast<float>(me.rank))));
+        engine::AddToList(tensors.back().shape.data(), 1, &list.request);
+        list.list.push_back({tensors.back().data, tensors.back().data});
+      }
+      list.request.shape = list.input.shape = {engine::ElementsOf(list.request)};
+      list.output = list.input;
+      HandlePtr handle;
+      ASSERT_TRUE(mine.Do(std::move(list), &handle).ok());
+      for (const TensorView& tensor : tensors) {
+        std::vector<float> sum = Count(tensor.elements(), 0);
+        for (float& value : sum) value = 2 * value + 1;
+        ASSERT_EQ(mine.Get<float>(tensor), sum);
+      }
     }
   });
 }

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "engine/list.h"
 #include "testing/says.h"
 
 namespace hvdlite::engine {
@@ -35,6 +36,20 @@ Request Random(std::mt19937* random) {
     r = Request();
     r.shape = {static_cast<int64_t>(1 + pick(70))};
     r.taken = 1 + pick(static_cast<uint32_t>(r.shape[0]));
+    r.name = std::string(pick(300), static_cast<char>('a' + pick(26)));
+    return r;
+  }
+  if (pick(4) == 0 && !r.codec.encodes()) {
+    r.kind = OpKind::kAllreduce;
+    r.op = ReduceOp::kMax;
+    r.group = 7;
+    r.group_size = 0;
+    for (auto left = 1 + pick(20); left > 0; --left) {
+      Shape shape;
+      for (const uint32_t most : {9, 3, 300}) shape.push_back(static_cast<int64_t>(pick(most)));
+      AddToList(shape.data(), pick(4), &r);
+    }
+    r.shape = {ElementsOf(r)};
     r.name = std::string(pick(300), static_cast<char>('a' + pick(26)));
     return r;
   }
@@ -86,6 +101,33 @@ TEST(Message, a_codec_that_cannot_encode_the_request_is_refused) {
            [](Request* r) { r->op = ReduceOp::kMax; },
            [](Request* r) { r->codec.parameter = -1; },
            [](Request* r) { r->codec.codec = static_cast<Codec>(kCodecCount); },
+       }) {
+    Request bad = good;
+    change(&bad);
+    EXPECT_FALSE(Decodes(bad));
+  }
+}
+
+TEST(Message, a_list_that_is_none_is_refused) {
+  Request good;
+  good.group = 7;
+  for (const Shape& shape : {Shape{3, 4}, Shape{}, Shape{0}})
+    AddToList(shape.data(), shape.size(), &good);
+  good.shape = {13};
+  ASSERT_TRUE(Decodes(good));
+  for (const auto& change : std::vector<void (*)(Request*)>{
+           [](Request* r) { r->kind = OpKind::kBroadcast; },
+           [](Request* r) { r->op = ReduceOp::kAdasum; },
+           [](Request* r) { r->codec = {Codec::kTernary, 2.5}; },
+           [](Request* r) { r->taken = 1; },
+           [](Request* r) { r->group_size = 2; },
+           [](Request* r) { r->group_size = 4; },
+           [](Request* r) { r->shapes[0] = 3; },    // the next tensor's number becomes a dimension
+           [](Request* r) { r->shapes[0] = -1; },
+           [](Request* r) { r->shapes[0] = 1000; },
+           [](Request* r) { r->shapes[1] = -3; },
+           [](Request* r) { r->shapes.back() = kMaxElements + 1; },
+           [](Request* r) { r->shapes[1] = kMaxElements / 4, r->shapes.back() = 1; },
        }) {
     Request bad = good;
     change(&bad);

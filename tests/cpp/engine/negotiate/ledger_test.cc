@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/list.h"
+
 namespace hvdlite::engine {
 namespace {
 
@@ -209,6 +211,63 @@ TEST(Ledger, a_group_of_other_numbers_of_tensors_is_torn_once_all_have_asked_for
     for (int number : {1, 2}) ask(m, number, 2);
   }
   EXPECT_EQ(found(), (List{"g_1of2", "g_2of2"}));
+}
+
+Request AskList(const std::vector<Shape>& shapes) {
+  Request list = Ask("g");
+  list.group = 5;
+  for (const Shape& shape : shapes) AddToList(shape.data(), shape.size(), &list);
+  list.shape = {ElementsOf(list)};
+  return list;
+}
+
+TEST(Ledger, a_list_is_one_operation_with_one_slot) {
+  Ledger ledger(2, 10);
+  const Request list = AskList({{4}, {2, 2}});
+  for (int m : {0, 1}) EXPECT_TRUE(ledger.Add(m, list, 0));
+  const auto ready = ledger.TakeReady();
+  ASSERT_EQ(Names(ready), List{"g"});
+  const uint64_t slot = ledger.SlotFor(ready[0]);
+  ledger.Settle(ready[0], true);
+  EXPECT_EQ(ledger.remembered(), 1u);
+  for (int m : {1, 0}) EXPECT_TRUE(ledger.AddCached(m, slot, 0));
+  EXPECT_EQ(Names(ledger.TakeReady()), List{"g"});
+}
+
+TEST(Ledger, a_list_is_counted_singly_where_another_member_asks_so_and_always_fails) {
+  for (const bool by_slot : {false, true}) {
+    Ledger ledger(3, 10);
+    const Request list = AskList({{4}, {2, 2}});
+    uint64_t slot = kNoSlot;
+    if (by_slot) {
+      for (int m : {0, 1, 2}) EXPECT_TRUE(ledger.Add(m, list, 0));
+      Tally* const tally = ledger.TakeReady()[0];
+      slot = ledger.SlotFor(tally);
+      ledger.Settle(tally, true);
+    }
+    const auto ask = [&](int m) {
+      EXPECT_TRUE(by_slot ? ledger.AddCached(m, slot, 0) : ledger.Add(m, list, 0));
+    };
+    ledger.Add(0, Ask("bystander"), 0);
+    ask(0);
+    // Member 1 asks for the same, but singly; one of its tensors could have another dtype.
+    for (size_t i : {0, 1}) EXPECT_TRUE(ledger.Add(1, InList(list, i), 0));
+    ledger.FindTornGroups();
+    EXPECT_TRUE(ledger.TakeReady().empty()) << "member 2 has not asked";
+    ask(2);
+    ledger.FindTornGroups();
+    const auto ready = ledger.TakeReady();
+    EXPECT_EQ(Names(ready), (List{"g_1of2", "g_2of2"}));
+    for (Tally* tally : ready) {
+      EXPECT_TRUE(tally->unlisted);
+      EXPECT_EQ(tally->present, 3);
+      ledger.Settle(tally, false);
+    }
+    EXPECT_EQ(ledger.pending().size(), 1u) << "the bystander waits on";
+    // The group can be asked for again, and is whole.
+    for (int m : {2, 1, 0}) ask(m);
+    EXPECT_EQ(Names(ledger.TakeReady()), List{"g"});
+  }
 }
 
 TEST(Ledger, a_member_that_joined_counts_everywhere) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/list.h"
 #include "engine/negotiate/ledger.h"
 #include "testing/says.h"
 
@@ -36,6 +37,28 @@ std::string Verdict(const std::vector<Request>& asked, std::vector<int> ranks = 
 Request With(Request r, const std::function<void(Request*)>& change) {
   change(&r);
   return r;
+}
+
+TEST(Validate, names_the_tensor_of_a_list) {
+  const auto list = [](const std::vector<Shape>& shapes) {
+    Request r;
+    r.name = "grouped_allreduce.g";
+    r.group = 7;
+    for (const Shape& shape : shapes) AddToList(shape.data(), shape.size(), &r);
+    r.shape = {ElementsOf(r)};
+    return r;
+  };
+  const Request a = list({{2}, {3, 4}, {5}});
+  EXPECT_EQ(Verdict({a, a}), "ok");
+  EXPECT_EQ(Verdict({a, list({{2}, {3, 4}, {6}}), a, list({{2}, {4, 3}, {5}})}),
+            "allreduce 'g_2of3': ranks 0-2 sent shape [3, 4], rank 3 sent shape [4, 3]. All ranks "
+            "must pass the same shape; use allgather for differing first dimensions.");
+  EXPECT_EQ(Verdict({a, With(a, [](Request* r) { r->dtype = DType::kFloat16; })}),
+            "allreduce 'g_1of3': rank 0 sent dtype float32, rank 1 sent dtype float16. All ranks "
+            "must pass the same dtype; cast before the call.");
+  EXPECT_EQ(Verdict({list({{2}, {3, 4}}), a}),
+            "allreduce 'g_1of2': rank 0 put it into a group of 2, rank 1 put it into a group of 3. "
+            "All ranks must group the same tensors.");
 }
 
 TEST(Validate, golden_sentences) {

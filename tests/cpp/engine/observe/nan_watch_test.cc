@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "engine/entry.h"
+#include "engine/list.h"
 
 namespace hvdlite::engine {
 namespace {
@@ -76,6 +77,19 @@ TEST(NanWatchTest, TellsOfTheFirstNumberOnce) {
   EXPECT_EQ(watch.Began(One(kInfinity).running), "");
   NanWatch another(true, 0);
   EXPECT_NE(another.Began(One(-kInfinity).running), "");
+}
+
+TEST(NanWatchTest, NamesTheTensorOfAList) {
+  const float infinite = kInfinity;
+  One one(4);
+  const Shape first{4}, second{1};
+  one.entry.request.name = "grouped_allreduce.g";
+  AddToList(first.data(), 1, &one.entry.request);
+  AddToList(second.data(), 1, &one.entry.request);
+  one.entry.list = {{one.values.data(), one.values.data()}, {&infinite, one.values.data()}};
+  NanWatch watch(true, 0);
+  const std::string said = watch.Began(one.running);
+  EXPECT_NE(said.find("element 0 of 1 of allreduce 'g_2of2'."), std::string::npos) << said;
 }
 
 TEST(NanWatchTest, IsSilentAfterAResultOfAnotherRank) {
