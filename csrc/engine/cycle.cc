@@ -147,13 +147,17 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
   }
   if (decision.kind != Down::kError) return;
   for (const std::string& name : decision.names) {
-    Entry* const entry = set->FindOrItsList(name);
+    const auto [entry, tensor] = set->inbox.FindTensor(name);
     if (entry == nullptr) {
       observer_.FailedElsewhere(*set, name, now);
       continue;
     }
     observer_.Failed(*set, *entry, now);
-    Complete(set, entry, decision.status);
+    if (tensor < 0) {
+      Complete(set, entry, decision.status);
+    } else {
+      EndTensor(set, entry, decision.status);
+    }
   }
 }
 
@@ -181,7 +185,9 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   const Status prepared = Prepare(set, running.get(), &world_->card());
   if (!prepared.ok()) return FailNow(prepared);
   // Before any data moves: a member that is done with this batch finds none that negotiates it.
-  for (Entry* const entry : running->entries) set->Decided(entry);
+  for (size_t i = 0; i < running->entries.size(); ++i) {
+    if (running->tensors[i] < 0) set->Decided(running->entries[i]);
+  }
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
   results_.Began(*set->running);
@@ -198,6 +204,14 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   } else {
     set->running->work = over->Start(batch);
   }
+}
+
+// One tensor of a list that is carried out tensor by tensor.
+void Engine::EndTensor(ProcessSet* set, Entry* list, const Status& status) {
+  if (list->failure.ok()) list->failure = status;
+  if (++list->ended < list->request.group_size) return;
+  observer_.TookListApart();
+  Complete(set, list, list->failure);
 }
 
 bool Engine::Progress(ProcessSet* set) {
@@ -243,7 +257,11 @@ void Engine::CompleteRunning(ProcessSet* set) {
       set->inbox.RestartDefaultNames();
     }
     if (pending != nullptr) entry->handle->Enqueued(pending);
-    Complete(set, entry, entry->misfit);
+    if (running->tensors[i] < 0) {
+      Complete(set, entry, entry->misfit);
+    } else {
+      EndTensor(set, entry, Status::Ok());
+    }
   }
   if (pending == nullptr) return;
   set->in_flight.Add(std::move(running), pending);

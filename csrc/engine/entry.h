@@ -57,6 +57,9 @@ struct Entry {
   kernels::Selection memory;
   Nanos submitted = 0;
   bool undecided = false;  // announced, and not yet decided
+  // Of a list that is carried out tensor by tensor: how many have ended, and the first failure.
+  size_t ended = 0;
+  Status failure;
   // The output does not fit the result. The other ranks get theirs; the operation fails here.
   Status misfit;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 
 namespace hvdlite::engine {
 namespace {
@@ -43,7 +44,12 @@ std::string NameInGroup(const std::string& group, size_t i, size_t size) {
   return group + "_" + std::to_string(i + 1) + "of" + std::to_string(size);
 }
 
-std::string GroupOf(const std::string& name) {
+std::string NameInList(const Request& list, size_t i) {
+  return list.names != nullptr ? (*list.names)[i]
+                               : NameInGroup(list.name, i, list.group_size);
+}
+
+std::string GroupOf(const std::string& name, size_t* i) {
   const auto digits_before = [&](size_t end) {
     size_t begin = end;
     while (begin > 0 && isdigit(static_cast<unsigned char>(name[begin - 1])) != 0) --begin;
@@ -53,6 +59,9 @@ std::string GroupOf(const std::string& name) {
   if (size == name.size() || size < 2 || name.compare(size - 2, 2, "of") != 0) return "";
   const size_t number = digits_before(size - 2);
   if (number == size - 2 || number == 0 || name[number - 1] != '_') return "";
+  const unsigned long counted = std::strtoul(name.c_str() + number, nullptr, 10);
+  if (counted == 0) return "";
+  *i = counted - 1;
   return name.substr(0, number - 1);
 }
 
@@ -71,7 +80,9 @@ size_t FirstDifference(const Request& a, const Request& b) {
 Request InList(const Request& list, size_t i) {
   Request one = list;
   one.shapes.clear();
-  one.name = NameInGroup(list.name, i, list.group_size);
+  one.names = nullptr;
+  one.name = NameInList(list, i);
+  if (one.group == 0) one.group_size = 0;
   size_t number = 0;
   ForEachInList(list, [&](const int64_t* shape, size_t dimensions) {
     if (number++ == i) one.shape.assign(shape, shape + dimensions);

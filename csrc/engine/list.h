@@ -1,6 +1,9 @@
-// Lists: a group of allreduces that travels as one operation, with one request, slot, entry and
-// handle. A list's tensors have one dtype and one place (on the host, on a GPU); groups of other
-// operations, and of tensors that differ in this, consist of single operations. Pure.
+// Lists: allreduces that travel as one operation, with one request, slot, entry and handle. A
+// list's tensors have one dtype and one place (on the host, on a GPU). Pure.
+//
+// A list is a group that the program has made, or consists of independent operations with names of
+// their own. Nothing depends on it: where another member asks for one of the tensors in another way,
+// the root counts the list's tensors one by one, and the entry is carried out tensor by tensor.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +40,16 @@ void ForEachInList(const Request& list, const Visit& visit) {
 int64_t ElementsOf(const Request& list);
 // Whether the request is a possible list, apart from its `shape`. The wire may bring anything.
 bool IsSoundList(const Request& list);
+// The name of one of its tensors.
+std::string NameInList(const Request& list, size_t i);
+// The name of one of a request's tensors, whether it is a list or not.
+inline std::string TensorName(const Request& request, size_t i) {
+  return request.is_list() ? NameInList(request, i) : request.name;
+}
 // The name of a group's tensor: "<group>_<i + 1>of<size>".
 std::string NameInGroup(const std::string& group, size_t i, size_t size);
-// The group of such a name; empty for another name.
-std::string GroupOf(const std::string& name);
+// The group of such a name, and the number of the tensor. Empty for another name.
+std::string GroupOf(const std::string& name, size_t* i);
 // The number of the first tensor whose shape differs; the size of `a` if there is none.
 size_t FirstDifference(const Request& a, const Request& b);
 // The request for one tensor of a list, as if it travelled alone.

@@ -22,7 +22,11 @@ enum : uint8_t {
   kSparse = 128
 };
 
+// Added to the operation's number.
+constexpr uint8_t kIsList = 128;
+
 constexpr size_t kMaxDimensions = 64;
+constexpr uint64_t kMaxInGroup = 1u << 24;
 
 bool AllBetween(const std::vector<int64_t>& values, int64_t most) {
   for (int64_t v : values) {
@@ -58,12 +62,17 @@ bool CanBeSparse(const Request& request) {
          request.taken <= count;
 }
 
+bool SameNames(const Request& a, const Request& b) {
+  return a.names == b.names ||
+         (a.names != nullptr && b.names != nullptr && *a.names == *b.names);
+}
+
 bool Request::SameExceptName(const Request& o) const {
   return kind == o.kind && dtype == o.dtype && op == o.op && device == o.device &&
          cacheable == o.cacheable && root == o.root && prescale == o.prescale &&
          postscale == o.postscale && codec == o.codec && taken == o.taken && group == o.group &&
          group_size == o.group_size && shape == o.shape && shapes == o.shapes &&
-         splits == o.splits;
+         splits == o.splits && SameNames(*this, o);
 }
 
 std::string Shown(const Request& request) {
@@ -85,7 +94,7 @@ void Request::Encode(Writer* out) const {
   if (root != 0) flags |= kHasRoot;
   if (codec.encodes()) flags |= kEncoded;
   if (taken != 0) flags |= kSparse;
-  out->U8(static_cast<uint8_t>(kind));
+  out->U8(static_cast<uint8_t>(static_cast<uint8_t>(kind) | (is_list() ? kIsList : 0)));
   out->U8(static_cast<uint8_t>(dtype));
   out->U8(static_cast<uint8_t>(op));
   out->U8(flags);
@@ -100,17 +109,42 @@ void Request::Encode(Writer* out) const {
   }
   if (flags & kGrouped) {
     out->Varint(group);
-    out->Varint(uint64_t{group_size} << 1 | (is_list() ? 1 : 0));
-    if (is_list()) out->List(shapes);
+    if (!is_list()) out->Varint(group_size);
   }
-  if (!is_list()) out->List(shape);
+  if (is_list()) {
+    out->Varint(group_size);
+    out->List(shapes);
+    out->U8(names != nullptr ? 1 : 0);
+    for (uint32_t i = 0; names != nullptr && i < group_size; ++i) out->Text((*names)[i]);
+  } else {
+    out->List(shape);
+  }
   if (flags & kHasSplits) out->List(splits);
   if (flags & kSparse) out->Varint(static_cast<uint64_t>(taken));
   out->Text(name);
 }
 
+namespace {
+
+// What a list has instead of a shape.
+bool DecodeList(Reader* in, Request* out) {
+  out->group_size = static_cast<uint32_t>(in->Below(kMaxInGroup));
+  out->shapes = in->List();
+  if (!IsSoundList(*out)) return false;
+  out->shape = {ElementsOf(*out)};
+  if (in->U8() == 0) return in->ok();
+  auto names = std::make_shared<std::vector<std::string>>();
+  for (uint32_t i = 0; i < out->group_size && in->ok(); ++i) names->push_back(in->Text());
+  out->names = std::move(names);
+  return in->ok();
+}
+
+}  // namespace
+
 bool Request::Decode(Reader* in, Request* out) {
-  const uint8_t kind = in->U8();
+  const uint8_t head = in->U8();
+  const bool is_list = (head & kIsList) != 0;
+  const uint8_t kind = head & ~kIsList;
   const uint8_t dtype = in->U8();
   const uint8_t op = in->U8();
   const uint8_t flags = in->U8();
@@ -136,17 +170,17 @@ bool Request::Decode(Reader* in, Request* out) {
   out->group = 0;
   out->group_size = 0;
   out->shapes.clear();
-  bool is_list = false;
+  out->names = nullptr;
   if (flags & kGrouped) {
     out->group = in->Varint();
-    const uint64_t size = in->Below(1u << 25);
-    out->group_size = static_cast<uint32_t>(size >> 1);
+    if (!is_list) out->group_size = static_cast<uint32_t>(in->Below(kMaxInGroup));
     if (out->group == 0) return false;  // 0 is "no group", which the flag denies
-    is_list = (size & 1) != 0;
-    if (is_list) out->shapes = in->List();
-    if (is_list && (!IsSoundList(*out) || (flags & kSparse) != 0)) return false;
   }
-  out->shape = is_list ? Shape{ElementsOf(*out)} : in->List();
+  if (!is_list) {
+    out->shape = in->List();
+  } else if ((flags & kSparse) != 0 || !DecodeList(in, out)) {
+    return false;
+  }
   out->splits.clear();
   if (flags & kHasSplits) out->splits = in->List();
   out->taken = (flags & kSparse) != 0 ? static_cast<int64_t>(in->Below(uint64_t{1} << 31)) : 0;

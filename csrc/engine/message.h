@@ -40,10 +40,12 @@ struct Request {
   CodecSpec codec;     // Allreduce
   int64_t taken = 0;   // Allreduce: each rank sends so many elements; 0: all
   uint64_t group = 0;  // hash of the group's name; 0: not grouped
-  uint32_t group_size = 0;
-  Shape shape;  // of a list: one dimension, the elements of all its tensors
-  // Of a list: for each of its group_size tensors, the number of dimensions and the dimensions.
+  uint32_t group_size = 0;  // of a list: how many tensors it has
+  Shape shape;              // of a list: one dimension, the elements of all its tensors
+  // Of a list: for each of its tensors, the number of dimensions and the dimensions.
   std::vector<int64_t> shapes;
+  // Of a list's tensors; null: it is a group, whose tensors are named after it. Shared, not copied.
+  std::shared_ptr<const std::vector<std::string>> names;
   // Alltoall: rows for each member. AddProcessSet: the ranks. kAmongNamed: the ranks that take
   // part, ascending.
   std::vector<int64_t> splits;
@@ -113,6 +115,8 @@ struct Response {
   uint64_t slot = kNoSlot;  // the slot that remembers it
   bool cached = false;      // only the slot was sent; the slot stands for everything else
 };
+
+bool SameNames(const Request& a, const Request& b);
 
 void Encode(const Response& response, Writer* out);
 // A cached response is decoded to its slot only, any other to the agreement.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/list.h"
-
 namespace hvdlite::engine {
 
 uint64_t ProcessSet::SlotOf(const Request& request, bool* same) const {
@@ -45,15 +43,6 @@ bool ProcessSet::Remember(Response* response) {
   remembered.mine.name = name;
   slot_of[name] = response->slot;
   return true;
-}
-
-Entry* ProcessSet::FindOrItsList(const std::string& name) {
-  Entry* const entry = inbox.Find(name);
-  if (entry != nullptr) return entry;
-  Entry* const list = inbox.Find(GroupOf(name));
-  // The first of the group's errors has ended the list; the program may have submitted it again.
-  const bool is_meant = list != nullptr && list->request.is_list() && list->undecided;
-  return is_meant ? list : nullptr;
 }
 
 uint64_t ProcessSet::Rounds(std::string_view name) const {

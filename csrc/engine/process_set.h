@@ -67,9 +67,6 @@ struct ProcessSet {
   bool Remember(Response* response);
   // What this rank has asked for under the name before; null if never. Sets *slot.
   const Remembered* Recall(std::string_view name, uint64_t* slot) const;
-  // The outstanding entry of that name, or the announced list that has a tensor of that name. Null
-  // if there is none.
-  Entry* FindOrItsList(const std::string& name);
   // How often all members have performed operations of this name; 0 if it is not remembered.
   uint64_t Rounds(std::string_view name) const;
   // How often all members have performed what they have performed most often.

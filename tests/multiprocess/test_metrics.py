@@ -23,8 +23,9 @@ from hvdlite.launch.monitor import metrics
 # Those of unit/test_exposition.py.
 KNOWN = (
     "operations failures bytes bytes_before_encoding bytes_encoded batches batches_fused "
-    "batches_on_gpu requests_in_full requests_by_slot seconds_negotiating seconds_moving "
-    "seconds_waited_for_rank background_wakes moves_to_another_processor carried_by"
+    "lists lists_taken_apart batches_on_gpu requests_in_full requests_by_slot "
+    "seconds_negotiating seconds_moving seconds_waited_for_rank background_wakes "
+    "moves_to_another_processor carried_by"
 ).split()
 # No time limit of a real job is shortened: the launcher looks more often.
 HASTE = """

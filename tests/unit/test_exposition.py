@@ -28,6 +28,8 @@ COUNTERS: dict[str, Any] = {
     "bytes_encoded": 132,
     "batches": 8,
     "batches_fused": 4,
+    "lists": 3,
+    "lists_taken_apart": 1,
     "batches_on_gpu": 0,
     "requests_in_full": 10,
     "requests_by_slot": 31,

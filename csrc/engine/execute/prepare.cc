@@ -216,8 +216,9 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   };
   for (const Response& response : running->responses) {
     const Request& request = response.agreed->request;
-    Entry* const entry = set->inbox.Find(request.name);
+    const auto [entry, tensor] = set->inbox.FindTensor(request.name);
     running->entries.push_back(entry);
+    running->tensors.push_back(tensor);
     if (request.is_list()) {
       const size_t before = batch.pieces.size();
       AddPieces(request, entry, &batch.pieces);
@@ -239,7 +240,12 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
     piece.taken = request.taken;
     piece.whole = !request.codec.encodes() && request.taken == 0;
     batch.sparse |= piece.taken > 0;
-    if (entry != nullptr) {
+    if (tensor >= 0) {
+      const Addresses& addresses = entry->list[static_cast<size_t>(tensor)];
+      piece.input = addresses.input;
+      piece.output = addresses.output;
+      batch.ready.insert(batch.ready.end(), entry->ready.begin(), entry->ready.end());
+    } else if (entry != nullptr) {
       if (piece.taken > 0) piece.memory = &entry->memory;
       Shape mine = ResultShape(*response.agreed, me, members);
       CheckOutput(entry, mine);

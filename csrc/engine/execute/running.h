@@ -14,6 +14,8 @@ struct Running {
   comm::Batch batch;
   std::vector<Response> responses;
   std::vector<Entry*> entries;  // of the responses; null on a joined rank
+  // For each: -1; or the number of the tensor, of a list that is carried out tensor by tensor
+  std::vector<int> tensors;
   std::vector<char> zeros;      // a joined rank's input
   std::vector<char> ignored;    // a joined rank's output
   // the same on the GPU, if the rank has one and the batch is on GPUs

@@ -37,10 +37,6 @@ void FailWholeGroups(const std::vector<Tally*>& ready, std::vector<Status>* verd
   for (size_t i = 0; i < ready.size(); ++i) {
     const auto group = failed.find(ready[i]->agreed->request.group);
     if ((*verdicts)[i].ok() && group != failed.end()) (*verdicts)[i] = group->second;
-    if ((*verdicts)[i].ok() && ready[i]->unlisted) {
-      (*verdicts)[i] = Status::Mismatch(Shown(ready[i]->agreed->request) +
-                                        ": the ranks have put it into different groups.");
-    }
   }
 }
 
@@ -69,7 +65,7 @@ void Agreement::DecideReady(const std::vector<Tally*>& ready, Writer* out) {
   bool all_agree = true;
   for (Tally* tally : ready) {
     verdicts.push_back(Validate(*tally, ranks_));
-    all_agree &= verdicts.back().ok() && !tally->unlisted;
+    all_agree &= verdicts.back().ok();
   }
   if (!all_agree) FailWholeGroups(ready, &verdicts);
   std::vector<Response> responses;

@@ -24,9 +24,10 @@ void Ledger::BeginRound(Tally* tally, int member, const Request& request, Nanos 
   tally->draft.reset();
   tally->dissent.clear();
   tally->refusal = Status::Ok();
-  tally->unlisted = false;
   tally->pending_index = pending_.size();
   pending_.push_back(tally);
+  if (request.names != nullptr) Register(tally, request);
+  CountAlone(request, +1);
   const bool among_named = Has(request.kind, kAmongNamed);
   if (joined_count_ == 0 && !among_named) return;
   for (int m = 0; m < members_; ++m) {
@@ -42,6 +43,7 @@ void Ledger::RemovePending(Tally* tally) {
   pending_[tally->pending_index]->pending_index = tally->pending_index;
   pending_.pop_back();
   tally->pending_index = SIZE_MAX;
+  CountAlone(tally->said(), -1);
 }
 
 // Counts a request in full. Its round has begun.
@@ -88,7 +90,11 @@ void Ledger::MarkPresent(Tally* tally, int member, Presence presence) {
 }
 
 void Ledger::MarkAsked(Tally* tally, int member, Nanos now) {
-  if (watching_) arrivals_.push_back({tally->said().name, tally->said().kind, member, now});
+  if (watching_) {
+    const Request& said = tally->said();
+    for (size_t i = 0; i < TensorsOf(said); ++i)
+      arrivals_.push_back({TensorName(said, i), said.kind, member, now});
+  }
   MarkPresent(tally, member, Presence::kAsked);
   if (tally->present == members_) waited_for_[static_cast<size_t>(member)].Add(tally->since, now);
 }
@@ -106,7 +112,8 @@ bool Ledger::Add(int member, Request request, Nanos now) {
   const bool among_named = Has(request.kind, kAmongNamed);
   if (among_named && !IsNamed(request, member)) return false;
   Tally* tally = Find(request.name);
-  if (tally->present == 0) BeginRound(tally, member, request, now);
+  const bool begins = tally->present == 0;
+  if (begins) BeginRound(tally, member, request, now);
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing) return false;
   const Status wrong = among_named ? named_sets_.Judge(member, request) : Status::Ok();
   if (tally->pending_index == SIZE_MAX) {
@@ -116,6 +123,7 @@ bool Ledger::Add(int member, Request request, Nanos now) {
   }
   Record(tally, member, std::move(request));
   MarkAsked(tally, member, now);
+  if (begins) UnlistRelatives(tally);
   if (!wrong.ok()) {
     Refuse(tally, wrong);
   } else if (among_named) {
@@ -153,12 +161,14 @@ bool Ledger::AddCached(int member, uint64_t slot, Nanos now) {
   }
   if (joined_[static_cast<size_t>(member)]) return false;
   Tally* tally = found->second;
-  if (tally->present == 0) BeginRound(tally, member, tally->remembered->request, now);
+  const bool begins = tally->present == 0;
+  if (begins) BeginRound(tally, member, tally->remembered->request, now);
   if (tally->presence[static_cast<size_t>(member)] != Presence::kMissing ||
       tally->pending_index == SIZE_MAX)
     return false;
   if (tally->draft) Record(tally, member, RequestOf(*tally->remembered, member, members_));
   MarkAsked(tally, member, now);
+  if (begins) UnlistRelatives(tally);
   return true;
 }
 
@@ -182,6 +192,7 @@ int Ledger::TakeLastJoined() {
 }
 
 std::vector<Tally*> Ledger::TakeReady() {
+  if (!unlisted_in_full_.empty()) ForgetLists();
   for (Tally* tally : ready_) {
     if (!tally->draft) {
       tally->agreed = tally->remembered;
@@ -194,10 +205,10 @@ std::vector<Tally*> Ledger::TakeReady() {
   return std::exchange(ready_, {});
 }
 
-void Ledger::UnlistWhereOthersDoNotList() {
+void Ledger::UnlistGroupsThatOthersDoNotList() {
   std::unordered_set<uint64_t> singly;
   for (const Tally* tally : pending_) {
-    if (!tally->said().is_list()) singly.insert(tally->said().group);
+    if (!tally->said().is_list() && tally->said().group != 0) singly.insert(tally->said().group);
   }
   const std::vector<Tally*> pending = pending_;  // Unlist changes it
   for (Tally* tally : pending) {
@@ -205,7 +216,77 @@ void Ledger::UnlistWhereOthersDoNotList() {
   }
 }
 
+void Ledger::UnlistRelatives(Tally* tally) {
+  if (lists_with_.empty()) return;
+  const auto pends = [](const Tally* other) { return other->pending_index != SIZE_MAX; };
+  if (tally->names != nullptr) {
+    const std::vector<Tally*>& others = tally->relatives;
+    if (pends(tally) &&
+        (tally->pending_alone > 0 || std::any_of(others.begin(), others.end(), pends)))
+      Unlist(tally);
+    return;
+  }
+  const auto found = lists_with_.find(tally->said().name);
+  if (found == lists_with_.end()) return;
+  const std::vector<Tally*> lists = found->second;  // none is deleted before TakeReady
+  for (Tally* list : lists) {
+    if (pends(list)) Unlist(list);
+  }
+}
+
+void Ledger::CountAlone(const Request& request, int change) {
+  if (lists_with_.empty() || request.is_list()) return;
+  const auto found = lists_with_.find(request.name);
+  if (found == lists_with_.end()) return;
+  for (Tally* list : found->second) list->pending_alone += static_cast<size_t>(change);
+}
+
+void Ledger::Register(Tally* list, const Request& request) {
+  if (list->names == request.names ||
+      (list->names != nullptr && *list->names == *request.names))
+    return;
+  Unregister(list);
+  list->names = request.names;
+  for (const std::string& name : *list->names) {
+    std::vector<Tally*>& with = lists_with_[name];
+    for (Tally* other : with) {
+      if (std::find(list->relatives.begin(), list->relatives.end(), other) !=
+          list->relatives.end())
+        continue;
+      list->relatives.push_back(other);
+      other->relatives.push_back(list);
+    }
+    with.push_back(list);
+    const auto alone = by_name_.find(name);
+    if (alone != by_name_.end() && alone->second->pending_index != SIZE_MAX) ++list->pending_alone;
+  }
+}
+
+void Ledger::Unregister(Tally* list) {
+  if (list->names == nullptr) return;
+  for (const std::string& name : *list->names) {
+    const auto found = lists_with_.find(name);
+    std::erase(found->second, list);
+    if (found->second.empty()) lists_with_.erase(found);
+  }
+  for (Tally* other : list->relatives) std::erase(other->relatives, list);
+  list->relatives.clear();
+  list->names = nullptr;
+  list->pending_alone = 0;
+}
+
+void Ledger::ForgetLists() {
+  for (const std::string& name : std::exchange(unlisted_in_full_, {})) {
+    const auto found = by_name_.find(name);
+    if (found == by_name_.end() || found->second->present > 0 || found->second->slot != kNoSlot)
+      continue;
+    Unregister(found->second.get());
+    by_name_.erase(found);
+  }
+}
+
 void Ledger::Unlist(Tally* list) {
+  ++unlisted_;
   std::vector<std::pair<int, Request>> asked = list->dissent;
   for (int m = 0; m < members_; ++m) {
     const bool dissents = std::any_of(asked.begin(), asked.end(),
@@ -218,18 +299,16 @@ void Ledger::Unlist(Tally* list) {
   std::fill(list->presence.begin(), list->presence.end(), Presence::kMissing);
   list->present = 0;
   list->draft.reset();
-  if (list->slot == kNoSlot) by_name_.erase(asked[0].second.name);
+  if (list->slot == kNoSlot) unlisted_in_full_.push_back(asked[0].second.name);
+  const bool watched = std::exchange(watching_, false);  // its tensors have arrived already
   for (const auto& [member, request] : asked) {
-    for (size_t i = 0; i < request.group_size; ++i) {
-      const Request one = InList(request, i);
-      Add(member, one, since);
-      Find(one.name)->unlisted = true;  // it has no entry on that member, so it must fail
-    }
+    for (size_t i = 0; i < request.group_size; ++i) Add(member, InList(request, i), since);
   }
+  watching_ = watched;
 }
 
 void Ledger::FindTornGroups() {
-  UnlistWhereOthersDoNotList();
+  UnlistGroupsThatOthersDoNotList();
   struct GroupSize {
     std::vector<Tally*> tallies;
     std::vector<uint32_t> sizes;   // per member: tensors in the group; 0: has not asked
@@ -293,6 +372,7 @@ void Ledger::Settle(Tally* tally, bool remember) {
   tally->present = 0;
   const uint64_t slot = remember ? SlotFor(tally) : tally->slot;
   if (slot == kNoSlot || (!remember && slots_.find(slot) == slots_.end())) {
+    Unregister(tally);
     by_name_.erase(std::string(tally->agreed->request.name));  // a copy: the tally goes with it
     return;
   }
@@ -318,6 +398,7 @@ std::vector<uint64_t> Ledger::TakeEvictions() {
   for (size_t i = 0; i < count; ++i) {
     const uint64_t slot = idle[i]->slot;
     const auto named = by_name_.find(idle[i]->remembered->request.name);
+    Unregister(idle[i]);
     evicted_[slot] = Evicted{std::move(named->second), members_};
     by_name_.erase(named);
     slots_.erase(slot);

@@ -82,6 +82,8 @@ class Ledger {
   // Operations that some but not all members have asked for.
   const std::vector<Tally*>& pending() const { return pending_; }
   size_t remembered() const { return slots_.size(); }
+  // How many lists have been counted tensor by tensor.
+  uint64_t unlisted() const { return unlisted_; }
 
  private:
   struct Group {
@@ -98,9 +100,19 @@ class Ledger {
   void MarkPresent(Tally* tally, int member, Presence presence);
   void MarkAsked(Tally* tally, int member, Nanos now);
   void Join(int member);
-  // Counts pending lists tensor by tensor if other members have asked so for their groups.
-  void UnlistWhereOthersDoNotList();
+  // Lists are counted tensor by tensor where another member asks for one of these in another way.
+  // Groups: found by search, because it is always an error.
+  void UnlistGroupsThatOthersDoNotList();
+  // Other lists: found when a round has begun.
+  void UnlistRelatives(Tally* tally);
   void Unlist(Tally* list);
+  // A list's tensors have these names from now on, or no longer.
+  void Register(Tally* list, const Request& request);
+  void Unregister(Tally* list);
+  // A request for one tensor begins or ends to be pending.
+  void CountAlone(const Request& request, int change);
+  // Forgets lists that were counted tensor by tensor before they had a slot.
+  void ForgetLists();
   // Makes a group ready as a disagreement. `tallies` are its tensors; `sizes` has the number of
   // tensors that each member has put into it.
   void TearApart(const std::vector<Tally*>& tallies, const std::vector<uint32_t>& sizes);
@@ -116,6 +128,10 @@ class Ledger {
   std::unordered_map<uint64_t, Tally*> slots_;
   std::unordered_map<uint64_t, Evicted> evicted_;
   std::unordered_map<uint64_t, Group> groups_;
+  // Of lists whose tensors have names of their own: the lists, by the names of tensors.
+  std::unordered_map<std::string, std::vector<Tally*>> lists_with_;
+  std::vector<std::string> unlisted_in_full_;
+  uint64_t unlisted_ = 0;
   std::vector<Tally*> pending_;
   std::vector<Tally*> ready_;
   std::vector<bool> joined_;

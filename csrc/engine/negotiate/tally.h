@@ -32,7 +32,6 @@ struct Tally {
   int present = 0;                 // how many are not kMissing
   // members whose request differs in something that must agree
   std::vector<std::pair<int, Request>> dissent;
-  bool unlisted = false;  // some members have asked for it as part of a list: see Ledger::Unlist
   Status refusal;    // the root refuses it, whatever the members say (kAmongNamed)
   Nanos since = 0;   // when the first member asked
   AgreedPtr agreed;  // set once it is ready
@@ -41,6 +40,12 @@ struct Tally {
   uint64_t slot = kNoSlot;
   AgreedPtr remembered;
   uint64_t last_used = 0;  // in rounds of the ledger, for eviction
+
+  // Of a list whose tensors have names of their own, while the ledger knows these: the other lists
+  // that have one of them, and how many of them are pending alone.
+  std::shared_ptr<const std::vector<std::string>> names;
+  std::vector<Tally*> relatives;
+  size_t pending_alone = 0;
 
   size_t pending_index = SIZE_MAX;  // where the ledger lists it while it is incomplete
 

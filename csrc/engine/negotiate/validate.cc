@@ -115,7 +115,7 @@ bool Agrees(const Request& a, const Request& b) {
     return false;
   }
   if (a.kind == OpKind::kAddProcessSet) return a.splits == b.splits;
-  if (!RowsDiffer(a.kind)) return a.shape == b.shape && a.shapes == b.shapes;
+  if (!RowsDiffer(a.kind)) return a.shape == b.shape && a.shapes == b.shapes && SameNames(a, b);
   return a.shape.size() == b.shape.size() && !a.shape.empty() &&
          std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }

@@ -58,6 +58,12 @@ std::vector<Tensor> TensorsOf(const Entry& entry) {
   return tensors;
 }
 
+// Whether the entry is a list of which this batch has another tensor only.
+bool IsElsewhere(const Running& running, size_t entry, size_t tensor) {
+  const int only = running.tensors.empty() ? -1 : running.tensors[entry];
+  return only >= 0 && static_cast<size_t>(only) != tensor;
+}
+
 }  // namespace
 
 int64_t FirstNotFinite(DType dtype, const void* data, int64_t count) {
@@ -72,10 +78,12 @@ int64_t FirstNotFinite(DType dtype, const void* data, int64_t count) {
 
 std::string NanWatch::Began(const Running& running) {
   if (!on_ || !IsReduction(running.batch)) return "";
-  for (const Entry* const entry : running.entries) {
+  for (size_t e = 0; e < running.entries.size(); ++e) {
+    const Entry* const entry = running.entries[e];
     if (entry == nullptr) continue;  // this rank has joined
     const std::vector<Tensor> tensors = TensorsOf(*entry);
     for (size_t i = 0; i < tensors.size(); ++i) {
+      if (IsElsewhere(running, e, i)) continue;
       const int64_t count = tensors[i].input_count;
       const int64_t first = FirstNotFinite(entry->input.dtype, tensors[i].input, count);
       if (first == count) continue;
@@ -94,11 +102,14 @@ std::string NanWatch::Began(const Running& running) {
 
 void NanWatch::Ended(const Running& running) {
   if (!on_ || !IsReduction(running.batch)) return;
-  for (const Entry* const entry : running.entries) {
+  for (size_t e = 0; e < running.entries.size(); ++e) {
+    const Entry* const entry = running.entries[e];
     if (entry == nullptr) continue;
-    for (const Tensor& tensor : TensorsOf(*entry)) {
-      const int64_t count = tensor.output_count;
-      on_ &= FirstNotFinite(entry->output.dtype, tensor.output, count) == count;
+    const std::vector<Tensor> tensors = TensorsOf(*entry);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const int64_t count = tensors[i].output_count;
+      on_ &= IsElsewhere(running, e, i) ||
+             FirstNotFinite(entry->output.dtype, tensors[i].output, count) == count;
     }
   }
 }

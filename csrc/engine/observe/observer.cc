@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "engine/list.h"
+#include "engine/shapes.h"
+
 namespace hvdlite::engine {
 namespace {
 
@@ -98,7 +101,8 @@ void Observer::Announced(const ProcessSet& set, const Entry& entry, bool by_slot
   (by_slot ? slots_ : requests_).fetch_add(1, kRelaxed);
   // The root sees its own requests with those of all others.
   if (!timeline_.on() || set.agreement->is_root()) return;
-  Arrived(set, {entry.request.name, entry.request.kind, set.group->me, now});
+  for (size_t i = 0; i < TensorsOf(entry.request); ++i)
+    Arrived(set, {TensorName(entry.request, i), entry.request.kind, set.group->me, now});
 }
 
 void Observer::Arrived(const ProcessSet& set, const Ledger::Arrival& arrival) {
@@ -116,10 +120,12 @@ void Observer::Began(const ProcessSet& set, const Running& running, Nanos now) {
   for (const Response& response : running.responses) {
     const OpKind kind = response.agreed->request.kind;
     if (Has(kind, kAboutJob)) continue;
-    const std::string name = Shown(set, response.agreed->request.name);
-    timeline_.Agree(name, now);
-    timeline_.Begin(name, std::string(TimelineName(kind)), now);
-    timeline_.Begin(name, Activity(running.communicator->name(), kind), now);
+    for (size_t i = 0; i < TensorsOf(response.agreed->request); ++i) {
+      const std::string name = Shown(set, TensorName(response.agreed->request, i));
+      timeline_.Agree(name, now);
+      timeline_.Begin(name, std::string(TimelineName(kind)), now);
+      timeline_.Begin(name, Activity(running.communicator->name(), kind), now);
+    }
   }
 }
 
@@ -129,7 +135,8 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
   if (running.batch.device.kind != DeviceKind::kHost) batches_on_gpu_.fetch_add(1, kRelaxed);
   moving_.Add(running.started, now);
   const char* const communicator = running.communicator->name();
-  for (const Entry* entry : running.entries) {
+  for (size_t i = 0; i < running.entries.size(); ++i) {
+    const Entry* const entry = running.entries[i];
     if (entry == nullptr) continue;
     Record record;
     record.communicator = communicator;
@@ -137,7 +144,14 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
     record.submitted = entry->submitted;
     record.agreed = running.started;
     record.done = now;
-    Performed(set, entry->request, entry->output.bytes(), record);
+    const Agreed& agreed = *running.responses[i].agreed;
+    if (running.tensors[i] >= 0) {
+      Performed(set, agreed.request, static_cast<size_t>(ResultBytes(agreed)), record);
+    } else if (entry->request.is_list()) {
+      PerformedList(set, entry->request, record);
+    } else {
+      Performed(set, entry->request, entry->output.bytes(), record);
+    }
   }
   if (timeline_.on()) ShowEnd(set, running, now);
 }
@@ -157,7 +171,7 @@ void Observer::TookFastPath(const ProcessSet& set, const Request& request, size_
 
 void Observer::Performed(const ProcessSet& set, const Request& request, size_t bytes,
                          Record record) {
-  operations_.fetch_add(TensorsOf(request), kRelaxed);
+  operations_.fetch_add(1, kRelaxed);
   bytes_.fetch_add(bytes, kRelaxed);
   record.set = set.id;
   record.kind = request.kind;
@@ -166,19 +180,38 @@ void Observer::Performed(const ProcessSet& set, const Request& request, size_t b
   recorder_.Add(record, request.name);
 }
 
+void Observer::PerformedList(const ProcessSet& set, const Request& list, Record record) {
+  lists_.fetch_add(1, kRelaxed);
+  record.set = set.id;
+  record.kind = list.kind;
+  record.dtype = list.dtype;
+  size_t i = 0;
+  ForEachInList(list, [&](const int64_t* shape, size_t dimensions) {
+    record.bytes = static_cast<int64_t>(SizeOf(list.dtype));
+    for (size_t d = 0; d < dimensions; ++d) record.bytes *= shape[d];
+    bytes_.fetch_add(static_cast<size_t>(record.bytes), kRelaxed);
+    recorder_.Add(record, NameInList(list, i++));
+  });
+  operations_.fetch_add(i, kRelaxed);
+}
+
 void Observer::ShowEnd(const ProcessSet& set, const Running& running, Nanos now) {
   const std::string how = How(set, running);
   for (size_t i = 0; i < running.responses.size(); ++i) {
     const Entry* entry = running.entries[i];
-    const Request& request =
-        entry != nullptr ? entry->request : running.responses[i].agreed->request;
-    const std::string name = Shown(set, running.responses[i].agreed->request.name);
-    timeline_.End(name, now, how);
-    timeline_.End(name, now,
-                  "{\"dtype\": \"" + std::string(Name(request.dtype)) + "\", \"shape\": \"" +
-                      ToString(request.shape) + "\", \"set\": " + std::to_string(set.id) +
-                      ", \"decision\": " + std::to_string(set.epoch) + "}");
-    timeline_.Close(name, now);
+    const Request& asked = entry != nullptr && running.tensors[i] < 0
+                               ? entry->request
+                               : running.responses[i].agreed->request;
+    for (size_t t = 0; t < TensorsOf(asked); ++t) {
+      const Request& request = asked.is_list() ? InList(asked, t) : asked;
+      const std::string name = Shown(set, request.name);
+      timeline_.End(name, now, how);
+      timeline_.End(name, now,
+                    "{\"dtype\": \"" + std::string(Name(request.dtype)) + "\", \"shape\": \"" +
+                        ToString(request.shape) + "\", \"set\": " + std::to_string(set.id) +
+                        ", \"decision\": " + std::to_string(set.epoch) + "}");
+      timeline_.Close(name, now);
+    }
   }
 }
 
@@ -222,6 +255,8 @@ std::string Observer::Metrics(const Elsewhere& elsewhere,
       ", \"failures\": " + std::to_string(failures_.load(kRelaxed)) +
       ", \"batches\": " + std::to_string(batches_.load(kRelaxed)) +
       ", \"batches_fused\": " + std::to_string(fused_.load(kRelaxed)) +
+      ", \"lists\": " + std::to_string(lists_.load(kRelaxed)) +
+      ", \"lists_taken_apart\": " + std::to_string(lists_taken_apart_.load(kRelaxed)) +
       ", \"batches_on_gpu\": " + std::to_string(batches_on_gpu_.load(kRelaxed)) +
       ", \"bytes\": " + std::to_string(bytes_.load(kRelaxed)) +
       ", \"bytes_before_encoding\": " + std::to_string(carrier_counts.before_encoding()) +

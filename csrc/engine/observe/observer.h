@@ -37,6 +37,8 @@ class Observer {
                     Nanos now);
   void Failed(const ProcessSet& set, const Entry& entry, Nanos now);
   // For an operation that this rank has not asked for.
+  // A list has ended of which each tensor was an operation.
+  void TookListApart() { lists_taken_apart_.fetch_add(1, std::memory_order_relaxed); }
   void FailedElsewhere(const ProcessSet& set, const std::string& name, Nanos now);
   void Turned(Nanos now) {
     if (timeline_.marks_cycles() && timeline_.on()) timeline_.MarkCycle(now);
@@ -69,6 +71,7 @@ class Observer {
  private:
   // Counts and records one operation. `record` has its times and the size of its batch.
   void Performed(const ProcessSet& set, const Request& request, size_t bytes, Record record);
+  void PerformedList(const ProcessSet& set, const Request& list, Record record);
   void ShowEnd(const ProcessSet& set, const Running& running, Nanos now);
 
   const int rank_;
@@ -81,6 +84,8 @@ class Observer {
   std::atomic<uint64_t> failures_{0};
   std::atomic<uint64_t> batches_{0};
   std::atomic<uint64_t> fused_{0};  // batches of several tensors
+  std::atomic<uint64_t> lists_{0};  // carried out as one
+  std::atomic<uint64_t> lists_taken_apart_{0};
   std::atomic<uint64_t> batches_on_gpu_{0};
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> requests_{0};  // sent in full

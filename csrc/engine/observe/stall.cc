@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "engine/list.h"
 #include "engine/negotiate/validate.h"
 #include "engine/observe/verdict.h"
 
@@ -34,7 +35,9 @@ std::string PlainName(const Request& request) {
 // have probably meant one. Otherwise empty.
 std::string DifferentKinds(const std::vector<Tally*>& pending, const std::vector<int>& ranks) {
   std::map<std::string, std::vector<const Tally*>> by_name;
-  for (const Tally* tally : pending) by_name[PlainName(tally->said())].push_back(tally);
+  for (const Tally* tally : pending) {
+    if (!tally->said().is_list()) by_name[PlainName(tally->said())].push_back(tally);
+  }
   for (auto& [name, tallies] : by_name) {
     if (tallies.size() < 2) continue;
     std::sort(tallies.begin(), tallies.end(),
@@ -54,11 +57,13 @@ std::string DifferentKinds(const std::vector<Tally*>& pending, const std::vector
   return "";
 }
 
-StalledOperation Describe(const Tally& tally, const std::vector<int>& ranks, Nanos now) {
+// `said`: the request for one of its tensors.
+StalledOperation Describe(const Tally& tally, const Request& said, const std::vector<int>& ranks,
+                          Nanos now) {
   StalledOperation operation;
-  operation.shown = Shown(tally.said());
+  operation.shown = Shown(said);
   operation.name = tally.said().name;
-  operation.plain = PlainName(tally.said());
+  operation.plain = PlainName(said);
   operation.age = now - tally.since;
   operation.asked = RanksThatAsked(tally, ranks);
   for (size_t m = 0; m < ranks.size(); ++m) {
@@ -79,7 +84,13 @@ std::vector<StalledOperation> Ordered(std::vector<Tally*> pending, const std::ve
             [&](const Tally* a, const Tally* b) { return key(a) < key(b); });
   if (pending.size() > kOperations) pending.resize(kOperations);
   std::vector<StalledOperation> operations;
-  for (const Tally* tally : pending) operations.push_back(Describe(*tally, ranks, now));
+  for (const Tally* tally : pending) {
+    const Request& said = tally->said();
+    for (size_t i = 0; i < TensorsOf(said) && operations.size() < kOperations; ++i) {
+      const Request one = said.is_list() ? InList(said, i) : said;
+      operations.push_back(Describe(*tally, one, ranks, now));
+    }
+  }
   return operations;
 }
 
@@ -113,9 +124,14 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
     std::sort(tallies.begin(), tallies.end(),
               [](const Tally* a, const Tally* b) { return a->since < b->since; });
     text += "\n" + std::to_string(rank) + (report.shut_down ? "!" : "") + ": [";
-    for (size_t i = 0; i < tallies.size() && i < kNamesPerRank; ++i)
-      text += (i > 0 ? ", " : "") + tallies[i]->said().name;
-    text += tallies.size() > kNamesPerRank ? ", ...]" : "]";
+    size_t names = 0;
+    for (const Tally* tally : tallies) {
+      for (size_t i = 0; i < TensorsOf(tally->said()) && names <= kNamesPerRank; ++i, ++names) {
+        text += names > 0 ? ", " : "";
+        text += names < kNamesPerRank ? TensorName(tally->said(), i) : "...";
+      }
+    }
+    text += "]";
   }
   text += DifferentKinds(pending, ranks);
   if (report.shut_down) {
@@ -134,10 +150,13 @@ std::string WhyItEnds(const std::vector<int>& leaving, const std::vector<Tally*>
       std::min_element(pending.begin(), pending.end(),
                        [](const Tally* a, const Tally* b) { return a->since < b->since; });
   const bool some_wait = oldest != pending.end();
+  const auto first_of = [](const Request& said) {
+    return Shown(said.is_list() ? InList(said, 0) : said);
+  };
   return "Horovod has been shut down (hvdlite): " +
          DecideEnd(leaving_ranks, steps,
                    some_wait ? RanksThatAsked(**oldest, ranks) : std::vector<int>(),
-                   some_wait ? Shown((*oldest)->said()) : "");
+                   some_wait ? first_of((*oldest)->said()) : "");
 }
 
 }  // namespace hvdlite::engine

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "engine/list.h"
+
 namespace hvdlite::engine {
 namespace {
 
@@ -17,8 +19,20 @@ Status Duplicate(const Request& request) {
 
 Status Inbox::AddLocked(std::unique_ptr<Entry> entry) {
   Entry* const raw = entry.get();
-  if (!outstanding_.try_emplace(raw->request.name, std::move(entry)).second)
-    return Duplicate(raw->request);
+  const Request& request = raw->request;
+  if (IsTakenLocked(request.name)) return Duplicate(request);
+  if (request.names != nullptr) {
+    for (size_t i = 0; i < request.names->size(); ++i) {
+      const std::string& name = (*request.names)[i];
+      const bool fresh = outstanding_.count(name) == 0 &&
+                         in_lists_.try_emplace(name, Found{raw, static_cast<int>(i)}).second;
+      if (fresh) continue;
+      const Request taken = InList(request, i);
+      ForgetLocked(*raw);
+      return Duplicate(taken);
+    }
+  }
+  outstanding_.emplace(request.name, std::move(entry));
   if (raw->request.kind == OpKind::kJoin) joining_ = true;
   submitted_.push_back(raw);
   return Status::Ok();
@@ -45,7 +59,7 @@ Status Inbox::SubmitGroup(std::vector<std::unique_ptr<Entry>> entries) {
   std::unordered_set<std::string_view> names;
   for (const auto& entry : entries) {
     const bool fresh =
-        names.insert(entry->request.name).second && outstanding_.count(entry->request.name) == 0;
+        names.insert(entry->request.name).second && !IsTakenLocked(entry->request.name);
     if (!fresh) return Duplicate(entry->request);
   }
   for (auto& entry : entries) HVDLITE_RETURN_IF_ERROR(AddLocked(std::move(entry)));
@@ -76,6 +90,33 @@ Entry* Inbox::Find(const std::string& name) {
   return found == outstanding_.end() ? nullptr : found->second.get();
 }
 
+bool Inbox::IsTakenLocked(const std::string& name) const {
+  return outstanding_.count(name) > 0 || (!in_lists_.empty() && in_lists_.count(name) > 0);
+}
+
+// Of a list that is not outstanding yet: only names that are its own.
+void Inbox::ForgetLocked(const Entry& entry) {
+  if (entry.request.names == nullptr) return;
+  for (const std::string& name : *entry.request.names) {
+    const auto found = in_lists_.find(name);
+    if (found != in_lists_.end() && found->second.entry == &entry) in_lists_.erase(found);
+  }
+}
+
+Inbox::Found Inbox::FindTensor(const std::string& name) {
+  MutexLock lock(mutex_);
+  if (const auto found = outstanding_.find(name); found != outstanding_.end())
+    return {found->second.get(), -1};
+  if (const auto found = in_lists_.find(name); found != in_lists_.end()) return found->second;
+  size_t i = 0;
+  const auto group = outstanding_.find(GroupOf(name, &i));
+  if (group == outstanding_.end()) return {};
+  const Request& list = group->second->request;
+  const bool has_it = list.is_list() && list.names == nullptr && i < list.group_size &&
+                      NameInList(list, i) == name;
+  return has_it ? Found{group->second.get(), static_cast<int>(i)} : Found{};
+}
+
 void Inbox::Complete(Entry* entry, Status status) {
   std::unique_ptr<Entry> ended;
   {
@@ -83,6 +124,7 @@ void Inbox::Complete(Entry* entry, Status status) {
     const auto found = outstanding_.find(entry->request.name);
     ended = std::move(found->second);
     outstanding_.erase(found);
+    ForgetLocked(*ended);
     if (ended->request.kind == OpKind::kJoin) joining_ = false;
   }
   ended->handle->Complete(std::move(status));
@@ -95,6 +137,7 @@ std::vector<HandlePtr> Inbox::Close(const Status& reason) {
     if (!closed_) reason_ = reason;
     closed_ = true;
     ended.swap(outstanding_);
+    in_lists_.clear();
     submitted_.clear();
     waiting_.store(0, std::memory_order_seq_cst);
   }

@@ -41,6 +41,12 @@ class Inbox {
   void Fetch(std::vector<Entry*>* out) EXCLUDES(mutex_);
   // The outstanding entry of that name. Null if this rank has joined, or has not asked.
   Entry* Find(const std::string& name) EXCLUDES(mutex_);
+  // The same, or the outstanding list that has a tensor of that name.
+  struct Found {
+    Entry* entry = nullptr;
+    int tensor = -1;  // its number in the list; -1: the entry has the name itself
+  };
+  Found FindTensor(const std::string& name) EXCLUDES(mutex_);
   // Ends an entry: forgets its name, then completes its handle.
   void Complete(Entry* entry, Status status) EXCLUDES(mutex_);
   // Completes everything outstanding with `reason` and refuses later submissions with the same.
@@ -49,10 +55,15 @@ class Inbox {
 
  private:
   Status AddLocked(std::unique_ptr<Entry> entry) REQUIRES(mutex_);
+  // Whether an outstanding operation has the name, or is a list that has a tensor of that name.
+  bool IsTakenLocked(const std::string& name) const REQUIRES(mutex_);
+  void ForgetLocked(const Entry& entry) REQUIRES(mutex_);
 
   Mutex mutex_;
   // By name. The key is the entry's own string.
   std::unordered_map<std::string_view, std::unique_ptr<Entry>> outstanding_ GUARDED_BY(mutex_);
+  // Of lists whose tensors have names of their own. The keys are the lists' strings.
+  std::unordered_map<std::string_view, Found> in_lists_ GUARDED_BY(mutex_);
   std::vector<Entry*> submitted_ GUARDED_BY(mutex_);
   std::unordered_map<std::string, int64_t> unnamed_ GUARDED_BY(mutex_);
   std::atomic<size_t> waiting_{0};

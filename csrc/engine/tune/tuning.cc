@@ -3,6 +3,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "engine/shapes.h"
+
 namespace hvdlite::engine {
 namespace {
 
@@ -102,10 +104,13 @@ void Tuning::Ended(const ProcessSet& set, const Running& running, ProcessSet* wo
     root_->told = !(root_->tuner.setting() == setting_);
   }
   bool complete = false;
-  for (const Entry* entry : running.entries) {
+  for (size_t i = 0; i < running.entries.size(); ++i) {
+    const Entry* const entry = running.entries[i];
     if (entry == nullptr || complete) continue;
-    complete = root_->meter.Add(entry->request.name, entry->submitted, now,
-                                static_cast<int64_t>(entry->output.bytes()));
+    const Agreed& agreed = *running.responses[i].agreed;
+    const int64_t bytes = running.tensors[i] < 0 ? static_cast<int64_t>(entry->output.bytes())
+                                                 : ResultBytes(agreed);
+    complete = root_->meter.Add(agreed.request.name, entry->submitted, now, bytes);
   }
   if (complete) {
     root_->told = Decide();

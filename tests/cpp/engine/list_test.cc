@@ -38,11 +38,26 @@ TEST(List, says_of_each_tensor_what_it_would_be_alone) {
 }
 
 TEST(List, names_lead_back_to_the_group) {
-  EXPECT_EQ(GroupOf(NameInGroup("grouped_allreduce.g", 11, 161)), "grouped_allreduce.g");
-  EXPECT_EQ(GroupOf("g_1of2_3of4"), "g_1of2");
-  EXPECT_EQ(GroupOf("_1of2"), "");
-  for (const char* other : {"g", "g_of2", "g_1of", "g1of2", "g_1on2", "1of2", "of2", "2", ""})
-    EXPECT_EQ(GroupOf(other), "") << other;
+  size_t i = 0;
+  EXPECT_EQ(GroupOf(NameInGroup("grouped_allreduce.g", 11, 161), &i), "grouped_allreduce.g");
+  EXPECT_EQ(i, 11u);
+  EXPECT_EQ(GroupOf("g_1of2_3of4", &i), "g_1of2");
+  EXPECT_EQ(i, 2u);
+  EXPECT_EQ(GroupOf("_1of2", &i), "");
+  for (const char* other : {"g", "g_of2", "g_1of", "g1of2", "g_1on2", "g_0of2", "1of2", "of2", "2", ""})
+    EXPECT_EQ(GroupOf(other, &i), "") << other;
+}
+
+TEST(List, may_have_names_of_its_tensors_own) {
+  Request list = AList({{2}, {3}});
+  list.group = 0;
+  list.names = std::make_shared<const std::vector<std::string>>(
+      std::vector<std::string>{"allreduce.a", "allreduce.b"});
+  EXPECT_EQ(TensorName(list, 1), "allreduce.b");
+  const Request one = InList(list, 1);
+  EXPECT_EQ(one.name, "allreduce.b");
+  EXPECT_EQ(one.group_size, 0u) << "as it asks alone";
+  EXPECT_EQ(one.names, nullptr);
 }
 
 TEST(List, finds_the_first_tensor_that_differs) {

@@ -50,6 +50,12 @@ Request Random(std::mt19937* random) {
       AddToList(shape.data(), pick(4), &r);
     }
     r.shape = {ElementsOf(r)};
+    if (pick(2)) {
+      std::vector<std::string> names;
+      for (uint32_t i = 0; i < r.group_size; ++i) names.emplace_back(pick(20), 'n');
+      r.names = std::make_shared<const std::vector<std::string>>(names);
+      r.group = 0;
+    }
     r.name = std::string(pick(300), static_cast<char>('a' + pick(26)));
     return r;
   }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <random>
 
 #include "engine/list.h"
 
@@ -234,7 +236,7 @@ TEST(Ledger, a_list_is_one_operation_with_one_slot) {
   EXPECT_EQ(Names(ledger.TakeReady()), List{"g"});
 }
 
-TEST(Ledger, a_list_is_counted_singly_where_another_member_asks_so_and_always_fails) {
+TEST(Ledger, a_group_is_counted_singly_where_another_member_asks_so) {
   for (const bool by_slot : {false, true}) {
     Ledger ledger(3, 10);
     const Request list = AskList({{4}, {2, 2}});
@@ -259,7 +261,6 @@ TEST(Ledger, a_list_is_counted_singly_where_another_member_asks_so_and_always_fa
     const auto ready = ledger.TakeReady();
     EXPECT_EQ(Names(ready), (List{"g_1of2", "g_2of2"}));
     for (Tally* tally : ready) {
-      EXPECT_TRUE(tally->unlisted);
       EXPECT_EQ(tally->present, 3);
       ledger.Settle(tally, false);
     }
@@ -267,6 +268,118 @@ TEST(Ledger, a_list_is_counted_singly_where_another_member_asks_so_and_always_fa
     // The group can be asked for again, and is whole.
     for (int m : {2, 1, 0}) ask(m);
     EXPECT_EQ(Names(ledger.TakeReady()), List{"g"});
+  }
+}
+
+// A list of tensors with names of their own.
+Request AskFor(const std::vector<std::string>& names) {
+  Request list = Ask("list");
+  for (const std::string& name : names) {
+    list.name += "/" + name;
+    const int64_t four = 4;
+    AddToList(&four, 1, &list);
+  }
+  list.names = std::make_shared<const std::vector<std::string>>(names);
+  list.shape = {ElementsOf(list)};
+  return list;
+}
+
+// What members ask for in a round, by slot if they have asked so before.
+class Asking {
+ public:
+  explicit Asking(int members) : ledger(members, 10000) {}
+  void operator()(int member, const Request& request) {
+    const auto slot = slots_.find(request.name);
+    EXPECT_TRUE(slot == slots_.end() ? ledger.Add(member, request, 0)
+                                     : ledger.AddCached(member, slot->second, 0));
+  }
+  List Ready() {
+    List names;
+    for (Tally* tally : ledger.TakeReady()) {
+      names.push_back(tally->agreed->request.name);
+      slots_[names.back()] = ledger.SlotFor(tally);
+      ledger.Settle(tally, true);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  Ledger ledger;
+
+ private:
+  std::map<std::string, uint64_t> slots_;
+};
+
+TEST(Ledger, a_list_meets_other_lists_and_single_requests_for_its_tensors) {
+  Asking ask(3);
+  const Request abc = AskFor({"a", "b", "c"}), ab = AskFor({"a", "b"}), cd = AskFor({"c", "d"});
+  for (int round = 0; round < 3; ++round) {
+    for (int m : {0, 1, 2}) ask(m, abc);
+    EXPECT_EQ(ask.Ready(), List{abc.name});
+    EXPECT_EQ(ask.ledger.unlisted(), static_cast<uint64_t>(7 * round));
+    // A list before single requests, and after them.
+    ask(0, abc);
+    ask(1, Ask("b"));
+    EXPECT_EQ(ask.ledger.unlisted(), static_cast<uint64_t>(7 * round + 1));
+    ask(2, abc);
+    EXPECT_EQ(ask.Ready(), List{"b"});
+    ask(1, Ask("c"));
+    ask(1, Ask("a"));
+    EXPECT_EQ(ask.Ready(), (List{"a", "c"}));
+    // Lists that overlap.
+    ask(0, abc);
+    ask(0, Ask("d"));
+    ask(1, cd);
+    ask(1, ab);
+    ask(2, ab);
+    EXPECT_EQ(ask.Ready(), (List{"a", "b"}));
+    ask(2, cd);
+    EXPECT_EQ(ask.Ready(), (List{"c", "d"}));
+    EXPECT_TRUE(ask.ledger.pending().empty());
+    EXPECT_EQ(ask.ledger.unlisted(), static_cast<uint64_t>(7 * round + 7));
+  }
+}
+
+TEST(Ledger, lists_in_any_pieces_always_make_all_tensors_ready) {
+  std::mt19937 random(7);
+  for (int job = 0; job < 200; ++job) {
+    const int members = 1 + static_cast<int>(random() % 4);
+    Asking ask(members);
+    for (int round = 0; round < 12; ++round) {
+      // Each member cuts the names a to h into lists and singles, and asks in an order of its own.
+      std::vector<std::pair<int, Request>> all;
+      for (int m = 0; m < members; ++m) {
+        std::vector<std::string> piece;
+        const unsigned style = random() % 3;
+        for (char c = 'a'; c <= 'h'; ++c) {
+          piece.push_back(std::string(1, c));
+          const bool cut = style == 0 ? c == 'd' : random() % 3 == 0;
+          if (!cut && c != 'h') continue;
+          if (piece.size() == 1 && random() % 2 == 0) {
+            all.emplace_back(m, Ask(piece[0]));
+          } else {
+            all.emplace_back(m, AskFor(piece));
+          }
+          piece.clear();
+        }
+      }
+      std::shuffle(all.begin(), all.end(), random);
+      std::string seen;
+      const auto collect = [&] {
+        for (const std::string& name : ask.Ready()) {
+          for (size_t i = name.find('/'); i != std::string::npos; i = name.find('/', i + 1))
+            seen += name[i + 1];
+          if (name.find('/') == std::string::npos) seen += name;
+        }
+      };
+      for (const auto& [m, request] : all) {
+        ask(m, request);
+        if (random() % 2 == 0) collect();
+      }
+      collect();
+      std::sort(seen.begin(), seen.end());
+      ASSERT_EQ(seen, "abcdefgh") << "job " << job << ", round " << round;
+      ASSERT_TRUE(ask.ledger.pending().empty());
+    }
   }
 }
 
