@@ -34,7 +34,7 @@ _HOMES = {
     "hvdlite.base.ops": "Average Sum Adasum Min Max Product".split(),
     "hvdlite.core.arrays.ops": [
         *(name for row in _OPERATIONS for name in row.functions()),
-        *"barrier empty in_shared_memory join".split(),
+        *"barrier empty in_shared_memory join plan".split(),
     ],
     "hvdlite.core.handles": ["poll", "synchronize"],
     "hvdlite.job.observe": ["start_timeline", "stop_timeline", "metrics", "recent_operations"],

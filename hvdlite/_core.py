@@ -60,8 +60,9 @@ from hvdlite.core.by_ctypes.tensors import elements, lend
 
 __all__ = [
     "DeviceArray", "GradientHooks", "NotContiguous", "check_gpus", "end_in_place", "give_back",
-    "poll", "release_all", "run", "run_in_place", "run_list_in_place", "start_in_place", "start_list_in_place",
-    "submit", "submit_encoded", "submit_group", "submit_sparse", "threads_inside", "wait", "wait_all",
+    "poll", "release_all", "run", "run_in_place", "run_list_in_place", "start_in_place",
+    "start_list_in_place", "submit", "submit_encoded", "submit_group", "submit_sparse",
+    "threads_inside", "wait", "wait_all",
 ]  # fmt: skip
 
 
@@ -400,6 +401,16 @@ class GradientHooks:
         taken = list(self._submitted)[self._taken :]
         self._taken += len(taken)
         return taken
+
+    def form_lists(self) -> None:
+        pass  # each gradient travels alone, which meets the lists of other ranks
+
+    def flush(self) -> list[int]:
+        return []
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self.handles)
 
     def begin_step(self) -> None:
         self._submitted.clear()

@@ -287,11 +287,19 @@ HVDLITE_API hvdlite_code hvdlite_run(const hvdlite_operation* operation, double 
 HVDLITE_API hvdlite_code hvdlite_submit_group(const hvdlite_operation* operations, int32_t count,
                                               const char* group, int64_t* handles);
 
-/* A group of allreduces of one dtype, on the host or on a GPU, into outputs of the caller's. */
+/* The names of the tensors of lists, one for each, as hvdlite_operation has them. */
+typedef struct hvdlite_names hvdlite_names;
+HVDLITE_API hvdlite_names* hvdlite_make_names(const char* const* names, int32_t count);
+HVDLITE_API void hvdlite_free_names(hvdlite_names* names);
+
+/* Allreduces of one dtype, on the host or on a GPU, into outputs of the caller's. */
 typedef struct {
   int32_t op; /* not HVDLITE_ADASUM */
   int32_t process_set;
-  const char* name; /* the group's */
+  const char* name; /* the group's; NULL: a name is made as for hvdlite_operation */
+  /* If not NULL, the tensors are no group: each is an operation of this name, which other ranks may
+   * submit alone, or in another list. It is cheapest if all ranks make the same lists. */
+  const hvdlite_names* names;
   const hvdlite_tensor* inputs;
   const hvdlite_tensor* outputs; /* may be `inputs` */
   int32_t count;
@@ -300,8 +308,8 @@ typedef struct {
   int32_t patient; /* as in hvdlite_operation */
 } hvdlite_list;
 enum { HVDLITE_NO_LIST = -2 };
-/* As hvdlite_submit_group, for less: the group has one handle. Ranks may call either function for
- * the same group. Sets *handle to HVDLITE_NO_LIST, and does nothing, if the tensors differ in dtype
+/* As hvdlite_submit_group, for less: all have one handle. Ranks may call either function for the
+ * same group. Sets *handle to HVDLITE_NO_LIST, and does nothing, if the tensors differ in dtype
  * or place. */
 HVDLITE_API hvdlite_code hvdlite_submit_list(const hvdlite_list* list, int64_t* handle);
 /* The same for hvdlite_run. */

@@ -1,6 +1,7 @@
 #include "api/lists.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "api/translate.h"
 #include "engine/list.h"
@@ -10,13 +11,6 @@ namespace {
 
 using engine::Request;
 using engine::Submission;
-
-// FNV-1a gives the same hash on all ranks, which std::hash does not promise. Never 0.
-uint64_t HashName(const std::string& name) {
-  uint64_t hash = 1469598103934665603ull;
-  for (unsigned char c : name) hash = (hash ^ c) * 1099511628211ull;
-  return hash | 1;
-}
 
 bool SameKind(const hvdlite_tensor& a, const hvdlite_tensor& b) {
   return a.dtype == b.dtype && a.device_kind == b.device_kind;
@@ -38,6 +32,13 @@ hvdlite_operation OperationOf(const hvdlite_list& list, int i) {
   operation.stream = list.stream;
   operation.patient = list.patient;
   return operation;
+}
+
+// FNV-1a gives the same hash on all ranks, which std::hash does not promise. Never 0.
+static uint64_t HashName(const std::string& name) {
+  uint64_t hash = 1469598103934665603ull;
+  for (unsigned char c : name) hash = (hash ^ c) * 1099511628211ull;
+  return hash | 1;
 }
 
 }  // namespace
@@ -80,6 +81,12 @@ void NameGroup(const std::string& name, Request* request) {
   request->group = HashName(name);
 }
 
+void NameEach(const hvdlite_names& names, Request* request) {
+  request->name = names.list;
+  request->names = names.tensors;
+  request->cacheable = true;
+}
+
 GroupAsList::GroupAsList(const hvdlite_operation* operations, int count) {
   const hvdlite_operation& first = operations[0];
   for (int i = 0; i < count; ++i) {
@@ -93,9 +100,30 @@ GroupAsList::GroupAsList(const hvdlite_operation* operations, int count) {
         std::find(other_streams.begin(), other_streams.end(), each.stream) == other_streams.end())
       other_streams.push_back(each.stream);
   }
-  list = {first.op, first.process_set, nullptr, inputs.data(), outputs.data(), count,
-          first.prescale, first.postscale, first.stream, first.patient};
+  list = {first.op, first.process_set, nullptr,         nullptr,      inputs.data(), outputs.data(),
+          count,    first.prescale,    first.postscale, first.stream, first.patient};
   possible = IsList(list);
 }
 
 }  // namespace hvdlite::api
+
+hvdlite_names* hvdlite_make_names(const char* const* names, int32_t count) {
+  const std::string prefix = std::string(hvdlite::Name(hvdlite::OpKind::kAllreduce)) + ".";
+  std::vector<std::string> tensors;
+  std::string all;
+  for (int32_t i = 0; i < count; ++i) {
+    tensors.push_back(prefix + names[i]);
+    all += tensors.back() + '\0';
+  }
+  char hash[17];
+  snprintf(hash, sizeof(hash), "%016llx",
+           static_cast<unsigned long long>(hvdlite::api::HashName(all)));
+  std::string list = (count > 0 ? tensors[0] : prefix) + " and " + std::to_string(count - 1) +
+                     " more, list " + hash;
+  return new hvdlite_names{std::move(list),
+                           std::make_shared<const std::vector<std::string>>(std::move(tensors))};
+}
+
+void hvdlite_free_names(hvdlite_names* names) {
+  delete names;
+}

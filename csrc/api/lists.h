@@ -1,6 +1,7 @@
 // Makes an engine's list of a group, where the group is one (engine/list.h). Stateless.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ Status DescribeList(engine::Engine* engine, const hvdlite_list& list,
                     engine::Submission* submission);
 // The request's name and its hash, from the group's.
 void NameGroup(const std::string& name, engine::Request* request);
+// The names of a list of independent tensors.
+void NameEach(const hvdlite_names& names, engine::Request* request);
 
 // A group of single operations as a list; owns the arrays.
 struct GroupAsList {
@@ -28,3 +31,8 @@ struct GroupAsList {
 };
 
 }  // namespace hvdlite::api
+
+struct hvdlite_names {
+  std::string list;
+  std::shared_ptr<const std::vector<std::string>> tensors;
+};

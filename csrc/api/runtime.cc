@@ -313,12 +313,6 @@ Status Runtime::SubmitGroup(const hvdlite_operation* operations, int count, cons
   return Status::Ok();
 }
 
-Status Runtime::StartList(Engine* engine, int process_set, const char* group, bool will_wait,
-                          Submission submission, HandlePtr* handle) {
-  NameGroup(GroupName(engine, process_set, OpKind::kAllreduce, group), &submission.request);
-  return engine->Submit(process_set, std::move(submission), will_wait, handle);
-}
-
 Status Runtime::StartList(const hvdlite_list& list, Nanos slice, HandlePtr* handle, bool* done) {
   Status status;
   const std::shared_ptr<Engine> engine = this->engine(&status);
@@ -326,8 +320,16 @@ Status Runtime::StartList(const hvdlite_list& list, Nanos slice, HandlePtr* hand
   if (!IsList(list)) return Status::Ok();
   Submission submission;
   HVDLITE_RETURN_IF_ERROR(DescribeList(engine.get(), list, &submission));
-  HVDLITE_RETURN_IF_ERROR(StartList(engine.get(), list.process_set, list.name,
-                                    /*will_wait=*/slice > 0, std::move(submission), handle));
+  if (list.names != nullptr) {
+    if (list.names->tensors->size() != static_cast<size_t>(list.count))
+      return Status::InvalidArgument("a list has as many names as tensors");
+    NameEach(*list.names, &submission.request);
+  } else {
+    NameGroup(GroupName(engine.get(), list.process_set, OpKind::kAllreduce, list.name),
+              &submission.request);
+  }
+  HVDLITE_RETURN_IF_ERROR(engine->Submit(list.process_set, std::move(submission),
+                                         /*will_wait=*/slice > 0, handle));
   *done = slice > 0 && engine->Wait(**handle, slice);
   return Status::Ok();
 }
@@ -373,9 +375,11 @@ Status Runtime::StartGroup(const hvdlite_operation* operations, int count, const
       HVDLITE_RETURN_IF_ERROR(CheckTold(submission));
       submission.completion = CompletionOfAll(completions, count);
     }
+    NameGroup(GroupName(engine.get(), operations[0].process_set, OpKind::kAllreduce, group),
+              &submission.request);
     HandlePtr handle;
-    HVDLITE_RETURN_IF_ERROR(StartList(engine.get(), operations[0].process_set, group,
-                                      /*will_wait=*/false, std::move(submission), &handle));
+    HVDLITE_RETURN_IF_ERROR(engine->Submit(operations[0].process_set, std::move(submission),
+                                           /*will_wait=*/false, &handle));
     handles->assign(static_cast<size_t>(count), handle);
     return Status::Ok();
   }
@@ -384,8 +388,8 @@ Status Runtime::StartGroup(const hvdlite_operation* operations, int count, const
     HVDLITE_RETURN_IF_ERROR(
         Describe(engine.get(), operations[i], &submissions[static_cast<size_t>(i)]));
   }
-  const std::string base = GroupName(engine.get(), operations[0].process_set,
-                                     submissions[0].request.kind, group);
+  const std::string base =
+      GroupName(engine.get(), operations[0].process_set, submissions[0].request.kind, group);
   for (int i = 0; i < count; ++i) {
     Request& request = submissions[static_cast<size_t>(i)].request;
     request.cacheable = group != nullptr;

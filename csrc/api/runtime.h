@@ -67,10 +67,6 @@ class Runtime {
                const hvdlite_completion* completion, bool will_wait, engine::HandlePtr* handle);
   Status StartGroup(const hvdlite_operation* operations, int count, const char* group,
                     const hvdlite_completion* completions, std::vector<engine::HandlePtr>* handles);
-  // Starts a described list. `group`: its name; null: it gets one.
-  static Status StartList(engine::Engine* engine, int process_set, const char* group,
-                          bool will_wait, engine::Submission submission,
-                          engine::HandlePtr* handle);
   // Starts it, and waits for `slice`. No handle: it is no list.
   Status StartList(const hvdlite_list& list, Nanos slice, engine::HandlePtr* handle, bool* done);
   int64_t Add(engine::HandlePtr handle);

@@ -41,7 +41,7 @@ const hvdlite_tensor& Output(BorrowedTensor* tensor, const py::handle& object) {
 
 struct KeptAlive {
   py::object input, output, input_owner, output_owner, residual, residual_owner, memory;
-  std::vector<py::object> of_list;  // outputs and owners
+  std::vector<py::object> of_list;             // outputs and owners
   const dlpack::Exchange* exchange = nullptr;  // on a GPU: reports the framework's current stream
   int device = 0;
 };

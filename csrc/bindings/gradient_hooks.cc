@@ -1,14 +1,19 @@
-// GradientHooks: submits each gradient for an in-place allreduce from its autograd hook, without
+// GradientHooks: submits gradients for an in-place allreduce from their autograd hooks, without
 // entering Python.
 //
 // A framework calls a hook for each parameter whose gradient is complete. That happens once per
 // gradient and step, so the hook is native and costs a few hundred instructions; everything rarer
 // is in hvdlite/adapter/hooks/reducer.py.
+//
+// Small gradients that arrive one after another form lists: the last one's hook submits the list,
+// which is one operation. No rank needs to have the same lists (engine/list.h).
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,6 +21,7 @@
 
 #include "bindings/bindings.h"
 #include "bindings/borrowed.h"
+#include "bindings/lists.h"
 #include "bindings/unlocked.h"
 
 namespace hvdlite::bindings {
@@ -24,6 +30,10 @@ namespace py = pybind11;
 namespace {
 
 constexpr const char* kHook = "hvdlite.hook";
+
+// A list is full when its gradients have so many bytes. Larger lists would overlap less of the
+// backward pass, and their bytes cost more than the number of their tensors.
+constexpr int64_t kFull = 1 << 20;
 
 // Names of attributes. Made while the module is imported, and never freed.
 struct AttributeNames {
@@ -56,14 +66,22 @@ class GradientHooks {
 
   void Permit(int number, bool permitted) {
     const StateLock lock(mutex_);
-    slots_.at(static_cast<size_t>(number)).permitted = permitted;
+    const bool before = std::exchange(slots_.at(static_cast<size_t>(number)).permitted, permitted);
+    changed_ |= before != permitted;
   }
 
   // Submits the parameter's gradient. Returns false if that is not possible here; the caller then
   // uses its slower path.
   bool Submit(int number, const py::handle& parameter) noexcept {
     try {
-      py::object gradient = Attribute(parameter, attribute_names.grad);
+      return SubmitGradient(number, parameter, Attribute(parameter, attribute_names.grad));
+    } catch (const std::exception&) {  // including Python's errors
+      return false;
+    }
+  }
+
+  bool SubmitGradient(int number, const py::handle& parameter, py::object gradient) noexcept {
+    try {
       // None until it is registered
       const py::object process_set = Attribute(process_set_, attribute_names.process_set_id);
       if (!PyLong_Check(process_set.ptr())) return false;
@@ -94,8 +112,10 @@ class GradientHooks {
   // The hook's work, once per step. A second backward pass needs the count of passes, which Python
   // keeps.
   bool SubmitByHook(int number, const py::handle& parameter) noexcept {
-    if (!Begin(number)) return false;
-    const bool submitted = Submit(number, parameter);
+    List* list = nullptr;
+    if (!Begin(number, &list)) return false;
+    const bool submitted =
+        list != nullptr ? Put(number, parameter, list) : Submit(number, parameter);
     const StateLock lock(mutex_);
     if (submitted) {
       by_hook_.push_back(number);
@@ -105,15 +125,98 @@ class GradientHooks {
     return submitted;
   }
 
+  // Forms lists of what hooks have submitted in this step, in this order, if hooks may submit others
+  // than before.
+  void FormLists() {
+    std::vector<InFlight> arrived;
+    {
+      const StateLock lock(mutex_);
+      if (!std::exchange(changed_, false)) return;
+      for (const InFlight& each : in_flight_) {
+        if (slots_[static_cast<size_t>(each.number)].permitted) arrived.push_back(each);
+      }
+      lists_.clear();
+      for (Slot& slot : slots_) slot.list = nullptr;
+    }
+    List* open = nullptr;
+    hvdlite_tensor like{};
+    int64_t bytes = 0;
+    for (const InFlight& each : arrived) {
+      BorrowedTensor lent;
+      try {
+        lent.Borrow(each.gradient);
+      } catch (const std::exception&) {
+        PyErr_Clear();
+        continue;
+      }
+      int64_t mine = hvdlite_dtype_size(lent.tensor.dtype);
+      for (int32_t d = 0; d < lent.tensor.ndim; ++d) mine *= lent.tensor.shape[d];
+      if (mine >= kFull) continue;
+      if (open == nullptr || bytes >= kFull || like.dtype != lent.tensor.dtype ||
+          like.device_kind != lent.tensor.device_kind) {
+        open = &lists_.emplace_back();
+        like = lent.tensor;
+        bytes = 0;
+      }
+      bytes += mine;
+      open->members.push_back(each.number);
+    }
+    const StateLock lock(mutex_);
+    std::erase_if(lists_, [](const List& list) { return list.members.size() < 2; });
+    for (List& list : lists_) NameLocked(&list);
+  }
+
+  // Submits alone what waits for the rest of its list. Returns the numbers that cannot be submitted
+  // here. What was missing is in no list any more.
+  std::vector<int> Flush() {
+    std::vector<InFlight> waiting;
+    {
+      const StateLock lock(mutex_);
+      for (List& list : lists_) {
+        if (list.waiting.empty()) continue;
+        // A complete one has been refused.
+        const bool was_complete = list.waiting.size() == list.members.size();
+        std::move(list.waiting.begin(), list.waiting.end(), std::back_inserter(waiting));
+        list.waiting.clear();
+        std::erase_if(list.members, [&](int number) {
+          Slot& slot = slots_[static_cast<size_t>(number)];
+          if (slot.submitted && !was_complete) return false;
+          slot.list = nullptr;
+          return true;
+        });
+        NameLocked(&list);
+      }
+    }
+    std::vector<int> refused;
+    for (const InFlight& each : waiting) {
+      if (!SubmitGradient(each.number, each.parameter, each.gradient))
+        refused.push_back(each.number);
+    }
+    return refused;
+  }
+
+  // Whether gradients are in flight, or wait for the rest of their list.
+  bool under_way() {
+    if (!handles_.empty()) return true;
+    const StateLock lock(mutex_);
+    return std::any_of(lists_.begin(), lists_.end(),
+                       [](const List& list) { return !list.waiting.empty(); });
+  }
+
   std::vector<int> TakeSubmitted() {
     const StateLock lock(mutex_);
     return std::exchange(by_hook_, {});
   }
 
   void BeginStep() {
+    std::vector<InFlight> released;  // their end may run any code
     const StateLock lock(mutex_);
     by_hook_.clear();
     for (Slot& slot : slots_) slot.submitted = false;
+    for (List& list : lists_) {
+      std::move(list.waiting.begin(), list.waiting.end(), std::back_inserter(released));
+      list.waiting.clear();
+    }
   }
 
   py::list handles() const { return handles_; }
@@ -134,14 +237,22 @@ class GradientHooks {
   }
 
  private:
-  struct Slot {
-    std::string name;
-    bool permitted = false;  // its hook may submit it
-    bool submitted = false;  // its hook has submitted it in this step
-  };
   struct InFlight {
     int number;
     py::object parameter, gradient;
+  };
+  using Names = std::unique_ptr<hvdlite_names, decltype(&hvdlite_free_names)>;
+  struct List {
+    std::vector<int> members;  // in the order in which they are submitted
+    Names names{nullptr, &hvdlite_free_names};
+    std::vector<InFlight> waiting;  // whose hooks have run in this step
+  };
+  struct Slot {
+    std::string name;
+    bool permitted = false;  // its hook may submit it
+    bool submitted = false;  // its hook has submitted it in this step, or put it into its list
+    List* list = nullptr;
+    size_t place = 0;  // in the list
   };
 
   const char* NameOf(int number) {
@@ -149,11 +260,81 @@ class GradientHooks {
     return slots_.at(static_cast<size_t>(number)).name.c_str();
   }
 
-  // Whether the hook may submit now. It may once per step.
-  bool Begin(int number) {
+  // Whether the hook may submit now. It may once per step. Sets the list to put it into.
+  bool Begin(int number, List** list) {
     const StateLock lock(mutex_);
     Slot& slot = slots_[static_cast<size_t>(number)];
+    *list = slot.list;
     return slot.permitted && !std::exchange(slot.submitted, true);
+  }
+
+  // Puts the gradient into its list, and submits the list if it is complete. If that fails, the
+  // gradients wait for Flush.
+  bool Put(int number, const py::handle& parameter, List* list) noexcept {
+    try {
+      py::object gradient = Attribute(parameter, attribute_names.grad);
+      auto kept = py::reinterpret_borrow<py::object>(parameter);
+      std::vector<InFlight> all;
+      {
+        const StateLock lock(mutex_);
+        list->waiting.push_back({number, std::move(kept), std::move(gradient)});
+        if (list->waiting.size() < list->members.size()) return true;
+        all = std::move(list->waiting);
+        list->waiting.clear();
+      }
+      const bool submitted = SubmitList(*list, &all);
+      const StateLock lock(mutex_);
+      std::move(all.begin(), all.end(), std::back_inserter(submitted ? in_flight_ : list->waiting));
+      return true;
+    } catch (const std::exception&) {  // including Python's errors
+      return false;
+    }
+  }
+
+  // The order of the list is that of its members, whatever the order of this step.
+  bool SubmitList(const List& list, std::vector<InFlight>* all) noexcept {
+    try {
+      return SubmitListOrThrow(list, all);
+    } catch (const std::exception&) {  // including Python's errors
+      return false;
+    }
+  }
+
+  bool SubmitListOrThrow(const List& list, std::vector<InFlight>* all) {
+    const py::object process_set = Attribute(process_set_, attribute_names.process_set_id);
+    if (!PyLong_Check(process_set.ptr())) return false;
+    std::sort(all->begin(), all->end(), [this](const InFlight& a, const InFlight& b) {
+      return slots_[static_cast<size_t>(a.number)].place <
+             slots_[static_cast<size_t>(b.number)].place;
+    });
+    py::tuple gradients(all->size());
+    for (size_t i = 0; i < all->size(); ++i) gradients[i] = (*all)[i].gradient;
+    LentTensors lent;
+    if (!lent.Lend(PySequence_Fast_ITEMS(gradients.ptr()), all->size(), nullptr)) return false;
+    hvdlite_list operation{};
+    operation.op = op_;
+    operation.prescale = prescale_;
+    operation.postscale = postscale_;
+    operation.process_set = process_set.cast<int>();
+    operation.patient = 1;
+    operation.names = list.names.get();
+    lent.Describe(&operation);
+    int64_t handle = HVDLITE_NO_LIST;
+    if (hvdlite_submit_list(&operation, &handle) != HVDLITE_OK || handle < 0) return false;
+    lent.KeepFor(handle, std::move(gradients));
+    handles_.append(handle);
+    return true;
+  }
+
+  void NameLocked(List* list) {
+    std::vector<const char*> names;
+    for (const int number : list->members) {
+      Slot& slot = slots_[static_cast<size_t>(number)];
+      slot.list = list;
+      slot.place = names.size();
+      names.push_back(slot.name.c_str());
+    }
+    list->names.reset(hvdlite_make_names(names.data(), static_cast<int32_t>(names.size())));
   }
 
   // Its caller releases them, which may run any code.
@@ -167,7 +348,9 @@ class GradientHooks {
   const py::object process_set_;
   py::list handles_;
   StateMutex mutex_;        // guards what follows
-  std::deque<Slot> slots_;  // a deque, so that their addresses are stable
+  std::deque<Slot> slots_;  // deques, so that their addresses are stable
+  std::deque<List> lists_;
+  bool changed_ = false;  // hooks may submit others than when lists were formed
   std::vector<int> by_hook_;
   std::vector<InFlight> in_flight_;
 };
@@ -219,6 +402,13 @@ void BindGradientHooks(py::module_& module) {
            "The numbers that hooks have submitted since the last call or the step's begin.")
       .def("begin_step", &GradientHooks::BeginStep,
            "Begins a step: each hook may submit once more.")
+      .def("form_lists", &GradientHooks::FormLists,
+           "Call at the end of a step, before finish(): puts small gradients that have arrived one "
+           "after another into lists.")
+      .def("flush", &GradientHooks::Flush,
+           "Submits what waits for the rest of its list. Returns the numbers that cannot be "
+           "submitted here.")
+      .def_property_readonly("under_way", &GradientHooks::under_way)
       .def_property_readonly("handles", &GradientHooks::handles,
                              "The handles in flight, for wait_all().")
       .def("finish", &GradientHooks::Finish,

@@ -1,4 +1,6 @@
 // Groups of tensors. A group of allreduces is a list where the core says so: one operation.
+#include "bindings/lists.h"
+
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 #include <vector>
 
 #include "bindings/bindings.h"
-#include "bindings/borrowed.h"
 #include "bindings/fastcall.h"
 #include "bindings/unlocked.h"
 
@@ -34,22 +35,74 @@ bool Overlap(const std::vector<hvdlite_tensor>& tensors) {
   return false;
 }
 
-// An allreduce in place of tensors that are lent as they are, and of which none overlaps another.
+}  // namespace
+
+bool LentTensors::Lend(PyObject* const* tensors, size_t count, PyObject* type) {
+  bool lent = false;
+  try {
+    lent = LendEach(tensors, count, type);
+  } catch (const std::exception&) {
+  }
+  if (!lent) {
+    PyErr_Clear();
+    return false;
+  }
+  if (borrowed_[0].on_gpu() && hvdlite_can_use_gpus() != HVDLITE_OK) return false;
+  return !Overlap(views_);
+}
+
+bool LentTensors::LendEach(PyObject* const* tensors, size_t count, PyObject* type) {
+  borrowed_ = std::make_unique<BorrowedTensor[]>(count);
+  views_.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (type != nullptr &&
+        (PyObject_IsInstance(tensors[i], type) != 1 || !LendsQuickly(tensors[i])))
+      return false;
+    BorrowedTensor& each = borrowed_[i];
+    each.Borrow(tensors[i]);
+    if (!each.writable || !each.contiguous) return false;
+    views_.push_back(each.tensor);
+    static char nothing;  // an empty tensor may have no address, which would mean: allocate
+    if (views_[i].data == nullptr) views_[i].data = &nothing;
+  }
+  return count > 0;
+}
+
+void LentTensors::Describe(hvdlite_list* list) const {
+  list->inputs = list->outputs = views_.data();
+  list->count = static_cast<int32_t>(views_.size());
+  list->stream = borrowed_[0].producer;
+}
+
+void LentTensors::KeepFor(int64_t handle, py::object tensors) {
+  std::vector<py::object> owners;
+  for (size_t i = 0; i < views_.size(); ++i) {
+    if (borrowed_[i].owner) owners.push_back(std::move(borrowed_[i].owner));
+  }
+  KeepAllAlive(handle, std::move(tensors), std::move(owners), borrowed_[0]);
+}
+
+namespace {
+
 class ListInPlace {
  public:
   // op, process_set, name, tensors, prescale, postscale, type of the tensors
-  ListInPlace(PyObject* const* given, Py_ssize_t count) : arguments_(given, count, 7) {
-    list_.op = arguments_.Int(0);
-    list_.process_set = arguments_.Int(1);
-    list_.name = arguments_.TextOrNull(2, "name");
-    list_.prescale = arguments_.Double(4);
-    list_.postscale = arguments_.Double(5);
-    const py::handle tensors = arguments_.Object(3);
+  ListInPlace(PyObject* const* given, Py_ssize_t count) {
+    const Arguments arguments(given, count, 7);
+    list_.op = arguments.Int(0);
+    list_.process_set = arguments.Int(1);
+    list_.name = arguments.TextOrNull(2, "name");
+    list_.prescale = arguments.Double(4);
+    list_.postscale = arguments.Double(5);
+    const py::handle tensors = arguments.Object(3);
     if (!PyList_CheckExact(tensors.ptr()) && !PyTuple_CheckExact(tensors.ptr())) return;
     // A copy, because the program may change its list while the operation is in flight.
     tensors_ = py::reinterpret_steal<py::tuple>(PySequence_Tuple(tensors.ptr()));
     if (!tensors_) throw py::error_already_set();
-    is_lent_ = Lend();
+    is_lent_ = lent_.Lend(PySequence_Fast_ITEMS(tensors_.ptr()),
+                          static_cast<size_t>(PyTuple_GET_SIZE(tensors_.ptr())),
+                          arguments.Object(6).ptr());
+    if (is_lent_) lent_.Describe(&list_);
   }
 
   // Returns false if it has done nothing.
@@ -59,7 +112,7 @@ class ListInPlace {
     ThrowIfError(WithoutLock([&] { return hvdlite_run_list(&list_, kSlice, &handle); }));
     if (handle == HVDLITE_NO_LIST) return false;
     if (handle < 0) return true;
-    Keep(handle);
+    lent_.KeepFor(handle, tensors_);
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     (void)Finish(handle);
     return true;
@@ -70,54 +123,13 @@ class ListInPlace {
     int64_t handle = HVDLITE_NO_LIST;
     if (!is_lent_) return handle;
     ThrowIfError(hvdlite_submit_list(&list_, &handle));
-    if (handle >= 0) Keep(handle);
+    if (handle >= 0) lent_.KeepFor(handle, tensors_);
     return handle;
   }
 
  private:
-  bool Lend() {
-    const auto count = static_cast<size_t>(PyTuple_GET_SIZE(tensors_.ptr()));
-    PyObject* const type = arguments_.Object(6).ptr();
-    borrowed_ = std::make_unique<BorrowedTensor[]>(count);
-    views_.reserve(count);
-    for (size_t i = 0; i < count; ++i) {
-      PyObject* const tensor = PyTuple_GET_ITEM(tensors_.ptr(), static_cast<Py_ssize_t>(i));
-      if (PyObject_IsInstance(tensor, type) != 1 || !LendsQuickly(tensor)) return Declines();
-      try {
-        borrowed_[i].Borrow(tensor);
-      } catch (const std::exception&) {
-        return Declines();
-      }
-      if (!borrowed_[i].writable || !borrowed_[i].contiguous) return false;
-      views_.push_back(borrowed_[i].tensor);
-      static char nothing;  // an empty tensor may have no address, which would mean: allocate
-      if (views_[i].data == nullptr) views_[i].data = &nothing;
-    }
-    if (count == 0 || Overlap(views_)) return false;
-    if (borrowed_[0].on_gpu() && hvdlite_can_use_gpus() != HVDLITE_OK) return false;
-    list_.inputs = list_.outputs = views_.data();
-    list_.count = static_cast<int32_t>(count);
-    list_.stream = borrowed_[0].producer;
-    return true;
-  }
-
-  static bool Declines() {
-    PyErr_Clear();
-    return false;
-  }
-
-  void Keep(int64_t handle) {
-    std::vector<py::object> owners;
-    for (size_t i = 0; i < views_.size(); ++i) {
-      if (borrowed_[i].owner) owners.push_back(std::move(borrowed_[i].owner));
-    }
-    KeepAllAlive(handle, tensors_, std::move(owners), borrowed_[0]);
-  }
-
-  const Arguments arguments_;
   py::tuple tensors_;
-  std::unique_ptr<BorrowedTensor[]> borrowed_;
-  std::vector<hvdlite_tensor> views_;
+  LentTensors lent_;
   hvdlite_list list_{};
   bool is_lent_ = false;
 };
@@ -144,9 +156,17 @@ std::optional<int64_t> SubmitAsList(std::vector<Call>* calls, const char* name) 
     inputs.push_back(call.operation.input);
     outputs.push_back(call.operation.output);
   }
-  const hvdlite_list list{first.op,        first.process_set, name,         inputs.data(),
-                          outputs.data(),  static_cast<int32_t>(inputs.size()),
-                          first.prescale,  first.postscale,   first.stream, first.patient};
+  const hvdlite_list list{first.op,
+                          first.process_set,
+                          name,
+                          nullptr,
+                          inputs.data(),
+                          outputs.data(),
+                          static_cast<int32_t>(inputs.size()),
+                          first.prescale,
+                          first.postscale,
+                          first.stream,
+                          first.patient};
   int64_t handle = HVDLITE_NO_LIST;
   ThrowIfError(hvdlite_submit_list(&list, &handle));
   if (handle < 0) return std::nullopt;

@@ -40,10 +40,10 @@ struct Submission {
   Completion completion;  // a callback instead of waiting
   // The caller will wait for it. Until then only a thread with a free processor works on it.
   bool patient = false;
-  device::Stream producer = nullptr;  // on a GPU: the stream that produces the tensors
+  device::Stream producer = nullptr;            // on a GPU: the stream that produces the tensors
   std::vector<device::Stream> other_producers;  // of a list
-  Feedback feedback;                  // if the request has a codec
-  kernels::Selection memory;          // if the request is sparse: see comm::Piece
+  Feedback feedback;                            // if the request has a codec
+  kernels::Selection memory;                    // if the request is sparse: see comm::Piece
 };
 
 struct Entry {

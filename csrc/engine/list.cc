@@ -45,8 +45,7 @@ std::string NameInGroup(const std::string& group, size_t i, size_t size) {
 }
 
 std::string NameInList(const Request& list, size_t i) {
-  return list.names != nullptr ? (*list.names)[i]
-                               : NameInGroup(list.name, i, list.group_size);
+  return list.names != nullptr ? (*list.names)[i] : NameInGroup(list.name, i, list.group_size);
 }
 
 std::string GroupOf(const std::string& name, size_t* i) {
@@ -66,8 +65,8 @@ std::string GroupOf(const std::string& name, size_t* i) {
 }
 
 size_t FirstDifference(const Request& a, const Request& b) {
-  const auto differs = std::mismatch(a.shapes.begin(), a.shapes.end(), b.shapes.begin(),
-                                     b.shapes.end()).first;
+  const auto differs =
+      std::mismatch(a.shapes.begin(), a.shapes.end(), b.shapes.begin(), b.shapes.end()).first;
   if (differs == a.shapes.end()) return a.group_size;
   const int64_t* const where = a.shapes.data() + (differs - a.shapes.begin());
   size_t number = 0;

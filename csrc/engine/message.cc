@@ -63,8 +63,7 @@ bool CanBeSparse(const Request& request) {
 }
 
 bool SameNames(const Request& a, const Request& b) {
-  return a.names == b.names ||
-         (a.names != nullptr && b.names != nullptr && *a.names == *b.names);
+  return a.names == b.names || (a.names != nullptr && b.names != nullptr && *a.names == *b.names);
 }
 
 bool Request::SameExceptName(const Request& o) const {

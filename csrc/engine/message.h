@@ -37,9 +37,9 @@ struct Request {
   int64_t root = 0;       // Broadcast: member. To remove a process set: its id.
   double prescale = 1.0;
   double postscale = 1.0;
-  CodecSpec codec;     // Allreduce
-  int64_t taken = 0;   // Allreduce: each rank sends so many elements; 0: all
-  uint64_t group = 0;  // hash of the group's name; 0: not grouped
+  CodecSpec codec;          // Allreduce
+  int64_t taken = 0;        // Allreduce: each rank sends so many elements; 0: all
+  uint64_t group = 0;       // hash of the group's name; 0: not grouped
   uint32_t group_size = 0;  // of a list: how many tensors it has
   Shape shape;              // of a list: one dimension, the elements of all its tensors
   // Of a list: for each of its tensors, the number of dimensions and the dimensions.

@@ -7,6 +7,7 @@ A framework's adapter implements the primitives of `framework`, and calls `colle
     operations    a call of an operation, and what its row decides
     gradients     decides the gradients of operations
     engine        the adapters' only door to the native core
+    plans         a group of the same tensors again and again
     handles       results that are not there yet: poll() and synchronize()
     process_sets  subsets of the ranks
     arrays        the API on numpy and DLPack arrays, and on objects

@@ -15,10 +15,11 @@ from hvdlite.exceptions import NotInitializedError
 __all__ = [
     "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "codecs", "digests",
     "end_generation", "is_root", "library", "local_size", "members_of", "new_handle", "poll",
-    "pool_allocate", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats", "rank",
-    "ranks_of", "run", "run_all", "run_in_place", "run_list_in_place", "run_now", "stand_for_all",
-    "start_in_place", "start_list_in_place", "submit", "submit_encoded", "submit_group", "submit_sparse", "synchronize",
-    "takes_gpus", "wait_all", "warm_up", "warms_up",
+    "pool_allocate", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats",
+    "rank", "ranks_of", "run", "run_all", "run_in_place", "run_list_in_place", "run_now",
+    "stand_for_all", "start_in_place", "start_list_in_place", "submit", "submit_encoded",
+    "submit_group", "submit_sparse", "synchronize", "takes_gpus", "wait_all", "warm_up",
+    "warms_up",
 ]  # fmt: skip
 
 
@@ -42,8 +43,8 @@ start_in_place = _core.start_in_place
 submit = _core.submit
 #: Returns one handle for each tensor, or one for all.
 submit_group = _core.submit_group
-#: As run_in_place and start_in_place, for tensors of one type, which comes last: a group that is one
-#: operation.
+#: As run_in_place and start_in_place, for a group of tensors of one type, which comes last. The
+#: group is one operation.
 run_list_in_place = _core.run_list_in_place
 start_list_in_place = _core.start_list_in_place
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hvdlite
 from hvdlite import _core
 from hvdlite.base import bundle, knobs
-from hvdlite.core import engine, handles
+from hvdlite.core import engine, handles, plans
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError, Loss
 from hvdlite.job import frames, libraries, where
@@ -201,6 +201,7 @@ def shutdown(timeout: float = _EXIT_TIMEOUT) -> None:
         _tell_mpi(_core.shutdown(timeout))
         where.stop()
         handles.forget_all()
+        plans.forget_all()
         registration.forget_named()
         global_process_set.process_set_id = None
         global_process_set.ranks = None

@@ -21,6 +21,7 @@ from hvdlite.core.collectives import Collectives
 from hvdlite.core.gradients import Rule
 from hvdlite.core.handles import poll, synchronize
 from hvdlite.core.operations import Call
+from hvdlite.core.plans import Plan
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.torch import older, sparse, traced
 from hvdlite.torch.compression import Compression
@@ -33,7 +34,7 @@ __all__ = [
     "broadcast_async", "broadcast_async_", "grouped_allgather", "grouped_allgather_async",
     "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
     "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async",
-    "join", "poll", "reduce", "reduce_async", "reducescatter",
+    "join", "plan", "poll", "reduce", "reduce_async", "reducescatter",
     "reducescatter_async", "sparse_allreduce_async", "synchronize",
 ]  # fmt: skip
 
@@ -159,6 +160,23 @@ def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: bool | None = N
         return list(tensors)
     how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     return _run(Call(*how, in_place=True, grouped=True), tensors)
+
+
+def plan(tensors: Sequence[torch.Tensor], op: int | None = None, name: str | None = None,
+         prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+         process_set: ProcessSet = global_process_set) -> Plan:  # fmt: skip
+    """A grouped_allreduce_() of the same tensors again and again: start() and wait() once per step.
+
+    The ranks know the group by its number after the first time, so that a step costs what its bytes
+    cost. A plan without a name gets one when it is first started: start new plans in the same order
+    on all ranks.
+    """
+    how = (reduction_of(None, op), prescale_factor, postscale_factor, process_set)
+
+    def start(tensors: list[Any], name: str) -> int:
+        return grouped_allreduce_async_(tensors, None, name, *how)
+
+    return Plan(tensors, name, start)
 
 
 def sparse_allreduce_async(

@@ -52,4 +52,39 @@ csrc/engine/known_operation.cc
 - latest_.push_back({next_++, request});
 + latest_.push_back({next_, request});
 C++ OfRanks/EngineFastPath.ranks_that_ask_for_others_without_a_name_are_told_so/0
+
+LI1: a list that meets a single request is not taken apart
+csrc/engine/negotiate/ledger.cc
+- if (lists_with_.empty()) return;
++ if (tally->present >= 0) return;
+C++ Ledger.a_list_meets_other_lists_and_single_requests_for_its_tensors
+
+LI2: a list does not see that one of its tensors is pending alone
+csrc/engine/negotiate/ledger.cc
+- tally->pending_alone > 0 ||
+C++ Ledger.lists_in_any_pieces_always_make_all_tensors_ready
+
+LI3: a list that is carried out tensor by tensor ends with its first tensor
+csrc/engine/cycle.cc
+- ++list->ended < list->request.group_size
++ ++list->ended < 1
+C++ Hosts/EngineLists.ranks_that_cut_their_lists_in_other_places_get_the_same_sums/0
+
+LI4: a list's tensor may be submitted a second time
+csrc/engine/queue/inbox.cc
+- return outstanding_.count(name) > 0 || (!in_lists_.empty() && in_lists_.count(name) > 0);
++ return outstanding_.count(name) > 0;
+C++ Hosts/EngineLists.a_tensor_that_is_in_flight_already_is_refused_with_its_list/0
+
+LI5: gradients that wait for the rest of their list are forgotten
+csrc/bindings/gradient_hooks.cc
+- if (!SubmitGradient(each.number, each.parameter, each.gradient))
++ if (each.number < 0)
+test_torch.py::shm-2::torch_life.ranks_may_lack_gradients_or_have_them_in_another_order
+
+LI6: hooks never form lists
+csrc/bindings/gradient_hooks.cc
+- if (!std::exchange(changed_, false)) return;
++ if (changed_ || !changed_) return;
+test_torch.py::shm-2::torch_life.small_gradients_are_one_request
 """)

@@ -16,8 +16,8 @@ struct Running {
   std::vector<Entry*> entries;  // of the responses; null on a joined rank
   // For each: -1; or the number of the tensor, of a list that is carried out tensor by tensor
   std::vector<int> tensors;
-  std::vector<char> zeros;      // a joined rank's input
-  std::vector<char> ignored;    // a joined rank's output
+  std::vector<char> zeros;    // a joined rank's input
+  std::vector<char> ignored;  // a joined rank's output
   // the same on the GPU, if the rank has one and the batch is on GPUs
   std::unique_ptr<device::Gpu::Buffer> zeros_on_gpu;
   std::unique_ptr<device::Gpu::Buffer> ignored_on_gpu;

@@ -242,16 +242,14 @@ void Ledger::CountAlone(const Request& request, int change) {
 }
 
 void Ledger::Register(Tally* list, const Request& request) {
-  if (list->names == request.names ||
-      (list->names != nullptr && *list->names == *request.names))
+  if (list->names == request.names || (list->names != nullptr && *list->names == *request.names))
     return;
   Unregister(list);
   list->names = request.names;
   for (const std::string& name : *list->names) {
     std::vector<Tally*>& with = lists_with_[name];
     for (Tally* other : with) {
-      if (std::find(list->relatives.begin(), list->relatives.end(), other) !=
-          list->relatives.end())
+      if (std::find(list->relatives.begin(), list->relatives.end(), other) != list->relatives.end())
         continue;
       list->relatives.push_back(other);
       other->relatives.push_back(list);

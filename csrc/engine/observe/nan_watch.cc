@@ -46,8 +46,7 @@ struct Tensor {
 
 std::vector<Tensor> TensorsOf(const Entry& entry) {
   if (!entry.request.is_list()) {
-    return {{entry.input.data, entry.input.elements(), entry.output.data,
-             entry.output.elements()}};
+    return {{entry.input.data, entry.input.elements(), entry.output.data, entry.output.elements()}};
   }
   std::vector<Tensor> tensors;
   ForEachInList(entry.request, [&](const int64_t* shape, size_t dimensions) {

@@ -112,8 +112,8 @@ Inbox::Found Inbox::FindTensor(const std::string& name) {
   const auto group = outstanding_.find(GroupOf(name, &i));
   if (group == outstanding_.end()) return {};
   const Request& list = group->second->request;
-  const bool has_it = list.is_list() && list.names == nullptr && i < list.group_size &&
-                      NameInList(list, i) == name;
+  const bool has_it =
+      list.is_list() && list.names == nullptr && i < list.group_size && NameInList(list, i) == name;
   return has_it ? Found{group->second.get(), static_cast<int>(i)} : Found{};
 }
 

@@ -3,7 +3,9 @@
 For a framework whose parameters keep their gradients and call hooks when these are complete. A
 native hook submits most gradients as they are, in place: dense, contiguous, in host memory, not
 compressed, after one backward pass, in no group. It refuses the others. For these `arrived` counts,
-`_launch` starts the operation, and `PendingGradient.finish` waits for it.
+`_launch` starts the operation, and `PendingGradient.finish` waits for it. Small gradients form
+lists (csrc/bindings/gradient_hooks.cc). If a list is not complete when the step ends, its gradients
+travel alone.
 """
 
 from __future__ import annotations
@@ -128,7 +130,7 @@ class GradientReducer:
 
     @property
     def under_way(self) -> bool:
-        return bool(self._direct.handles or self._started)
+        return bool(self._direct.under_way or self._started)
 
     @property
     def synchronized(self) -> str:
@@ -278,6 +280,7 @@ class GradientReducer:
 
     def _rest(self) -> list[Unit]:
         """The units that have not travelled in this step. The step is over."""
+        self._go((number,) for number in self._direct.flush())
         left = self._direct.take_submitted()
         if len(left) == len(self.entries):  # none has been counted
             rest = []
@@ -301,6 +304,7 @@ class GradientReducer:
             engine.wait_all(self._direct.handles)
         except Exception as failed:
             error = failed
+        self._direct.form_lists()
         for number in self._direct.finish():
             error = error or AssertionError(
                 f"The gradient of '{self.entries[number].label}' was replaced between backward() "

@@ -32,6 +32,7 @@ from hvdlite.core.arrays.framework import ArrayFramework, Tensor
 from hvdlite.core.collectives import Collectives
 from hvdlite.core.engine import new_handle
 from hvdlite.core.operations import Call
+from hvdlite.core.plans import Plan
 from hvdlite.core.process_sets import ProcessSet, global_process_set, set_id_of
 
 OPS = Collectives(ArrayFramework(), scatters_any=True)
@@ -150,6 +151,23 @@ def grouped_allreduce_(tensors: Sequence[Tensor], average: bool | None = None,
         return list(tensors)
     how = (ALLREDUCE, name, process_set, op, prescale_factor, postscale_factor)
     return _run_group(Call(*how, in_place=True, grouped=True), tensors)
+
+
+def plan(tensors: Sequence[Tensor], op: int | None = None, name: str | None = None,
+         prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+         process_set: ProcessSet = global_process_set) -> Plan:  # fmt: skip
+    """A grouped_allreduce_() of the same tensors again and again: start() and wait() once per step.
+
+    The ranks know the group by its number after the first time, so that a step costs what its bytes
+    cost. A plan without a name gets one when it is first started: start new plans in the same order
+    on all ranks.
+    """
+    how = (reduction_of(None, op), prescale_factor, postscale_factor, process_set)
+
+    def start(tensors: list[Any], name: str) -> int:
+        return grouped_allreduce_async_(tensors, None, name, *how)
+
+    return Plan(tensors, name, start)
 
 
 # ---- The others

@@ -28,6 +28,68 @@ def members_may_have_different_dtypes_and_sizes(here: Here) -> None:
             here.close(got, reference(each, SUM))
 
 
+@check(tags=["engine"])
+def a_plan_reduces_the_same_tensors_again_and_again(here: Here) -> None:
+    tensors = [np.zeros(5, np.float32), np.zeros((2, 3), np.float32), np.zeros(70_000, np.float32)]
+    plans = [hvd.plan(tensors, op=SUM), hvd.plan([np.zeros(4)], name="plan of its own")]
+    with raises(RuntimeError, "call start() first"):
+        plans[0].wait()
+    for step in range(4):
+        for tensor in tensors:
+            tensor[...] = here.rank + step
+        plans[1].tensors[0][...] = 1
+        for plan in plans:
+            plan.start()
+        with raises(RuntimeError, "in flight already", "call wait() first"):
+            plans[0].start()
+        assert plans[1].wait() == plans[1].tensors
+        assert plans[0].wait() == tensors
+        with raises(RuntimeError, "call start() first"):
+            plans[0].poll()
+        for tensor in tensors:
+            assert (tensor == sum(range(here.size)) + here.size * step).all()
+        assert (plans[1].tensors[0] == 1).all()  # the average
+    for wrong, error in (([], ValueError), (np.ones(3), TypeError)):
+        with raises(error):
+            hvd.plan(wrong)
+
+
+@check(min_ranks=2, tags=["engine"])
+def a_plan_that_fails_can_be_started_again(here: Here) -> None:
+    other = here.rank == here.size - 1
+    plan = hvd.plan([np.ones(3), np.ones(4 if other else 5)], op=SUM, name="unequal")
+    for _ in range(2):
+        plan.start()
+        with raises(hvd.MismatchError, "unequal_2of2", "sent shape [4]", "sent shape [5]"):
+            plan.wait()
+
+
+@check(min_ranks=2, tags=["engine"])
+def a_group_of_one_dtype_is_one_request(here: Here) -> None:
+    def asked(*groups: list[np.ndarray]) -> float:
+        def total() -> float:
+            counters = hvd.metrics()
+            return counters["requests_in_full"] + counters["requests_by_slot"]
+
+        before = total()
+        for tensors in groups:
+            hvd.grouped_allreduce(tensors, op=SUM, name="counted")
+        return total() - before
+
+    assert asked([np.ones(3)] * 7, [np.ones(3)] * 7) == 2
+    assert asked([np.ones(3), np.ones(3, np.float32)]) == 2
+
+
+@check(min_ranks=2, tags=["engine"])
+def groups_whose_dtypes_differ_between_ranks_are_a_mismatch(here: Here) -> None:
+    # On one rank the group is one operation, on the others two.
+    odd = np.float32 if here.rank == 0 else np.float64
+    for _ in range(2):
+        with raises(hvd.MismatchError, "odd_2of2", "rank 0 sent dtype float32", "sent dtype float64"):
+            hvd.grouped_allreduce([np.ones(2), np.ones(2, odd)], op=SUM, name="odd")
+        hvd.grouped_allreduce([np.ones(2), np.ones(2)], op=SUM, name="odd")
+
+
 @check(min_ranks=2, tags=["engine"])
 def nothing_of_a_group_happens_before_all_of_it_is_there(here: Here) -> None:
     # Rank 0 submits the second group late; single operations submitted meanwhile are not held up.

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 import hvdlite.torch as hvd
-from checks import COSTLY, check, needs
+from checks import BY_CTYPES, COSTLY, check, needs
 from checks.here import SUM, Here, raises
 from checks.torch_training import (
+    ROWS,
     Training,
     alone,
     as_in_one_process,
@@ -57,6 +58,60 @@ def members_of_a_group_do_not_leave_alone(here: Here) -> None:
     assert not reducer._direct.handles and len(reducer._started) == 1
     optimizer.step()
     equal_everywhere(net)
+
+
+class Branches(torch.nn.Module):
+    """Rank 0 has no gradient of one branch in some steps, and another order in others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.first = torch.nn.Linear(6, 3).double()
+        self.second = torch.nn.Linear(6, 3).double()
+        self.uses: tuple[str, ...] = ("first", "second")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return sum((getattr(self, each)(x) for each in self.uses), torch.zeros(()).double())
+
+
+def _counted(*names: str) -> list[float]:
+    counters = hvd.metrics()
+    return [counters[name] for name in names]
+
+
+@check()
+def small_gradients_are_one_request(here: Here) -> None:
+    needs(BY_CTYPES not in here.environment, "the native module: without it each travels alone")
+    net, optimizer = distributed()
+    run_steps(here, net, optimizer, 2)
+    names = ("lists", "lists_taken_apart", "operations")
+    before = _counted(*names)
+    run_steps(here, net, optimizer, 3)
+    lists, apart, operations = (b - a for a, b in zip(before, _counted(*names), strict=True))
+    assert (lists, apart, operations) == (3, 0, 3 * 4), (lists, apart, operations)
+
+
+@check(min_ranks=2)
+def ranks_may_lack_gradients_or_have_them_in_another_order(here: Here) -> None:
+    def train(net: Branches, optimizer: Any, mine: list[int]) -> None:
+        for step, (x, y) in enumerate(batches(here, 12)):
+            optimizer.zero_grad()
+            for rank in mine:
+                odd = rank == 0 and step >= 4
+                net.uses = (
+                    (("first",), ("second", "first"), ("first", "second"))[step % 3]
+                    if odd
+                    else ("first", "second")
+                )
+                rows = slice(rank * ROWS, (rank + 1) * ROWS)
+                (mean_square(net, x[rows], y[rows]) / len(mine)).backward()
+            optimizer.step()
+
+    net, optimizer = distributed(net=Branches())
+    train(net, optimizer, [here.rank])
+    alone = Branches()
+    train(alone, sgd(alone.parameters()), list(range(here.size)))
+    same(here, net, alone)
 
 
 @check()

@@ -136,8 +136,8 @@ TEST_P(EngineLists, a_list_that_meets_single_tensors_fails_everywhere) {
       ASSERT_EQ(status.code(), wrong ? StatusCode::kMismatch : StatusCode::kOk);
       ASSERT_EQ(x, Filled(wrong ? 1 : 3, {2, 3}));
       if (wrong) {
-        ASSERT_TRUE(Says(status,
-                         "'g_2of2': ranks 0 and 2 sent dtype float32, rank 1 sent dtype float64"));
+        ASSERT_TRUE(
+            Says(status, "'g_2of2': ranks 0 and 2 sent dtype float32, rank 1 sent dtype float64"));
       }
     }
   });
@@ -172,8 +172,8 @@ TEST_P(EngineLists, ranks_that_cut_their_lists_in_other_places_get_the_same_sums
       std::vector<HandlePtr> handles;
       for (size_t begin = 0; begin < sizes.size();) {
         // In the first rounds all cut alike, then each as it likes.
-        const size_t count = std::min<size_t>(
-            round < 10 ? 3 : 1 + random() % 4, sizes.size() - begin);
+        const size_t count =
+            std::min<size_t>(round < 10 ? 3 : 1 + random() % 4, sizes.size() - begin);
         if (count == 1 && random() % 2 == 0) {
           handles.push_back(
               me.Submit(Allreduce("allreduce.t" + std::to_string(begin), x[begin], &x[begin])));

@@ -44,7 +44,8 @@ TEST(List, names_lead_back_to_the_group) {
   EXPECT_EQ(GroupOf("g_1of2_3of4", &i), "g_1of2");
   EXPECT_EQ(i, 2u);
   EXPECT_EQ(GroupOf("_1of2", &i), "");
-  for (const char* other : {"g", "g_of2", "g_1of", "g1of2", "g_1on2", "g_0of2", "1of2", "of2", "2", ""})
+  for (const char* other :
+       {"g", "g_of2", "g_1of", "g1of2", "g_1on2", "g_0of2", "1of2", "of2", "2", ""})
     EXPECT_EQ(GroupOf(other, &i), "") << other;
 }
 

@@ -128,7 +128,7 @@ TEST(Message, a_list_that_is_none_is_refused) {
            [](Request* r) { r->taken = 1; },
            [](Request* r) { r->group_size = 2; },
            [](Request* r) { r->group_size = 4; },
-           [](Request* r) { r->shapes[0] = 3; },    // the next tensor's number becomes a dimension
+           [](Request* r) { r->shapes[0] = 3; },  // the next tensor's number becomes a dimension
            [](Request* r) { r->shapes[0] = -1; },
            [](Request* r) { r->shapes[0] = 1000; },
            [](Request* r) { r->shapes[1] = -3; },
