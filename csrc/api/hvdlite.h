@@ -310,7 +310,7 @@ typedef struct {
 enum { HVDLITE_NO_LIST = -2 };
 /* As hvdlite_submit_group, for less: all have one handle. Ranks may call either function for the
  * same group. Sets *handle to HVDLITE_NO_LIST, and does nothing, if the tensors differ in dtype
- * or place. */
+ * or place, or if fusion is off. */
 HVDLITE_API hvdlite_code hvdlite_submit_list(const hvdlite_list* list, int64_t* handle);
 /* The same for hvdlite_run. */
 HVDLITE_API hvdlite_code hvdlite_run_list(const hvdlite_list* list, double slice_seconds,

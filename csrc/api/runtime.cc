@@ -317,7 +317,7 @@ Status Runtime::StartList(const hvdlite_list& list, Nanos slice, HandlePtr* hand
   Status status;
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
-  if (!IsList(list)) return Status::Ok();
+  if (!IsList(list) || !engine->world().fuses()) return Status::Ok();
   Submission submission;
   HVDLITE_RETURN_IF_ERROR(DescribeList(engine.get(), list, &submission));
   if (list.names != nullptr) {
@@ -366,7 +366,7 @@ Status Runtime::StartGroup(const hvdlite_operation* operations, int count, const
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
   GroupAsList as_list(operations, count);
-  if (as_list.possible) {
+  if (as_list.possible && engine->world().fuses()) {
     Submission submission;
     as_list.list.name = group;
     HVDLITE_RETURN_IF_ERROR(DescribeList(engine.get(), as_list.list, &submission));

@@ -125,8 +125,8 @@ class GradientHooks {
     return submitted;
   }
 
-  // Forms lists of what hooks have submitted in this step, in this order, if hooks may submit others
-  // than before.
+  // Forms lists of what hooks have submitted in this step, in this order, if hooks may submit
+  // others than before.
   void FormLists() {
     std::vector<InFlight> arrived;
     {

@@ -260,7 +260,8 @@ PyObject* StartInPlace(PyObject*, PyObject* const* given, Py_ssize_t count) {
   });
 }
 
-// Blocks until the operation is done and returns its tensor, or a list's tuple of tensors. None for one that has been ended.
+// Blocks until the operation is done and returns its tensor, or a list's tuple of tensors. None for
+// one that has been ended.
 PyObject* EndInPlace(PyObject*, PyObject* given) {
   return Guarded([&]() -> py::object {
     const int64_t handle = Arguments(&given, 1, 1).Long(0) - kInPlace;

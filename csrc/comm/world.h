@@ -113,6 +113,7 @@ class World {
   // Gives the set's shared memory back.
   void Disconnect(Group* group);
 
+  bool fuses() const { return options_.config->fusion_threshold > 0; }
   uint32_t generation() const { return options_.generation; }  // 0: the job is not elastic
   int rank() const { return options_.rank; }
   const rendezvous::Roster& roster() const { return roster_; }

@@ -76,7 +76,7 @@ void Engine::ChangeSets(ProcessSet* world, const Response& response) {
     if (set != nullptr) RemoveSet(set);
     if (entry != nullptr) entry->handle->number = set != nullptr ? 1 : 0;
   }
-  if (entry != nullptr) Complete(world, entry, Status::Ok());
+  if (entry != nullptr) Complete(world, entry, /*tensor=*/-1, Status::Ok());
 }
 
 // Holds the turn for seconds if the set has tensors on GPUs, but keeps the heartbeat going.

@@ -153,11 +153,7 @@ void Engine::Begin(ProcessSet* set, Decision decision, Nanos now) {
       continue;
     }
     observer_.Failed(*set, *entry, now);
-    if (tensor < 0) {
-      Complete(set, entry, decision.status);
-    } else {
-      EndTensor(set, entry, decision.status);
-    }
+    Complete(set, entry, tensor, decision.status);
   }
 }
 
@@ -206,14 +202,6 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   }
 }
 
-// One tensor of a list that is carried out tensor by tensor.
-void Engine::EndTensor(ProcessSet* set, Entry* list, const Status& status) {
-  if (list->failure.ok()) list->failure = status;
-  if (++list->ended < list->request.group_size) return;
-  observer_.TookListApart();
-  Complete(set, list, list->failure);
-}
-
 bool Engine::Progress(ProcessSet* set) {
   switch (set->running->work->Advance()) {
     case comm::Progress::kNone: return false;
@@ -257,11 +245,7 @@ void Engine::CompleteRunning(ProcessSet* set) {
       set->inbox.RestartDefaultNames();
     }
     if (pending != nullptr) entry->handle->Enqueued(pending);
-    if (running->tensors[i] < 0) {
-      Complete(set, entry, entry->misfit);
-    } else {
-      EndTensor(set, entry, Status::Ok());
-    }
+    Complete(set, entry, running->tensors[i], entry->misfit);
   }
   if (pending == nullptr) return;
   set->in_flight.Add(std::move(running), pending);

@@ -216,7 +216,13 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions,
   return Status::Ok();
 }
 
-void Engine::Complete(ProcessSet* set, Entry* entry, Status status) {
+void Engine::Complete(ProcessSet* set, Entry* entry, int tensor, Status status) {
+  if (tensor >= 0) {
+    if (entry->failure.ok()) entry->failure = std::move(status);
+    if (++entry->ended < entry->request.group_size) return;
+    observer_.TookListApart();
+    status = entry->failure;
+  }
   HandlePtr handle = entry->handle;
   turn_.Closing(*handle);
   set->Decided(entry);

@@ -102,8 +102,8 @@ class Engine final : private Turn::Worker {
 
   // engine.cc: submissions, life
   Status Connect(rendezvous::Store* store, Deadline deadline);
-  void Complete(ProcessSet* set, Entry* entry, Status status) REQUIRES(turn_);
-  void EndTensor(ProcessSet* set, Entry* list, const Status& status) REQUIRES(turn_);
+  // `tensor` of a list that is carried out tensor by tensor has ended; -1: the whole entry.
+  void Complete(ProcessSet* set, Entry* entry, int tensor, Status status) REQUIRES(turn_);
   void CloseInbox(ProcessSet* set, const Status& reason) REQUIRES(turn_);
   // A link of the set is broken: a rank leaves, the set ends or a rank has failed. Waits a moment
   // for news of which it is, and which rank is the cause.

@@ -2,8 +2,8 @@
 // list's tensors have one dtype and one place (on the host, on a GPU). Pure.
 //
 // A list is a group that the program has made, or consists of independent operations with names of
-// their own. Nothing depends on it: where another member asks for one of the tensors in another way,
-// the root counts the list's tensors one by one, and the entry is carried out tensor by tensor.
+// their own. Nothing depends on it: where another member asks for one of its tensors in another
+// way, the root counts the list's tensors one by one, and the entry is carried out so, too.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,8 @@
-"""Plans: an allreduce of the same tensors again and again."""
+"""Plans: an allreduce of the same tensors again and again.
+
+The ranks know the group by its number after the first time, so that a step costs what its bytes
+cost. All ranks start new plans without a name in the same order.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,12 @@ _named = 0  # plans without a name that were started in this one
 
 
 class Plan:
-    """What plan() returns. One at a time is in flight: start(), then wait()."""
+    """What plan() returns. It is in flight once at a time: start(), then wait().
 
-    def __init__(
-        self, tensors: Sequence[Any], name: str | None, start: Callable[[list[Any], str], int]
-    ) -> None:
+    `start`: grouped_allreduce_async_ with all arguments but the tensors and the name.
+    """
+
+    def __init__(self, tensors: Sequence[Any], name: str | None, start: Callable[..., int]) -> None:
         if not isinstance(tensors, (list, tuple)):
             raise TypeError(f"expected a list of tensors, got {type(tensors).__name__}")
         if not tensors:
@@ -33,7 +38,7 @@ class Plan:
             self._name = _next_name() if self._given is None else self._given
         if self._handle is not None:
             raise RuntimeError(f"the plan '{self._name}' is in flight already: call wait() first")
-        self._handle = self._start(self.tensors, self._name)
+        self._handle = self._start(self.tensors, name=self._name)
 
     def poll(self) -> bool:
         """Whether wait() would return at once."""

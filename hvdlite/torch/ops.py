@@ -165,17 +165,9 @@ def grouped_allreduce_(tensors: Sequence[torch.Tensor], average: bool | None = N
 def plan(tensors: Sequence[torch.Tensor], op: int | None = None, name: str | None = None,
          prescale_factor: float = 1.0, postscale_factor: float = 1.0,
          process_set: ProcessSet = global_process_set) -> Plan:  # fmt: skip
-    """A grouped_allreduce_() of the same tensors again and again: start() and wait() once per step.
-
-    The ranks know the group by its number after the first time, so that a step costs what its bytes
-    cost. A plan without a name gets one when it is first started: start new plans in the same order
-    on all ranks.
-    """
-    how = (reduction_of(None, op), prescale_factor, postscale_factor, process_set)
-
-    def start(tensors: list[Any], name: str) -> int:
-        return grouped_allreduce_async_(tensors, None, name, *how)
-
+    """A grouped_allreduce_() of the same tensors again and again: see hvdlite.core.plans."""
+    start = partial(grouped_allreduce_async_, op=op, prescale_factor=prescale_factor,
+                    postscale_factor=postscale_factor, process_set=process_set)  # fmt: skip
     return Plan(tensors, name, start)
 
 

@@ -65,9 +65,9 @@ csrc/engine/negotiate/ledger.cc
 C++ Ledger.lists_in_any_pieces_always_make_all_tensors_ready
 
 LI3: a list that is carried out tensor by tensor ends with its first tensor
-csrc/engine/cycle.cc
-- ++list->ended < list->request.group_size
-+ ++list->ended < 1
+csrc/engine/engine.cc
+- ++entry->ended < entry->request.group_size
++ ++entry->ended < 1
 C++ Hosts/EngineLists.ranks_that_cut_their_lists_in_other_places_get_the_same_sums/0
 
 LI4: a list's tensor may be submitted a second time

@@ -65,7 +65,7 @@ def portion(tensor: Tensor, name: str | None = None, op: int = Average) -> Any:
     )),
     Several((
         Insert(_TORCH, _IMPORT, "from hvdlite.base.operations import PORTION\n"),
-        Insert(_TORCH, '    "join", "poll", ', '"portion", '),
+        Insert(_TORCH, '    "join", "plan", "poll", ', '"portion", '),
         Insert(
             _TORCH,
             _CALL + "    return _run(call, [tensor], compression)[0]\n",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -158,15 +159,11 @@ def plan(tensors: Sequence[Tensor], op: int | None = None, name: str | None = No
          process_set: ProcessSet = global_process_set) -> Plan:  # fmt: skip
     """A grouped_allreduce_() of the same tensors again and again: start() and wait() once per step.
 
-    The ranks know the group by its number after the first time, so that a step costs what its bytes
-    cost. A plan without a name gets one when it is first started: start new plans in the same order
-    on all ranks.
+    A plan without a name gets one when it is first started: start new plans in the same order on
+    all ranks.
     """
-    how = (reduction_of(None, op), prescale_factor, postscale_factor, process_set)
-
-    def start(tensors: list[Any], name: str) -> int:
-        return grouped_allreduce_async_(tensors, None, name, *how)
-
+    start = partial(grouped_allreduce_async_, op=op, prescale_factor=prescale_factor,
+                    postscale_factor=postscale_factor, process_set=process_set)  # fmt: skip
     return Plan(tensors, name, start)
 
 

@@ -85,7 +85,9 @@ def groups_whose_dtypes_differ_between_ranks_are_a_mismatch(here: Here) -> None:
     # On one rank the group is one operation, on the others two.
     odd = np.float32 if here.rank == 0 else np.float64
     for _ in range(2):
-        with raises(hvd.MismatchError, "odd_2of2", "rank 0 sent dtype float32", "sent dtype float64"):
+        with raises(
+            hvd.MismatchError, "odd_2of2", "rank 0 sent dtype float32", "sent dtype float64"
+        ):
             hvd.grouped_allreduce([np.ones(2), np.ones(2, odd)], op=SUM, name="odd")
         hvd.grouped_allreduce([np.ones(2), np.ones(2)], op=SUM, name="odd")
 
