@@ -308,6 +308,7 @@ def pool_patch(module: str, function: str, gate: str, outside: int) -> None:
 
 pool_expect = c.pool_expect
 pool_arm = c.pool_arm
+pool_take_all = c.pool_take_all
 pool_offset = c.pool_offset
 
 

@@ -414,6 +414,9 @@ HVDLITE_API hvdlite_code hvdlite_pool_patch(const hvdlite_pool_allocator* alloca
 HVDLITE_API void hvdlite_pool_expect(int64_t bytes, int64_t gradients);
 /* Whether gradients of these sizes are allocated in the pool. They can be freed in any case. */
 HVDLITE_API void hvdlite_pool_arm(int32_t on);
+/* From now on, or no longer, all that this thread allocates by the patched allocator is in the
+ * pool, if it has 16 KiB or more. For what lives as long as the program trains. */
+HVDLITE_API void hvdlite_pool_take_all(int32_t on);
 /* Memory for a tensor, on a page of its own, for hvdlite_pool_free(). It stays valid after the job,
  * and a forked child inherits a private copy. NULL where no other rank of this host could share it:
  * no job, no neighbour, a small tensor, no memory. Not an error: allocate elsewhere. */

@@ -24,6 +24,10 @@ void hvdlite_pool_arm(int32_t on) {
   if (!pool.disowned()) pool.Arm(on != 0);
 }
 
+void hvdlite_pool_take_all(int32_t on) {
+  Pool::TakeAll(on != 0);
+}
+
 void* hvdlite_pool_allocate(int64_t bytes) {
   hvdlite_place place;
   const bool has_neighbours = hvdlite_where(&place) == HVDLITE_OK && place.local_size > 1;

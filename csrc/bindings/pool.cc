@@ -52,6 +52,7 @@ void BindPool(py::module_& module) {
              "Has a framework's library ask the pool first. NotImplementedError: why it cannot.");
   module.def("pool_expect", &hvdlite_pool_expect, py::arg("bytes"), py::arg("gradients"));
   module.def("pool_arm", [](bool on) { hvdlite_pool_arm(on ? 1 : 0); }, py::arg("on"));
+  module.def("pool_take_all", [](bool on) { hvdlite_pool_take_all(on ? 1 : 0); }, py::arg("on"));
   module.def(
       "pool_offset",
       [](uintptr_t address) {

@@ -65,6 +65,8 @@ struct Batch {
   // dtype is float32 then, the reduction a sum, and there is no codec.
   bool sparse = false;
   std::vector<Piece> pieces;
+  // Stands for the operations, and is the same each time they come together; 0: they are not known.
+  uint64_t identity = 0;
   // where the pieces are; the same kind on all members, except on a joined member without a GPU
   Device device;
   // On a GPU: the events that must fire before inputs are read and outputs are written.

@@ -30,7 +30,13 @@ bool IsPowerOfTwo(size_t number) {
   return number != 0 && (number & (number - 1)) == 0;
 }
 
+thread_local bool takes_all = false;
+
 }  // namespace
+
+void Pool::TakeAll(bool on) {
+  takes_all = on;
+}
 
 Pool& Pool::Process() {
   static Pool* const pool = new Pool(kSegmentBytes);
@@ -119,6 +125,7 @@ void* Pool::Take(size_t bytes, size_t alignment) {
   if (bytes < kSmallestBlock || !armed_.load(std::memory_order_acquire)) return nullptr;
   if (!IsPowerOfTwo(alignment) || alignment % sizeof(void*) != 0 || alignment > PageBytes())
     return nullptr;
+  if (takes_all) return Allocate(bytes);
   Segment* const segment = current();
   if (segment == nullptr || !segment->Serves(bytes)) return nullptr;
   int pass = AllocationHistory::kNoPass;

@@ -50,6 +50,8 @@ class Pool {
   bool Owns(const void* block) const {
     return Contains(block) && (!disowned() || SizeOf(block) != 0);
   }
+  // In this thread every block is handed out, whatever its size and the gate, while this is on.
+  static void TakeAll(bool on);
   // Null: the C library's turn.
   void* Take(size_t bytes, size_t alignment);
   // For a tensor of the program, whether armed or not. Null: allocate it elsewhere.

@@ -18,7 +18,8 @@ import os
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +75,20 @@ class Pool:
         _expect(counts, 1)
         weakref.finalize(owner, _expect, counts, -1).atexit = False
         return self._switch_on()
+
+    @contextmanager
+    def takes_all(self, owner: object) -> Iterator[None]:
+        """What this thread allocates meanwhile lies in the pool, if ranks of this host can share it
+        by now. The owner, which lives as long, is a reason to switch the pool on."""
+        self._owners.add(owner)
+        if not knobs.resolve(os.environ)["gradient_pool"] or not self._switch_on():
+            yield
+            return
+        engine.pool_take_all(True)
+        try:
+            yield
+        finally:
+            engine.pool_take_all(False)
 
     def _switch_on(self) -> bool:
         with self._lock:

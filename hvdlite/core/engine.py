@@ -16,10 +16,10 @@ __all__ = [
     "DeviceArray", "GradientHooks", "Pending", "PoolStats", "abort", "codecs", "digests",
     "end_generation", "is_root", "library", "local_size", "members_of", "new_handle", "poll",
     "pool_allocate", "pool_arm", "pool_expect", "pool_offset", "pool_patch", "pool_stats",
-    "rank", "ranks_of", "run", "run_all", "run_in_place", "run_list_in_place", "run_now",
-    "stand_for_all", "start_in_place", "start_list_in_place", "submit", "submit_encoded",
-    "submit_group", "submit_sparse", "synchronize", "takes_gpus", "wait_all", "warm_up",
-    "warms_up",
+    "pool_take_all", "rank", "ranks_of", "run", "run_all", "run_in_place", "run_list_in_place",
+    "run_now", "stand_for_all", "start_in_place", "start_list_in_place", "submit",
+    "submit_encoded", "submit_group", "submit_sparse", "synchronize", "takes_gpus", "wait_all",
+    "warm_up", "warms_up",
 ]  # fmt: skip
 
 
@@ -156,6 +156,7 @@ digests = _core.digests
 pool_patch = _core.pool_patch
 pool_expect = _core.pool_expect
 pool_arm = _core.pool_arm
+pool_take_all = _core.pool_take_all
 pool_offset = _core.pool_offset
 #: Memory with Python's buffer protocol, or None.
 pool_allocate = _core.pool_allocate

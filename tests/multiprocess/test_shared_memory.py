@@ -64,6 +64,25 @@ def test_arrays_are_reduced_where_they_lie(job: Job, ranks: int) -> None:
     _run(job, _NUMPY, ranks)
 
 
+_BETWEEN = """
+hvd.init()
+shared, private = hvd.empty(100_000), np.empty(100_000, np.float32)
+for step in range(80):
+    for _ in range(3):
+        private[:] = 1
+        hvd.allreduce_(private, op=hvd.Sum, name="private")
+    before = counted("shm in place")
+    shared[:] = 1
+    hvd.allreduce_(shared, op=hvd.Sum, name="shared")
+    assert counted("shm in place") == before + 1, (step, hvd.metrics()["carried_by"])
+print("right", flush=True)
+"""
+
+
+def test_private_arrays_of_the_same_size_do_not_matter(job: Job) -> None:
+    _run(job, _BETWEEN)
+
+
 _TORCH = """
 import torch, hvdlite.torch as ht
 hvd.init()

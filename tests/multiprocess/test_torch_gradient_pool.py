@@ -440,6 +440,41 @@ def test_ddps_buckets_are_reduced_to_the_same_bits(job: Job) -> None:
     assert out.count("as before") == 2
 
 
+_BUCKETS = """
+from torch.nn.parallel import DistributedDataParallel
+torch.distributed.init_process_group(
+    "hvdlite", init_method="file://" + os.path.abspath("store"), rank=hvd.rank(),
+    world_size=hvd.size())
+def train(view, armed=True):
+    engine.pool_arm(armed)
+    net = linear(count=8)  # of 2 MiB
+    ddp = DistributedDataParallel(net, gradient_as_bucket_view=view, bucket_cap_mb=1)
+    optimizer = sgd(net.parameters())
+    for step in range(5):
+        optimizer.zero_grad()
+        before = counted("shm shares"), counted("shm in place")
+        ddp(torch.full((2, 256), float(step + hvd.rank()))).sum().backward()
+        shares, in_place = counted("shm shares") - before[0], counted("shm in place") - before[1]
+        assert (shares > 0, in_place > 0) == (not armed, armed), (step, shares, in_place)
+        assert not view or inside(net) == [armed] * 8, inside(net)
+        optimizer.step()
+    return list(net.parameters())
+DistributedDataParallel(linear())  # switches the pool on
+found = train(False), train(True)
+expected = train(False, armed=False)
+assert all(torch.equal(a, b) for each in found for a, b in zip(expected, each))
+outside = torch.empty(1 << 20)
+assert not pool.contains(outside.data_ptr())
+torch.distributed.destroy_process_group()
+print("in place", flush=True)
+"""
+
+
+def test_the_backend_has_ddps_buckets_in_the_pool(job: Job) -> None:
+    out, _ = _run(job, _BUCKETS)
+    assert out.count("in place") == 2
+
+
 def test_two_hosts_train_to_the_same_bits(job: Job) -> None:
     here = 'import os\nos.environ["HVDLITE_HOST_ID"] = str(int(os.environ["HVDLITE_RANK"]) // 2)\n'
     out, _ = _run(job, _CASES, "mlp", ranks=4, first=here)

@@ -38,8 +38,8 @@ class StagingCommunicator::StagedWork final : public Work {
         gpu_(owner->gpu_.get()),
         stages_(owner->stages_),
         cut_(batch, owner->me_, owner->members_, owner->room_),
-        like_{batch.kind, batch.dtype, batch.root, batch.adasum, batch.reduce, {}, {}, {},
-              {},         {},          {}},
+        like_{batch.kind, batch.dtype, batch.root, batch.adasum, batch.reduce, {},
+              {},         {},          {},         {},           {},           {}},
         on_gpu_(batch.device.kind != DeviceKind::kHost) {}
 
   Progress Advance() override {

@@ -40,9 +40,10 @@ class ProbePolicy {
   void Learn(const Batch& batch, bool any_shared) { backoff_.Learn(ShapeOf(batch), any_shared); }
 
  private:
-  // Alike for batches that look alike.
+  // Alike for batches of the same operations. Operations that are not known are told apart by their
+  // sizes alone.
   static uint64_t ShapeOf(const Batch& batch) {
-    uint64_t shape = static_cast<uint64_t>(batch.dtype) + 1;
+    uint64_t shape = batch.identity + static_cast<uint64_t>(batch.dtype) + 1;
     for (const Piece& piece : batch.pieces)
       shape = shape * 1099511628211ull + static_cast<uint64_t>(piece.count);
     return shape;

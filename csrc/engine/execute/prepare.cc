@@ -215,6 +215,7 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
     ignored += bytes;
   };
   for (const Response& response : running->responses) {
+    batch.identity = kernels::MixKey(batch.identity, response.slot);
     const Request& request = response.agreed->request;
     const auto [entry, tensor] = set->inbox.FindTensor(request.name);
     running->entries.push_back(entry);

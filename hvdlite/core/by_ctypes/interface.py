@@ -101,6 +101,7 @@ _RETURNS = {
     c_uint64: "digest",
     c_void_p: "pool_allocate",
     None: "abort end_generation release release_all free_memory pool_expect pool_arm pool_free "
+    "pool_take_all "
     "pool_stats wish_report answer",
 }
 _RETURN_OF = {name: kind for kind, names in _RETURNS.items() for name in names.split()}

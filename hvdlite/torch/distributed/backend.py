@@ -22,6 +22,7 @@ from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job import basics, default_group, membership, torch_environment
 from hvdlite.job.process_sets import add_process_set
+from hvdlite.torch import memory
 from hvdlite.torch.autoload import devices
 from hvdlite.torch.distributed import older
 from hvdlite.torch.distributed.face import NAME
@@ -50,6 +51,7 @@ def create(options: Any, backend_options: Any = None) -> Operations:
         leaves = torch_environment.join_at_store(options.store, rank, size, options.timeout)
     ranks = ranks or list(range(size))
     process_set = set_of(ranks, options.group_id, options.store)
+    memory.share_buckets(_c10d.Reducer, Operations)
     group = kind(options.store, rank, options.timeout, label, process_set, ranks)
     if leaves is not None:
         group.when_it_ends(leaves)
