@@ -92,6 +92,40 @@ def small_gradients_are_one_request(here: Here) -> None:
     assert (lists, apart, operations) == (3, 0, 3 * 5), (lists, apart, operations)
 
 
+class _Thinned(torch.autograd.Function):
+    """The sum of a matrix. Its gradient is dense at first, and later it is sparse."""
+
+    thin = False
+
+    @staticmethod
+    def forward(ctx: Any, matrix: torch.Tensor) -> torch.Tensor:
+        return matrix.sum()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        ones = torch.ones(3, 3, dtype=torch.float64) * torch.arange(3) * gradient
+        return ones.to_sparse(1) if _Thinned.thin else ones
+
+
+@check(min_ranks=2)
+def a_gradient_of_a_list_need_not_stay_as_it_was(here: Here) -> None:
+    matrix = torch.nn.Parameter(torch.zeros(3, 3, dtype=torch.float64))
+    row = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    own = torch.optim.SGD([matrix, row], lr=0.1)
+    optimizer = hvd.DistributedOptimizer(own, [("matrix", matrix), ("row", row)], op=hvd.Sum)
+    for step in range(6):
+        _Thinned.thin = step >= 3
+        optimizer.zero_grad()
+        (_Thinned.apply(matrix) + row.sum() * (here.rank + 1)).backward()
+        optimizer.synchronize()
+        expected = torch.arange(3, dtype=torch.float64).expand(3, 3) * here.size
+        assert matrix.grad.is_sparse == _Thinned.thin
+        assert torch.equal(matrix.grad.to_dense(), expected), matrix.grad
+        assert torch.equal(row.grad, torch.full((3,), here.size * (here.size + 1) / 2).double())
+        with optimizer.skip_synchronize():
+            optimizer.step()
+
+
 @check(min_ranks=2)
 def ranks_may_lack_gradients_or_have_them_in_another_order(here: Here) -> None:
     def train(net: Branches, optimizer: Any, mine: list[int]) -> None:
