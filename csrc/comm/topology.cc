@@ -13,6 +13,14 @@ void AddHostAndBelow(const Topology& topology, size_t host, std::vector<int>* me
   }
 }
 
+void AddMateAndBelow(const std::vector<int>& mates, size_t local, std::vector<int>* members) {
+  members->push_back(mates[local]);
+  for (size_t child = local * kHostFanout + 1; child <= local * kHostFanout + kHostFanout;
+       ++child) {
+    if (child < mates.size()) AddMateAndBelow(mates, child, members);
+  }
+}
+
 }  // namespace
 
 Topology MakeTopology(const rendezvous::Roster& roster, std::vector<int> ranks) {
@@ -38,12 +46,18 @@ TreeLinks MakeTree(const Topology& topology, int me) {
   TreeLinks tree;
   const size_t host = static_cast<size_t>(topology.host_of[static_cast<size_t>(me)]);
   const std::vector<int>& mates = topology.hosts[host];
-  if (me != mates[0]) {
-    tree.parent = mates[0];
+  const auto local = static_cast<size_t>(topology.local_of[static_cast<size_t>(me)]);
+  for (size_t child = local * kHostFanout + 1; child <= local * kHostFanout + kHostFanout;
+       ++child) {
+    if (child >= mates.size()) break;
+    tree.children.push_back({mates[child], {}});
+    AddMateAndBelow(mates, child, &tree.children.back().speaks_for);
+  }
+  if (local > 0) {
+    tree.parent = mates[ParentOnHost(local)];
     return tree;
   }
   if (host > 0) tree.parent = topology.hosts[(host - 1) / kLeaderFanout][0];
-  for (size_t i = 1; i < mates.size(); ++i) tree.children.push_back({mates[i], {mates[i]}});
   for (size_t child = host * kLeaderFanout + 1; child <= host * kLeaderFanout + kLeaderFanout;
        ++child) {
     if (child >= topology.hosts.size()) break;

@@ -45,7 +45,8 @@ struct Topology {
 Topology MakeTopology(const rendezvous::Roster& roster, std::vector<int> ranks);
 
 // The negotiation tree: a host's first member leads it; the leaders form a tree of fan-out
-// kLeaderFanout in the order of hosts. Depth grows with the logarithm of the number of hosts.
+// kLeaderFanout in the order of hosts, and the members of a host one of fan-out kHostFanout. Depth
+// grows with the logarithms of their numbers, and so does what the root has to do.
 struct TreeLinks {
   int parent = -1;  // member, -1 at the root (member 0)
   struct Child {
@@ -55,6 +56,11 @@ struct TreeLinks {
   std::vector<Child> children;
 };
 constexpr int kLeaderFanout = 4;
+constexpr int kHostFanout = 8;  // a host of eight GPUs has no relay
+// The parent of a host's member, and the member, by their positions on the host; not of the first.
+constexpr size_t ParentOnHost(size_t local) {
+  return (local - 1) / kHostFanout;
+}
 TreeLinks MakeTree(const Topology& topology, int me);
 
 }  // namespace hvdlite::comm

@@ -216,10 +216,12 @@ Status World::ConnectHost(Group* group, std::vector<std::unique_ptr<Transport>>*
   }
   pipes->resize(mates.size());
   for (size_t i = 1; i < mates.size(); ++i) {
-    if (local_me != 0 && local_me != static_cast<int>(i)) continue;
-    const size_t other = local_me == 0 ? i : 0;
+    const auto mine = static_cast<size_t>(local_me);
+    const size_t parent = ParentOnHost(i);
+    if (mine != parent && mine != i) continue;
+    const size_t other = mine == parent ? i : parent;
     (*pipes)[other] = std::make_unique<Pipe>(
-        group->region->PipeMemory(static_cast<int>(i)), shm::Region::kPipeBytes, local_me == 0,
+        group->region->PipeMemory(static_cast<int>(i)), shm::Region::kPipeBytes, mine == parent,
         topology.ranks[static_cast<size_t>(mates[other])], local_ranks[other], bells_.get());
   }
   return Status::Ok();

@@ -4,7 +4,7 @@
 //                                                          mid  reduced steps
 //                                                          out  steps that I no longer read
 //   per member   kSlots slots of chunk_bytes:             staging; step s uses slot s % kSlots
-//   per member   pipes to and from member 0               for negotiation
+//   per member   pipes to and from its parent             for negotiation (comm/topology.h)
 //   once         the memory of a FastExchange
 //
 // A flag counts the steps done since the set was created and never goes back, so there is no
@@ -61,7 +61,7 @@ class Region {
   // than one, if several call it at once).
   bool Leave();
 
-  // Memory for the pipe between member 0 and `member` (> 0).
+  // Memory for the pipe between `member` (> 0) and its parent.
   void* PipeMemory(int member) const {
     return pipes_ + static_cast<size_t>(member) * transport::shm::Pipe::Footprint(kPipeBytes);
   }

@@ -4,7 +4,7 @@
 //          member 0 (root): ledger, decides
 //         /        |        \         requests flow up
 //   members of   host leader  host leader
-//   this host     /    \          \         decisions flow down
+//   this host     /    \          \         decisions flow down (comm/topology.h)
 //               members ...      members
 //
 // No member waits for another: each turn moves what has arrived. Edges inside a host are

@@ -54,7 +54,7 @@ TEST(Topology, members_by_host) {
 
 TEST(Tree, every_member_is_reached_once_and_depth_grows_with_the_logarithm) {
   for (int hosts = 1; hosts <= 26; ++hosts) {
-    for (const size_t per_host : {size_t{1}, size_t{3}}) {
+    for (const size_t per_host : {size_t{1}, size_t{3}, size_t{9}, size_t{11}, size_t{80}}) {
       std::string roster;
       for (int h = 0; h < hosts; ++h) roster += std::string(per_host, static_cast<char>('a' + h));
       std::vector<int> ranks;

@@ -265,6 +265,30 @@ TEST_P(EngineLists, ranks_that_have_joined_give_zeros_to_lists_in_pieces) {
   });
 }
 
+// Eight members of a host are the first one's children, and the others theirs.
+TEST(EngineHostTree, members_behind_a_relay_agree_disagree_and_join) {
+  constexpr int kRanks = 12;
+  RunRanks({.size = kRanks, .hosts = 1}, [](Rank& me) {
+    const bool behind = me.rank == kRanks - 1;
+    for (int round = 0; round < 6; ++round) {
+      const bool wrong = round % 3 == 1;
+      Tensors x = Filled(1, {3, wrong && behind ? 7u : 8u});
+      const Status status = me.Do(AList("grouped_allreduce.g", &x));
+      ASSERT_EQ(status.code(), wrong ? StatusCode::kMismatch : StatusCode::kOk);
+      if (wrong) {
+        ASSERT_TRUE(Says(status, "ranks 0-10 sent shape [8], rank 11 sent shape [7]"));
+      } else {
+        ASSERT_EQ(x[0], std::vector<float>(3, kRanks));
+      }
+    }
+    std::vector<float> x(5, 1);
+    for (int round = 0; round <= (behind ? 4 : 0); ++round) {
+      ASSERT_TRUE(me.Do(Allreduce("allreduce.alone", x, &x)).ok());
+    }
+    ASSERT_TRUE(me.Do(Join()).ok());
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Hosts, EngineLists, ::testing::Values(1, 3));
 
 }  // namespace
