@@ -172,6 +172,11 @@ hvdlite_code hvdlite_run_list(const hvdlite_list* list, double slice_seconds, in
       Runtime::Get().RunList(*list, static_cast<hvdlite::Nanos>(slice_seconds * 1e9), handle));
 }
 
+int64_t hvdlite_lists_taken_apart(void) {
+  const auto engine = Runtime::Get().engine();
+  return engine == nullptr ? 0 : static_cast<int64_t>(engine->observer().lists_taken_apart());
+}
+
 hvdlite_code hvdlite_submit_then(const hvdlite_operation* operation,
                                  const hvdlite_completion* completion) {
   return Report(Runtime::Get().SubmitThen(*operation, *completion));

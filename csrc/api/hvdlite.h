@@ -316,6 +316,10 @@ HVDLITE_API hvdlite_code hvdlite_submit_list(const hvdlite_list* list, int64_t* 
 HVDLITE_API hvdlite_code hvdlite_run_list(const hvdlite_list* list, double slice_seconds,
                                           int64_t* handle);
 
+/* How many lists of this rank were carried out tensor by tensor, because another rank had asked for
+ * one of these in another way. */
+HVDLITE_API int64_t hvdlite_lists_taken_apart(void);
+
 /* Waits until the operation is done, about `slice_seconds` have passed or a signal has arrived.
  * Sets *done if the operation is done. An unknown handle is HVDLITE_INVALID_ARGUMENT. */
 HVDLITE_API hvdlite_code hvdlite_wait(int64_t handle, double slice_seconds, int32_t* done);

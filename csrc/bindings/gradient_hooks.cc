@@ -53,6 +53,9 @@ py::object Attribute(const py::handle& object, PyObject* name) {
   return py::reinterpret_steal<py::object>(value);
 }
 
+// Lists that were taken apart in so many steps cost more than they save.
+constexpr int kMostStepsApart = 8;
+
 class GradientHooks {
  public:
   GradientHooks(int op, double prescale, double postscale, py::object process_set)
@@ -126,12 +129,19 @@ class GradientHooks {
   }
 
   // Forms lists of what hooks have submitted in this step, in this order, if hooks may submit
-  // others than before.
+  // others than before. Gives them up if other ranks do not have them.
   void FormLists() {
     std::vector<InFlight> arrived;
+    const int64_t apart = hvdlite_lists_taken_apart();
     {
       const StateLock lock(mutex_);
+      const bool were_apart = std::exchange(taken_apart_, apart) < apart && !lists_.empty();
+      if (were_apart && ++steps_apart_ == kMostStepsApart) {
+        lists_.clear();
+        for (Slot& slot : slots_) slot.list = nullptr;
+      }
       if (!std::exchange(changed_, false)) return;
+      steps_apart_ = 0;
       for (const InFlight& each : in_flight_) {
         if (slots_[static_cast<size_t>(each.number)].permitted) arrived.push_back(each);
       }
@@ -350,6 +360,8 @@ class GradientHooks {
   StateMutex mutex_;        // guards what follows
   std::deque<Slot> slots_;  // deques, so that their addresses are stable
   std::deque<List> lists_;
+  int64_t taken_apart_ = 0;  // by the core, up to the last step
+  int steps_apart_ = 0;
   bool changed_ = false;  // hooks may submit others than when lists were formed
   std::vector<int> by_hook_;
   std::vector<InFlight> in_flight_;

@@ -39,6 +39,7 @@ class Observer {
   // For an operation that this rank has not asked for.
   // A list has ended of which each tensor was an operation.
   void TookListApart() { lists_taken_apart_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t lists_taken_apart() const { return lists_taken_apart_.load(std::memory_order_relaxed); }
   void FailedElsewhere(const ProcessSet& set, const std::string& name, Nanos now);
   void Turned(Nanos now) {
     if (timeline_.marks_cycles() && timeline_.on()) timeline_.MarkCycle(now);

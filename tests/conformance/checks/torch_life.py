@@ -149,6 +149,21 @@ def ranks_may_lack_gradients_or_have_them_in_another_order(here: Here) -> None:
     same(here, net, alone)
 
 
+@check(min_ranks=2)
+def lists_that_other_ranks_do_not_have_are_given_up(here: Here) -> None:
+    needs(BY_CTYPES not in here.environment, "the native module: without it each travels alone")
+    net, optimizer = distributed(net=Branches())
+    net.uses = ("first", "second") if here.rank else ("second", "first")
+    grown = []
+    for _ in range(14):
+        before = _counted("lists", "lists_taken_apart")
+        run_steps(here, net, optimizer, 1)
+        now = _counted("lists", "lists_taken_apart")
+        grown.append(tuple(b - a for a, b in zip(before, now, strict=True)))
+    assert grown == [(0, 0)] + [(0, 1)] * 8 + [(0, 0)] * 5, grown
+    equal_everywhere(net)
+
+
 @check()
 def step_hooks_of_torch_run_once(here: Here) -> None:
     net = model()
