@@ -14,11 +14,11 @@ Names are looked up lazily: `import hvdlite` loads neither numpy nor the native 
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from importlib.util import module_from_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hvdlite.base.operations import OPERATIONS as _OPERATIONS
@@ -76,41 +76,52 @@ _SHARED_WITH_CORE = ("_core.pyi", "base/knobs.py")
 
 
 def _native() -> Any:
-    folder = Path(__file__).resolve().parent
-    if not any((folder / f"_core{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+    folder = os.path.dirname(os.path.realpath(__file__))
+    if not any(_has(folder, f"_core{suffix}") for suffix in EXTENSION_SUFFIXES):
         # Without a compiled module for this Python, _core.py needs the library alone.
         why = _borrow_core(folder)
-        if why and not (folder / "libhvdlite.so").exists():
+        if why and not _has(folder, "libhvdlite.so"):
             raise ImportError(f"hvdlite's native core is missing: {why}", name="hvdlite._core")
     return import_module("hvdlite._core")
 
 
-def _borrow_core(folder: Path) -> str:
+def _borrow_core(folder: str) -> str:
     """In a clone, the sources hide the hvdlite that `pip install .` has installed. Takes its core.
 
     Returns why there is none.
     """
-    if not (folder.parent / "CMakeLists.txt").exists():
+    root = os.path.dirname(folder)
+    if not _has(root, "CMakeLists.txt"):
         return f"{folder} is not complete: install hvdlite anew"
-    elsewhere = (Path(entry or ".").resolve() / "hvdlite" for entry in sys.path)
+    elsewhere = (os.path.join(os.path.realpath(entry), "hvdlite") for entry in sys.path)
     for other in elsewhere:
-        if other == folder or not (other / "libhvdlite.so").exists():
+        if other == folder or not _has(other, "libhvdlite.so"):
             continue
-        if any(not _same(folder / name, other / name) for name in _SHARED_WITH_CORE):
+        if any(not _same(folder, other, name) for name in _SHARED_WITH_CORE):
             return (
                 f"{other} is installed, but {folder} is another version of the sources: "
-                f"`pip install {folder.parent}`, or work elsewhere"
+                f"`pip install {root}`, or work elsewhere"
             )
-        spec = PathFinder.find_spec("hvdlite._core", [str(other)])
+        spec = PathFinder.find_spec("hvdlite._core", [other])
         assert spec and spec.loader
         sys.modules[spec.name] = module = module_from_spec(spec)
         spec.loader.exec_module(module)
         return ""
-    return f"{folder} is the source, and no hvdlite is installed: `pip install {folder.parent}`"
+    return f"{folder} is the source, and no hvdlite is installed: `pip install {root}`"
 
 
-def _same(one: Path, other: Path) -> bool:
-    return other.exists() and one.read_bytes() == other.read_bytes()
+def _has(folder: str, name: str) -> bool:
+    return os.path.exists(os.path.join(folder, name))
+
+
+def _same(one: str, other: str, name: str) -> bool:
+    if not _has(other, name):
+        return False
+    with (
+        open(os.path.join(one, name), "rb") as here,
+        open(os.path.join(other, name), "rb") as there,
+    ):
+        return here.read() == there.read()
 
 
 def __dir__() -> list[str]:

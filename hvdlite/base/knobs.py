@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 Value = bool | int | float | str
 
@@ -25,8 +25,7 @@ def _names(name: str, horovod: str | None = "") -> tuple[str, ...]:
     return (f"HVDLITE_{name}", f"HOROVOD_{horovod or name}")
 
 
-@dataclass(frozen=True)
-class Knob:
+class Knob(NamedTuple):
     """One row. `environment` is searched from left to right; the first variable that is set
     wins."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # What an operation gives each member of the process set.
 NONE = "none"  # no tensor
@@ -16,8 +16,7 @@ AT_ROOT = "at root"  # a tensor of the input's shape at the root; the core's is 
 OF_OTHER_ROWS = (GATHERED, EXCHANGED, SHARED)
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     kind: int
     name: str
     result: str = NONE

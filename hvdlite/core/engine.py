@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from hvdlite import _core
@@ -25,7 +25,7 @@ __all__ = [
 
 def library(name: str) -> str:
     """The path of a library that was built with the core, and lies beside it."""
-    return str(Path(_core.__file__).parent / name)
+    return os.path.join(os.path.dirname(_core.__file__), name)
 
 
 rank = _core.rank

@@ -7,30 +7,26 @@ ranks everything, so they start sooner.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hvdlite import _core
-from hvdlite.base import knobs, variables
+from hvdlite.base import knobs
 from hvdlite.core.process_sets import is_communicator
 from hvdlite.launch import environment
 from hvdlite.launch.environment import Identity
 from hvdlite.launch.environment.identity import OverMpi
-from hvdlite.rendezvous.addresses import Address
 
 if TYPE_CHECKING:
     from hvdlite.job.membership import Membership
+    from hvdlite.rendezvous.addresses import Address
 
-_log = logging.getLogger("hvdlite")
 _SERIALIZED = 2
 
 
-@dataclass(frozen=True)
-class Arrival:
+class Arrival(NamedTuple):
     """`communicator`: the argument of init(). `place`: the address of the job's store and the
     secret; None for a process that is alone. `mpi`: what the core is told about MPI; None if the
     program does not ask for MPI. `prefix`: of the job's keys there. `member`: in an elastic job.
@@ -83,9 +79,9 @@ def _arrive_as_member(comm: Any, asked: environment.InitArguments) -> Arrival:
     member = membership.become(started)
     assignment = member.arrive()
     if assignment is None:
-        alone = replace(started, rank=0, size=1, local_rank=None, local_size=None)
+        alone = started._replace(rank=0, size=1, local_rank=None, local_size=None)
         return Arrival(alone, None, None, None, member=member)
-    me = replace(started, **vars(member.numbers))
+    me = started._replace(**vars(member.numbers))
     place = None if me.size == 1 else started.place
     return Arrival(me, None, place, None, f"g{assignment.generation}/", member)
 
@@ -108,7 +104,7 @@ def warn_of_few_threads(arrived: Arrival, values: Mapping[str, knobs.Value]) -> 
         or arrived.me.rank != 0
     ):
         return
-    _log.warning(
+    _warn(
         "MPI was initialised with MPI_THREAD_SERIALIZED, one thread at a time: the program must "
         "not call MPI while operations of hvdlite are under way. `mpi4py.rc.thread_level = "
         "'multiple'` before `from mpi4py import MPI` allows it; HVDLITE_MPI_THREADS_DISABLE=1 says "
@@ -120,8 +116,16 @@ def warn_of_unknown_variables(me: Identity) -> None:
     """Warns of variables that the user has probably misspelt. hvdliterun has done so before it
     started its ranks."""
     if me.rank == 0 and not me.at_launchers_store:
+        from hvdlite.base import variables
+
         for sentence in variables.warnings(os.environ):
-            _log.warning("%s", sentence)
+            _warn(sentence)
+
+
+def _warn(sentence: str) -> None:
+    import logging  # init() seldom warns
+
+    logging.getLogger("hvdlite").warning("%s", sentence)
 
 
 def _identity(comm: Any, asked: environment.InitArguments) -> Identity:
@@ -186,8 +190,7 @@ def _of_ranks(ranks: Any, started: Identity) -> Identity:
 
 def _renumbered(started: Identity, rank: int, size: int, here: bool, **what: Any) -> Identity:
     local = (rank, size) if here else (None, None)
-    return replace(
-        started,
+    return started._replace(
         rank=rank,
         size=size,
         local_rank=local[0],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import sys
 import threading
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hvdlite
 from hvdlite import _core
-from hvdlite.base import bundle, knobs
+from hvdlite.base import knobs
 from hvdlite.core import engine, handles, plans
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.exceptions import HorovodInternalError, Loss
@@ -28,13 +27,12 @@ from hvdlite.job.arrival import (
     warn_of_unknown_variables,
 )
 from hvdlite.launch import environment
-from hvdlite.launch.last_words import in_one_line
-from hvdlite.rendezvous import StoreClient
 from hvdlite.rendezvous.addresses import join_address
 
 if TYPE_CHECKING:
     from hvdlite.job.membership import Membership
     from hvdlite.launch.environment.identity import Identity
+    from hvdlite.rendezvous import StoreClient
     from hvdlite.rendezvous.documents import RankNumbers
 
 __all__ = [
@@ -45,7 +43,6 @@ __all__ = [
 # How this process gets to know its place in the job; of the knobs.
 Arrives = Callable[[Mapping[str, knobs.Value]], Arrival]
 
-_log = logging.getLogger("hvdlite")
 _lock = threading.Lock()
 _incarnation = 0  # how often this process has joined a job
 _met_over_mpi = False
@@ -242,6 +239,8 @@ class JobStore(NamedTuple):
     prefix: str
 
     def connect(self) -> StoreClient:
+        from hvdlite.rendezvous import StoreClient  # init() of a rank that is alone asks none
+
         return StoreClient(*self.place)
 
 
@@ -326,6 +325,8 @@ def _bundle_writer(
     directory = str(values["stall_dump"])
     if not directory:
         return None
+    from hvdlite.base import bundle
+
     place = arrived.place or arrived.me.place
     folder = bundle.folder_name(where.bundle_name(place, arrived.prefix))
     path = os.path.join(os.path.abspath(directory), folder)
@@ -366,7 +367,9 @@ def _say_where_hosts_differ(
         return
     if _incarnation > 1 or here[0] != 0:
         return  # hvdlite has warned already, or the first rank of this host has
-    _log.warning(
+    import logging  # init() seldom warns
+
+    logging.getLogger("hvdlite").warning(
         "%s says that rank %d is local rank %d of %d. hvdlite counts %d of the job's ranks on this "
         "host, and hvd.local_rank() is %d. Are several agents of the launcher on this host, "
         "or ranks of one host in containers? HVDLITE_HOST_ID, a different text for each, tells "
@@ -435,6 +438,8 @@ def abort_for(error: BaseException, trace: TracebackType | None) -> str:
     a runner whose process goes on, such as an actor of Ray. Waiting calls of the other ranks raise
     PeerLostError with the text that this returns. Does nothing else if this process is in no job.
     """
+    from hvdlite.launch.last_words import in_one_line  # rarely needed
+
     place = frames.place_of_traceback(trace)
     what = in_one_line(error) + (f" at {place}" if place else "")
     if _core.is_initialized():

@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, NamedTuple
 
-from hvdlite.base.bundle import Stack
+if TYPE_CHECKING:
+    from hvdlite.base.bundle import Stack
 
 _HVDLITE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -19,8 +19,7 @@ _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(NamedTuple):
     """`text`: "train.py:88 (evaluate)", or "train.py:88 (evaluate), in queue.py:171 (get)" if the
     user's code has called a library. `in_hvdlite`: that library is hvdlite."""
 
@@ -80,6 +79,10 @@ def of_main_thread() -> Location:
 
 def stacks() -> list[Stack]:
     """The stacks of all threads but the caller's; the main thread is the first."""
+    import traceback  # rarely needed
+
+    from hvdlite.base.bundle import Stack
+
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     found = [
         Stack(

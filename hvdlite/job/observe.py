@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import hvdlite
 from hvdlite import _core
@@ -33,6 +30,8 @@ def stop_timeline() -> None:
 def metrics() -> dict[str, Any]:
     """Returns this rank's counters since init(). On rank 0, `seconds_waited_for_rank` shows which
     ranks the others wait for."""
+    import json  # init() needs this module, and not that one
+
     text = _core.describe("metrics")
     return dict(json.loads(text)) if text else {}
 
@@ -40,6 +39,8 @@ def metrics() -> dict[str, Any]:
 def recent_operations() -> list[dict[str, Any]]:
     """Returns the last operations of this rank (HVDLITE_RECORDER_ENTRIES of them), oldest first.
     Works after a failure, too."""
+    import json
+
     text = _core.describe("recent")
     return list(json.loads(text)) if text else []
 
@@ -49,8 +50,7 @@ def recent_operations() -> list[dict[str, Any]]:
 _LOOK_SHARE = 0.0005
 
 
-@dataclass(frozen=True)
-class RecentSummary:
+class RecentSummary(NamedTuple):
     """What the list tells. `operations`: how many there were when it was read."""
 
     operations: int = 0
@@ -103,7 +103,11 @@ def operations_per_step(recent: Sequence[dict[str, Any]]) -> int | None:
         if name in seen:
             distances.append(number - seen[name])
         seen[name] = number
-    return statistics.median_low(distances[-len(seen) :]) if distances else None
+    if not distances:
+        return None
+    import statistics  # imports much
+
+    return statistics.median_low(distances[-len(seen) :])
 
 
 def share_waiting(recent: Sequence[dict[str, Any]]) -> float | None:

@@ -8,20 +8,16 @@ the launcher then sets a key for which the thread waits.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import os
-import resource
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hvdlite.base import bundle, processors
 from hvdlite.base.knobs import KNOBS, Value
 from hvdlite.job import observe, where
 from hvdlite.job.observe import Recent
-from hvdlite.launch.monitor.board import WANTED, ReportRequest, report_key
+from hvdlite.launch.monitor import WANTED, ReportRequest, report_key
 from hvdlite.rendezvous import StoreClient
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -87,21 +83,23 @@ class _Pulse:
         return request
 
     def _send(self, client: StoreClient) -> None:
-        client.set(self._key, json.dumps(self._report()).encode())
+        client.set(self._key, _encoded(self._report()))
 
     def _say_goodbye(self, client: StoreClient) -> None:
         last = self._report(last=True)
         # After shutdown() there are no counters any more.
         told = last if last["counters"] else {}
-        client.set(self._key, json.dumps({"left": True} | told).encode())
+        client.set(self._key, _encoded({"left": True} | told))
 
     def _report(self, last: bool = False) -> dict[str, Any]:
+        from hvdlite.base import processors  # as in _encoded()
+
         counters = observe.metrics()
         seen = self._recent.look(counters.get("operations", 0), last)
         found = {
             "clock": time.monotonic(),
             "counters": counters,
-            "seen": dataclasses.asdict(seen),
+            "seen": seen._asdict(),
             "process": _process(),
             "processors": processors.here(),
         }
@@ -109,8 +107,16 @@ class _Pulse:
         return found | ({"details": details} if details else {})
 
 
+def _encoded(report: dict[str, Any]) -> bytes:
+    import json  # most ranks are never watched: they report nothing
+
+    return json.dumps(report).encode()
+
+
 def _process() -> dict[str, float]:
     """Returns this process's seconds of processor time and bytes of memory."""
+    import resource
+
     used = resource.getrusage(resource.RUSAGE_SELF)
     try:
         with open("/proc/self/statm", "rb") as file:
@@ -147,6 +153,8 @@ class DetailedRecent(Recent):
 def changed(values: Mapping[str, Value]) -> dict[str, str]:
     """The knobs that have another value than their default, by the name of their variable, without
     secrets. Pure."""
+    from hvdlite.base import bundle
+
     found = {
         knob.environment[0]: str(values[knob.field])
         for knob in KNOBS

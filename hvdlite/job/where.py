@@ -7,20 +7,17 @@ The thread sleeps in the native core without the GIL. It costs nothing until it 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import logging
 import os
-import socket
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hvdlite import _core
-from hvdlite.base import bundle, private_file
 from hvdlite.job import frames, observe
 
-_log = logging.getLogger("hvdlite")
+if TYPE_CHECKING:
+    from hvdlite.base.bundle import Stack
 
 # HVDLITE_ASKED_... of hvdlite.h
 _FAILED, _WHERE, _VERDICT, _REPORT = -2, 1, 2, 3
@@ -90,16 +87,14 @@ def stop() -> None:
 # ---- The bundle
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Where the program was when the rank was asked. The verdict comes later."""
 
     place: str
-    stacks: list[bundle.Stack]
+    stacks: list[Stack]
 
 
-@dataclass
-class BundleWriter:
+class BundleWriter(NamedTuple):
     """Writes this rank's part of a bundle (HVDLITE_STALL_DUMP), for `hvdlite explain`.
 
     What cannot be written costs one line of the log; the job goes on. `folder`: of this job's
@@ -109,11 +104,16 @@ class BundleWriter:
     folder: str
     rank: int
     size: int
-    knobs: Mapping[str, Any] = field(default_factory=dict)
+    knobs: Mapping[str, Any] = MappingProxyType({})
 
     def write(self, event: str, verdict: str, seen: Snapshot) -> None:
         import datetime  # rarely needed
+        import logging
+        import socket
 
+        from hvdlite.base import bundle, private_file
+
+        log = logging.getLogger("hvdlite")
         part = bundle.BundlePart(
             event, verdict, self.rank, self.size, socket.gethostname(), os.getpid(),
             datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds"),
@@ -124,13 +124,13 @@ class BundleWriter:
             os.makedirs(self.folder, 0o700, exist_ok=True)
             private_file.write(os.path.join(self.folder, part.file_name), part.encode())
         except OSError as error:
-            _log.warning(
+            log.warning(
                 "This rank's part of the bundle cannot be written to %s: %s. The job goes on.",
                 self.folder, error.strerror,
             )  # fmt: skip
             return
         if self.rank == 0 or event == "asked":
-            _log.warning(
+            log.warning(
                 "A bundle of this job is in %s: `hvdlite explain %s` shows it.",
                 self.folder, self.folder,
             )  # fmt: skip
@@ -147,6 +147,8 @@ def bundle_name(place: tuple[tuple[str, int], bytes] | None, prefix: str) -> str
     elastic job, whose ranks have other numbers in the next one."""
     if place is None:
         return f"pid{os.getpid()}"
+    import hashlib  # loads OpenSSL
+
     (_, port), secret = place
     told = f"{port}{prefix}".encode()
     return hashlib.sha256(b"hvdlite bundle" + secret + told).hexdigest()[:12]

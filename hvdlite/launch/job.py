@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING
 
 from hvdlite.launch import console, output, plan, secret, watch
 from hvdlite.launch.attach.attachable import Attachable
-from hvdlite.launch.monitor import Outlets
-from hvdlite.launch.monitor.board import WANTED
+from hvdlite.launch.monitor import WANTED, Outlets
 from hvdlite.launch.observers import Contained, JobObserver, Observers
 from hvdlite.launch.spawn import guardian, ssh
 from hvdlite.launch.spawn.events import RankGroup

@@ -12,10 +12,7 @@ HVDLITE_SECRET_FILE names a file with these digits that only its owner can read.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import resource
-import secrets
 import stat
 from collections.abc import Mapping
 
@@ -30,20 +27,23 @@ _MAKE_FILE = f"`(umask 077; openssl rand -hex {SIZE} > FILE)` makes one as it ha
 # Above the descriptors that shell scripts open for themselves (`exec 3<file`; bash keeps 10 and
 # 255).
 _LOWEST_DESCRIPTOR = 100
-_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 def create() -> bytes:
     """Creates a new secret."""
-    return secrets.token_bytes(SIZE)
+    return os.urandom(SIZE)
 
 
 def store(secret: bytes) -> int:
     """Returns a descriptor that holds the secret. Close it when the ranks have inherited it."""
+    import fcntl  # ranks, which import this module, store nothing
+    import resource
+
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
     first = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.write(first, secret)
-        fcntl.fcntl(first, fcntl.F_ADD_SEALS, _SEALS)
+        fcntl.fcntl(first, fcntl.F_ADD_SEALS, seals)
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         most = _LOWEST_DESCRIPTOR if limit == resource.RLIM_INFINITY else limit // 2
         return fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, min(_LOWEST_DESCRIPTOR, most))

@@ -22,8 +22,29 @@ core nor a framework. The ranks' own client is ``csrc/rendezvous/tcp_store``; bo
     last_step  which step is the last that an elastic job has, and which member sends it
 """
 
-from hvdlite.rendezvous.client import StoreClient
-from hvdlite.rendezvous.protocol import HandshakeError, ProtocolError, new_secret
-from hvdlite.rendezvous.server import StoreServer
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hvdlite.rendezvous.client import StoreClient as StoreClient
+    from hvdlite.rendezvous.protocol import HandshakeError as HandshakeError
+    from hvdlite.rendezvous.protocol import ProtocolError as ProtocolError
+    from hvdlite.rendezvous.protocol import new_secret as new_secret
+    from hvdlite.rendezvous.server import StoreServer as StoreServer
+
+# Looked up lazily: most ranks serve no store, and one that is alone asks none.
+_HOMES = {
+    "HandshakeError": "protocol", "ProtocolError": "protocol", "StoreClient": "client",
+    "StoreServer": "server", "new_secret": "protocol",
+}  # fmt: skip
 
 __all__ = ["HandshakeError", "ProtocolError", "StoreClient", "StoreServer", "new_secret"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return value

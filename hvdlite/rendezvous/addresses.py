@@ -9,17 +9,16 @@ and takes the first whose other end knows the job's secret.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import ipaddress
 import os
-import queue
 import socket
 import struct
 import threading
 import time
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-from hvdlite.rendezvous.client import StoreClient
+if TYPE_CHECKING:
+    from hvdlite.rendezvous.client import StoreClient
 
 Address = tuple[str, int]
 
@@ -85,6 +84,8 @@ def of_this_machine(interfaces: Collection[str] = ()) -> list[str]:
 
 
 def _ipv4(interface: str) -> str | None:
+    import fcntl  # loads a library
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
         answer = fcntl.ioctl(sock, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
         return socket.inet_ntoa(answer[20:24])
@@ -116,6 +117,8 @@ def is_of_this_machine(name: str) -> bool:
 
 def is_public(address: str) -> bool:
     """Whether an address can be reached from the internet. A name is none."""
+    import ipaddress  # rarely needed
+
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -154,6 +157,10 @@ def reach(
     may not resolve yet. Takes the first whose handshake succeeds. ConnectionError lists the last
     failure of each.
     """
+    import queue  # hvdliterun's ranks, which import this module, know the one address
+
+    from hvdlite.rendezvous.client import StoreClient
+
     deadline = time.monotonic() + timeout
     results: queue.SimpleQueue[tuple[Address, StoreClient | None]] = queue.SimpleQueue()
     said: dict[Address, str] = {}

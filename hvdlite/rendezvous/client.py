@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from typing import Any
 
 from hvdlite.rendezvous import protocol
 from hvdlite.rendezvous.protocol import Operation, ReplyStatus, Request
@@ -33,7 +34,7 @@ class StoreClient:
         secret = protocol.check_secret(secret)
         deadline = time.monotonic() + timeout
         try:
-            self._sock = socket.create_connection(address, timeout)
+            self._sock = socket.create_connection((_name(address[0]), address[1]), timeout)
         except OSError as error:
             raise ConnectionError(
                 f"cannot reach {self._who}: {error} (is the launcher still running?)"
@@ -137,6 +138,11 @@ class StoreClient:
         if not reply or reply[0] not in set(ReplyStatus):
             raise protocol.ProtocolError("the reply has no known status")
         return ReplyStatus(reply[0]), reply[1:]
+
+
+def _name(host: str) -> Any:
+    """For a text, Python imports the codec for names beyond ASCII and its tables, a millisecond."""
+    return host.encode() if host.isascii() else host
 
 
 def shake_hands(sock: socket.socket, secret: bytes, purpose: int, deadline: float) -> None:

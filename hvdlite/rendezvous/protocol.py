@@ -7,7 +7,7 @@ import hmac
 import os
 import struct
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MAGIC = b"hvdlite1"
 PURPOSE_STORE = 0
@@ -69,8 +69,7 @@ class ReplyStatus(enum.IntEnum):
     LOST = 3
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     operation: Operation
     key: str
     argument: int = 0

@@ -309,12 +309,12 @@ def test_a_rank_0_that_never_comes_is_waited_for_only_so_long(job: Job) -> None:
     variables = {k: v.format(rank=1) for k, v in step_with_free_ports().items()}
     # Its time is over when it has knocked at its four ports.
     clock = (
-        "from types import SimpleNamespace\nfrom hvdlite.rendezvous import addresses\n"
-        "knocked, client = [], addresses.StoreClient\n"
+        "from types import SimpleNamespace\nfrom hvdlite.rendezvous import addresses, client\n"
+        "knocked, connect = [], client.StoreClient\n"
         "def knock(address, *given):\n"
-        "    try:\n        return client(address, *given)\n"
+        "    try:\n        return connect(address, *given)\n"
         "    finally:\n        knocked.append(address)\n"
-        "addresses.StoreClient = knock\n"
+        "client.StoreClient = knock\n"
         "addresses.time = SimpleNamespace(monotonic=lambda: 1000.0 if len(set(knocked)) == 4 "
         "else 0.0)\n"
     )

@@ -163,7 +163,7 @@ test_launch_plan.py::test_a_job_within_a_job_does_not_inherit_the_outer_ones_sec
 
 H9: a rank can change the secret of all
 hvdlite/launch/secret.py
--         fcntl.fcntl(first, fcntl.F_ADD_SEALS, _SEALS)
+-         fcntl.fcntl(first, fcntl.F_ADD_SEALS, seals)
 test_environment.py::test_the_secret_can_be_read_again_and_again_but_not_changed
 
 H10: the end of a launcher's output is lost where it looks like a tag

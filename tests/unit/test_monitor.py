@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvdlite.job.observe import operations_per_step, share_waiting
-from hvdlite.launch.monitor import exposition, screen, view
+from hvdlite.launch.monitor import exposition, report_key, screen, view
 from hvdlite.launch.monitor.board import (
     SILENT_SECONDS,
     WINDOW_SECONDS,
@@ -16,7 +16,6 @@ from hvdlite.launch.monitor.board import (
     Row,
     milliseconds,
     rate,
-    report_key,
     size,
 )
 

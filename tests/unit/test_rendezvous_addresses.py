@@ -68,7 +68,7 @@ def test_a_store_that_comes_late_is_found(monkeypatch: pytest.MonkeyPatch) -> No
                     servers.append(StoreServer(secret, port=port).start())
                 raise
 
-    monkeypatch.setattr(addresses, "StoreClient", Client)
+    monkeypatch.setattr("hvdlite.rendezvous.client.StoreClient", Client)
     try:
         _, client = reach([("127.0.0.1", port)], secret, within(20))
         client.close()
@@ -91,7 +91,7 @@ def test_when_nobody_answers_the_error_tells_what_each_address_said(
 
     # The time is over when both have said something.
     now = SimpleNamespace(monotonic=lambda: 1000.0 if len(failed) == 2 else 0.0)
-    monkeypatch.setattr(addresses, "StoreClient", Client)
+    monkeypatch.setattr("hvdlite.rendezvous.client.StoreClient", Client)
     monkeypatch.setattr(addresses, "time", now)
     with StoreServer(new_secret()) as stranger, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

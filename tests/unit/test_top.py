@@ -12,7 +12,7 @@ import pytest
 
 from hvdlite.launch.attach import directory
 from hvdlite.launch.attach.client import FoundJob, LauncherConnection
-from hvdlite.launch.monitor.board import ReportRequest
+from hvdlite.launch.monitor import ReportRequest
 from hvdlite.tools.commands import cli, top, top_view
 from hvdlite.tools.commands.top_view import ORDERS, View
 

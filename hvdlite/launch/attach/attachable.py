@@ -22,7 +22,8 @@ from typing import Any
 
 from hvdlite.base.mailbox import Mailbox
 from hvdlite.launch.attach import directory
-from hvdlite.launch.monitor.board import WANTED, Board, ReportRequest, report_key
+from hvdlite.launch.monitor import WANTED, ReportRequest, report_key
+from hvdlite.launch.monitor.board import Board
 from hvdlite.launch.observers import JobObserver, JobStatus
 from hvdlite.rendezvous.server import StoreServer
 

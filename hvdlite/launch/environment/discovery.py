@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping
 
 from hvdlite.launch import nodelist
@@ -66,12 +65,12 @@ def discover(
     for other in believed:
         _refuse_to_contradict(environ, numbers, source, other)
     if numbers.size == 1 and not is_rendezvous_given(environ, asked):
-        return Identity(**vars(numbers), launcher=launcher)
+        return Identity(*numbers, launcher=launcher)
     by_mpi = source is not None and source.has_mpi(environ)
     method = choose_rendezvous(environ, asked, source, numbers)
     secret = secret_of(environ, asked, method, read_secret)
     return Identity(
-        **vars(numbers), launcher=launcher, by_mpi=by_mpi, rendezvous_method=method, secret=secret
+        *numbers, launcher=launcher, by_mpi=by_mpi, rendezvous_method=method, secret=secret
     )
 
 
@@ -273,6 +272,8 @@ def _with_torchrun(environ: Mapping[str, str], here: bool) -> RendezvousMethod:
 
 
 def _is_loopback(host: str) -> bool:
+    import ipaddress  # torchrun's ranks alone need it
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hvdlite.rendezvous.addresses import Address
+if TYPE_CHECKING:
+    from hvdlite.rendezvous.addresses import Address
 
 
-@dataclass(frozen=True)
-class AtStore:
+class AtStore(NamedTuple):
     """A store exists already at one of these addresses."""
 
     addresses: tuple[Address, ...]
     may_open: bool = False  # if no process listens there, rank 0 opens the store
 
 
-@dataclass(frozen=True)
-class OverMpi:
+class OverMpi(NamedTuple):
     """Rank 0 opens the store and tells the others through MPI."""
 
+    def __bool__(self) -> bool:
+        return True  # a tuple without fields is false
 
-@dataclass(frozen=True)
-class OverHttp:
+
+class OverHttp(NamedTuple):
     """Rank 0 opens the store and tells the others through the rendezvous server of a horovodrun."""
 
     address: Address
 
 
-@dataclass(frozen=True)
-class OverTorchStore:
+class OverTorchStore(NamedTuple):
     """Rank 0 opens the store and tells the others through the TCPStore of torchrun's agent."""
 
     address: Address
     job: str  # the same for all processes of one attempt, and for no others
 
 
-@dataclass(frozen=True)
-class AtPorts:
+class AtPorts(NamedTuple):
     """The launcher has no channel. Rank 0, on the first of these hosts, opens the store at a port
     that follows from what all processes know."""
 
@@ -46,8 +44,7 @@ class AtPorts:
     may_be_open: bool = False  # the user says that strangers do not reach rank 0's host
 
 
-@dataclass(frozen=True)
-class OnThisHost:
+class OnThisHost(NamedTuple):
     """All ranks are on one host. Rank 0 opens the store and tells the others at a socket that shows
     each side the user of the other."""
 
@@ -57,8 +54,7 @@ class OnThisHost:
 RendezvousMethod = AtStore | OverMpi | OverHttp | OverTorchStore | AtPorts | OnThisHost
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(NamedTuple):
     """The launcher's numbers. Those that it does not tell (None) are found after the ranks have
     met."""
 
@@ -70,19 +66,28 @@ class Numbers:
     cross_size: int | None = None
 
 
-@dataclass(frozen=True)
-class Identity(Numbers):
+class Identity(NamedTuple):
     """This process's place in the job. The defaults are those of a process that is alone."""
 
+    # Of Numbers:
+    rank: int = 0
+    size: int = 1
+    local_rank: int | None = None
+    local_size: int | None = None
+    cross_rank: int | None = None
+    cross_size: int | None = None
     launcher: str = ""  # for messages: "torchrun"
     rendezvous_method: RendezvousMethod | None = None
     # None: created or derived when the ranks meet
-    secret: bytes | None = field(default=None, repr=False)
+    secret: bytes | None = None
     by_mpi: bool = False  # an MPI's launcher: its processes can initialise MPI
     # If the program has selected and renumbered some of the ranks:
     whole: Identity | None = None  # the job as it was started
     # the numbers there of the ranks here; also empty if a communicator names them
     part: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return _without_secret(self)
 
     @property
     def on_one_host(self) -> bool:
@@ -93,9 +98,11 @@ class Identity(Numbers):
     def namespace(self) -> str:
         """Returns a name that separates jobs with the same place to meet: the name of the part;
         empty for all ranks."""
-        return (
-            f"part-{hashlib.sha256(repr(self.part).encode()).hexdigest()[:16]}" if self.part else ""
-        )
+        if not self.part:
+            return ""
+        import hashlib  # loads OpenSSL
+
+        return f"part-{hashlib.sha256(repr(self.part).encode()).hexdigest()[:16]}"
 
     @property
     def started_as(self) -> int:
@@ -128,11 +135,18 @@ class Identity(Numbers):
         return (self.rendezvous, self.secret) if known and self.rendezvous and self.secret else None
 
 
-@dataclass(frozen=True)
-class InitArguments:
+class InitArguments(NamedTuple):
     """The arguments of init()."""
 
     rank: int | None = None
     size: int | None = None
     rendezvous: str | None = None
-    secret: str | bytes | None = field(default=None, repr=False)
+    secret: str | bytes | None = None
+
+    def __repr__(self) -> str:
+        return _without_secret(self)
+
+
+def _without_secret(record: Any) -> str:
+    shown = (f"{name}={value!r}" for name, value in record._asdict().items() if name != "secret")
+    return f"{type(record).__name__}({', '.join(shown)})"

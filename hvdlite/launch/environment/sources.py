@@ -7,7 +7,7 @@ The rows have been checked in real runs, except JSM's, which follows IBM's docum
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hvdlite.launch import nodelist
 from hvdlite.launch.environment.identity import Numbers
@@ -19,8 +19,7 @@ Pair = tuple[str, str]  # the variables of a rank and of the size that it is bel
 _FIRST_RESERVED_STEP = 0xFFFFFFF0
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """`signs`: groups of variables. If all variables of one group are set, the process counts as
     one of this launcher's ranks."""
 
@@ -79,7 +78,6 @@ class Source:
         return rank, part
 
 
-@dataclass(frozen=True)
 class SlurmStep(Source):
     """Slurm gives the tasks of all nodes in one text. It sets the same variables for processes that
     are no tasks of a step."""
@@ -113,7 +111,6 @@ class SlurmStep(Source):
         return Numbers(numbers.rank, numbers.size, local_rank, counts[node])
 
 
-@dataclass(frozen=True)
 class Torchrun(Source):
     """torchrun's variables, which others set as well: the Kubeflow operator, Ray Train, and people
     by hand."""
@@ -123,7 +120,6 @@ class Torchrun(Source):
         return self.launcher if by_torchrun else "the launcher that set MASTER_ADDR"
 
 
-@dataclass(frozen=True)
 class Halved(Source):
     """torchrun's numbers of several processes, without a place to meet. Any program may use these
     names, so another launcher's variables count more."""
@@ -133,7 +129,6 @@ class Halved(Source):
         return rank.isdecimal() and size.isdecimal() and int(size) > 1
 
 
-@dataclass(frozen=True)
 class Hydra(Source):
     """PMI's variables. `srun --mpi=pmi2` sets them as well. Slurm's own variables then say more,
     and its processes need no MPI to meet."""
@@ -150,7 +145,6 @@ class Hydra(Source):
         return all(environ.get(pmi) == environ.get(slurm) for pmi, slurm in pairs)
 
 
-@dataclass(frozen=True)
 class Pmix(Source):
     """PMIx has a variable for the rank and none for the size. Slurm's own PMIx sets the size by
     Slurm's variables."""

@@ -12,13 +12,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LOOPBACK = "127.0.0.1"
 
 
-@dataclass(frozen=True)
-class Outlets:
+class Outlets(NamedTuple):
     """Where people and other programs find the ranks' numbers, as the command line says."""
 
     port: int | None = None  # None: no page; 0: any port
@@ -33,3 +32,33 @@ class Outlets:
 
     def __bool__(self) -> bool:
         return self.port is not None or self.details
+
+
+# ---- What the launcher and its ranks write for each other into the job's store
+
+# While this key is in the job's store, ranks report. An elastic job removes the keys below monitor/
+# when its ranks change.
+WANTED = "reports-wanted"
+
+
+class ReportRequest(NamedTuple):
+    """The value of WANTED: whether ranks report, after how many seconds they look again, and the
+    number of a bundle that they write once; 0: none."""
+
+    reports: bool
+    seconds: float
+    dump: int
+
+    def encode(self) -> bytes:
+        return f"{self.reports:d} {self.seconds!r} {self.dump}".encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> ReportRequest:
+        """Raises ValueError."""
+        reports, seconds, dump = value.split()
+        return cls(reports == b"1", float(seconds), int(dump))
+
+
+def report_key(rank: int) -> str:
+    """Returns the key of a rank's last report in the job's store."""
+    return f"monitor/{rank}"

@@ -16,6 +16,7 @@ from typing import Any
 from hvdlite.base import processors, untrusted
 from hvdlite.base.processors import Taken, Usage
 from hvdlite.base.untrusted import printable
+from hvdlite.launch.monitor import report_key
 
 # Rates cover the last seconds: short enough to see a change, long enough for steps of a few
 # seconds.
@@ -24,35 +25,6 @@ WINDOW_SECONDS = 10.0
 SILENT_SECONDS = 5.0
 _LATE_SHARE_OF_TIME = 0.05
 _LATE_BEYOND_AVERAGE = 1.5
-
-
-# While this key is in the job's store, ranks report. An elastic job removes the keys below monitor/
-# when its ranks change.
-WANTED = "reports-wanted"
-
-
-@dataclass(frozen=True)
-class ReportRequest:
-    """The value of WANTED: whether ranks report, after how many seconds they look again, and the
-    number of a bundle that they write once; 0: none."""
-
-    reports: bool
-    seconds: float
-    dump: int
-
-    def encode(self) -> bytes:
-        return f"{self.reports:d} {self.seconds!r} {self.dump}".encode()
-
-    @classmethod
-    def decode(cls, value: bytes) -> ReportRequest:
-        """Raises ValueError."""
-        reports, seconds, dump = value.split()
-        return cls(reports == b"1", float(seconds), int(dump))
-
-
-def report_key(rank: int) -> str:
-    """Returns the key of a rank's last report in the job's store."""
-    return f"monitor/{rank}"
 
 
 @dataclass
