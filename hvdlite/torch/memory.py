@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -52,33 +50,6 @@ POOL = pool.Pool(
         address=torch.Tensor.data_ptr,
     )
 )
-
-
-def share_buckets(reducer: Any, groups: type) -> None:
-    """From now on DistributedDataParallel allocates there the buckets that such groups reduce.
-
-    `reducer`: torch's class that makes the buckets, and makes them anew in the order in which
-    gradients come.
-    """
-    if hasattr(reducer, "_hvdlites"):
-        return
-    ours: weakref.WeakSet[Any] = weakref.WeakSet()
-    reducer._hvdlites = ours
-    first, again = reducer.__init__, reducer._rebuild_buckets
-
-    def make(self: Any, *how: Any, **more: Any) -> None:
-        group = next((each for each in (*how, *more.values()) if isinstance(each, groups)), None)
-        if group is None:
-            return first(self, *how, **more)
-        with POOL.takes_all(group):
-            first(self, *how, **more)
-        ours.add(self)
-
-    def make_again(self: Any) -> Any:
-        with POOL.takes_all(self) if self in ours else contextlib.nullcontext():
-            return again(self)
-
-    reducer.__init__, reducer._rebuild_buckets = make, make_again
 
 
 def use(parameters: Iterable[torch.Tensor], owner: object) -> bool:

@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 import types
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 from types import FrameType
@@ -22,7 +23,6 @@ from hvdlite.core.arrays.objects import broadcast_object
 from hvdlite.core.process_sets import ProcessSet, global_process_set
 from hvdlite.job import basics, default_group, membership, torch_environment
 from hvdlite.job.process_sets import add_process_set
-from hvdlite.torch import memory
 from hvdlite.torch.autoload import devices
 from hvdlite.torch.distributed import older
 from hvdlite.torch.distributed.face import NAME
@@ -51,7 +51,7 @@ def create(options: Any, backend_options: Any = None) -> Operations:
         leaves = torch_environment.join_at_store(options.store, rank, size, options.timeout)
     ranks = ranks or list(range(size))
     process_set = set_of(ranks, options.group_id, options.store)
-    memory.share_buckets(_c10d.Reducer, Operations)
+    _share_buckets(_c10d.Reducer)
     group = kind(options.store, rank, options.timeout, label, process_set, ranks)
     if leaves is not None:
         group.when_it_ends(leaves)
@@ -59,6 +59,42 @@ def create(options: Any, backend_options: Any = None) -> Operations:
 
     arrivals.watch(_variable_of_torch("pg") if several else None)
     return group
+
+
+def _share_buckets(reducer: Any) -> None:
+    """From now on DistributedDataParallel allocates the buckets that such groups reduce in memory
+    that the ranks of a host share.
+
+    `reducer`: torch's class that makes the buckets, and makes them anew in the order in which
+    gradients come.
+    """
+    if hasattr(reducer, "_hvdlites"):
+        return
+    ours: weakref.WeakSet[Any] = weakref.WeakSet()
+    reducer._hvdlites = ours
+    first, again = reducer.__init__, reducer._rebuild_buckets
+
+    def make(self: Any, *how: Any, **more: Any) -> None:
+        group = next(
+            (each for each in (*how, *more.values()) if isinstance(each, Operations)), None
+        )
+        if group is None:
+            return first(self, *how, **more)
+        from hvdlite.torch.memory import POOL  # most groups never have buckets
+
+        with POOL.takes_all(group):
+            first(self, *how, **more)
+        ours.add(self)
+
+    def make_again(self: Any) -> Any:
+        if self not in ours:
+            return again(self)
+        from hvdlite.torch.memory import POOL
+
+        with POOL.takes_all(self):
+            return again(self)
+
+    reducer.__init__, reducer._rebuild_buckets = make, make_again
 
 
 def _kind_of_group(has_all: bool) -> type[Operations]:
