@@ -165,6 +165,7 @@ class GradientHooks {
       if (open == nullptr || bytes >= kFull || like.dtype != lent.tensor.dtype ||
           like.device_kind != lent.tensor.device_kind) {
         open = &lists_.emplace_back();
+        open->on_gpu = lent.on_gpu();
         like = lent.tensor;
         bytes = 0;
       }
@@ -250,11 +251,13 @@ class GradientHooks {
   struct InFlight {
     int number;
     py::object parameter, gradient;
+    void* stream = nullptr;  // of a gradient on a GPU that waits for the rest of its list
   };
   using Names = std::unique_ptr<hvdlite_names, decltype(&hvdlite_free_names)>;
   struct List {
     std::vector<int> members;  // in the order in which they are submitted
     Names names{nullptr, &hvdlite_free_names};
+    bool on_gpu = false;
     std::vector<InFlight> waiting;  // whose hooks have run in this step
   };
   struct Slot {
@@ -284,10 +287,12 @@ class GradientHooks {
     try {
       py::object gradient = Attribute(parameter, attribute_names.grad);
       auto kept = py::reinterpret_borrow<py::object>(parameter);
+      BorrowedTensor lent;
+      if (list->on_gpu) lent.Borrow(gradient);
       std::vector<InFlight> all;
       {
         const StateLock lock(mutex_);
-        list->waiting.push_back({number, std::move(kept), std::move(gradient)});
+        list->waiting.push_back({number, std::move(kept), std::move(gradient), lent.producer});
         if (list->waiting.size() < list->members.size()) return true;
         all = std::move(list->waiting);
         list->waiting.clear();
@@ -313,6 +318,12 @@ class GradientHooks {
   bool SubmitListOrThrow(const List& list, std::vector<InFlight>* all) {
     const py::object process_set = Attribute(process_set_, attribute_names.process_set_id);
     if (!PyLong_Check(process_set.ptr())) return false;
+    // The hook that completes the list knows its own stream only. At the end of the backward pass
+    // torch makes the program's stream wait for all.
+    const auto is_of_other_stream = [all](const InFlight& each) {
+      return each.stream != all->back().stream;
+    };
+    if (std::any_of(all->begin(), all->end(), is_of_other_stream)) return false;
     std::sort(all->begin(), all->end(), [this](const InFlight& a, const InFlight& b) {
       return slots_[static_cast<size_t>(a.number)].place <
              slots_[static_cast<size_t>(b.number)].place;
