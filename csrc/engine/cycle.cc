@@ -182,7 +182,7 @@ void Engine::Execute(ProcessSet* set, std::vector<Response> responses, Nanos now
   if (!prepared.ok()) return FailNow(prepared);
   // Before any data moves: a member that is done with this batch finds none that negotiates it.
   for (size_t i = 0; i < running->entries.size(); ++i) {
-    if (running->tensors[i] < 0) set->Decided(running->entries[i]);
+    if (running->TensorOf(i) < 0) set->Decided(running->entries[i]);
   }
   set->running = std::move(running);
   observer_.Began(*set, *set->running, now);
@@ -245,7 +245,7 @@ void Engine::CompleteRunning(ProcessSet* set) {
       set->inbox.RestartDefaultNames();
     }
     if (pending != nullptr) entry->handle->Enqueued(pending);
-    Complete(set, entry, running->tensors[i], entry->misfit);
+    Complete(set, entry, running->TensorOf(i), entry->misfit);
   }
   if (pending == nullptr) return;
   set->in_flight.Add(std::move(running), pending);

@@ -218,10 +218,10 @@ Status Engine::SubmitGroup(int id, std::vector<Submission> submissions,
 
 void Engine::Complete(ProcessSet* set, Entry* entry, int tensor, Status status) {
   if (tensor >= 0) {
-    if (entry->failure.ok()) entry->failure = std::move(status);
+    if (entry->misfit.ok()) entry->misfit = std::move(status);
     if (++entry->ended < entry->request.group_size) return;
     observer_.TookListApart();
-    status = entry->failure;
+    status = entry->misfit;
   }
   HandlePtr handle = entry->handle;
   turn_.Closing(*handle);

@@ -57,10 +57,9 @@ struct Entry {
   kernels::Selection memory;
   Nanos submitted = 0;
   bool undecided = false;  // announced, and not yet decided
-  // Of a list that is carried out tensor by tensor: how many have ended, and the first failure.
-  size_t ended = 0;
-  Status failure;
-  // The output does not fit the result. The other ranks get theirs; the operation fails here.
+  size_t ended = 0;        // tensors of a list that is carried out tensor by tensor
+  // The output does not fit the result: the other ranks get theirs, and the operation fails here. Of
+  // a list: its first failure.
   Status misfit;
 };
 

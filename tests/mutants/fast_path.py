@@ -72,8 +72,7 @@ C++ Hosts/EngineLists.ranks_that_cut_their_lists_in_other_places_get_the_same_su
 
 LI4: a list's tensor may be submitted a second time
 csrc/engine/queue/inbox.cc
-- return outstanding_.count(name) > 0 || (!in_lists_.empty() && in_lists_.count(name) > 0);
-+ return outstanding_.count(name) > 0;
+- if (!in_lists_.empty() && in_lists_.count(request.name) > 0) return Duplicate(request);
 C++ Hosts/EngineLists.a_tensor_that_is_in_flight_already_is_refused_with_its_list/0
 
 LI5: gradients that wait for the rest of their list are forgotten

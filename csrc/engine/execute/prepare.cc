@@ -207,6 +207,7 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
   for (const Response& response : running->responses)
     tensors += TensorsOf(response.agreed->request);
   batch.pieces.reserve(tensors);
+  running->entries.reserve(running->responses.size());
   size_t zeros = 0;
   size_t ignored = 0;
   const auto will_stand_in = [&](const Piece& piece) {
@@ -219,7 +220,9 @@ Status Prepare(ProcessSet* set, Running* running, comm::gpu::Card* card) {
     const Request& request = response.agreed->request;
     const auto [entry, tensor] = set->inbox.FindTensor(request.name);
     running->entries.push_back(entry);
-    running->tensors.push_back(tensor);
+    if (tensor >= 0 && running->tensors.empty())
+      running->tensors.assign(running->responses.size(), -1);
+    if (tensor >= 0) running->tensors[running->entries.size() - 1] = tensor;
     if (request.is_list()) {
       const size_t before = batch.pieces.size();
       AddPieces(request, entry, &batch.pieces);

@@ -14,8 +14,10 @@ struct Running {
   comm::Batch batch;
   std::vector<Response> responses;
   std::vector<Entry*> entries;  // of the responses; null on a joined rank
-  // For each: -1; or the number of the tensor, of a list that is carried out tensor by tensor
+  // For each: -1; or the number of the tensor, of a list that is carried out tensor by tensor.
+  // Empty: there is no such list.
   std::vector<int> tensors;
+  int TensorOf(size_t entry) const { return tensors.empty() ? -1 : tensors[entry]; }
   std::vector<char> zeros;    // a joined rank's input
   std::vector<char> ignored;  // a joined rank's output
   // the same on the GPU, if the rank has one and the batch is on GPUs

@@ -59,7 +59,7 @@ std::vector<Tensor> TensorsOf(const Entry& entry) {
 
 // Whether the entry is a list of which this batch has another tensor only.
 bool IsElsewhere(const Running& running, size_t entry, size_t tensor) {
-  const int only = running.tensors.empty() ? -1 : running.tensors[entry];
+  const int only = running.TensorOf(entry);
   return only >= 0 && static_cast<size_t>(only) != tensor;
 }
 

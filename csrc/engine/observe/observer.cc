@@ -145,7 +145,7 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
     record.agreed = running.started;
     record.done = now;
     const Agreed& agreed = *running.responses[i].agreed;
-    if (running.tensors[i] >= 0) {
+    if (running.TensorOf(i) >= 0) {
       Performed(set, agreed.request, static_cast<size_t>(ResultBytes(agreed)), record);
     } else if (entry->request.is_list()) {
       PerformedList(set, entry->request, record);
@@ -199,7 +199,7 @@ void Observer::ShowEnd(const ProcessSet& set, const Running& running, Nanos now)
   const std::string how = How(set, running);
   for (size_t i = 0; i < running.responses.size(); ++i) {
     const Entry* entry = running.entries[i];
-    const Request& asked = entry != nullptr && running.tensors[i] < 0
+    const Request& asked = entry != nullptr && running.TensorOf(i) < 0
                                ? entry->request
                                : running.responses[i].agreed->request;
     for (size_t t = 0; t < TensorsOf(asked); ++t) {

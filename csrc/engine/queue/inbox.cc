@@ -20,7 +20,9 @@ Status Duplicate(const Request& request) {
 Status Inbox::AddLocked(std::unique_ptr<Entry> entry) {
   Entry* const raw = entry.get();
   const Request& request = raw->request;
-  if (IsTakenLocked(request.name)) return Duplicate(request);
+  if (!in_lists_.empty() && in_lists_.count(request.name) > 0) return Duplicate(request);
+  const auto [place, is_fresh] = outstanding_.try_emplace(request.name, std::move(entry));
+  if (!is_fresh) return Duplicate(request);
   if (request.names != nullptr) {
     for (size_t i = 0; i < request.names->size(); ++i) {
       const std::string& name = (*request.names)[i];
@@ -29,10 +31,10 @@ Status Inbox::AddLocked(std::unique_ptr<Entry> entry) {
       if (fresh) continue;
       const Request taken = InList(request, i);
       ForgetLocked(*raw);
+      outstanding_.erase(place);
       return Duplicate(taken);
     }
   }
-  outstanding_.emplace(request.name, std::move(entry));
   if (raw->request.kind == OpKind::kJoin) joining_ = true;
   submitted_.push_back(raw);
   return Status::Ok();

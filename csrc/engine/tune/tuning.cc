@@ -109,7 +109,7 @@ void Tuning::Ended(const ProcessSet& set, const Running& running, ProcessSet* wo
     if (entry == nullptr || complete) continue;
     const Agreed& agreed = *running.responses[i].agreed;
     const int64_t bytes =
-        running.tensors[i] < 0 ? static_cast<int64_t>(entry->output.bytes()) : ResultBytes(agreed);
+        running.TensorOf(i) < 0 ? static_cast<int64_t>(entry->output.bytes()) : ResultBytes(agreed);
     complete = root_->meter.Add(agreed.request.name, entry->submitted, now, bytes);
   }
   if (complete) {
