@@ -58,8 +58,8 @@ struct Entry {
   Nanos submitted = 0;
   bool undecided = false;  // announced, and not yet decided
   size_t ended = 0;        // tensors of a list that is carried out tensor by tensor
-  // The output does not fit the result: the other ranks get theirs, and the operation fails here. Of
-  // a list: its first failure.
+  // The output does not fit the result: the other ranks get theirs, the operation fails here. Of a
+  // list: its first failure.
   Status misfit;
 };
 
