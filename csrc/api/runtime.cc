@@ -41,9 +41,26 @@ engine::Completion CompletionOfAll(const hvdlite_completion* asked, int count) {
   return completion;
 }
 
+// An operation is submitted as offered, or else its offer is abandoned.
+class Offered {
+ public:
+  Offered(Engine* engine, int process_set) : engine_(*engine), process_set_(process_set) {}
+  ~Offered() {
+    if (offered) engine_.fast_path().Abandon(process_set_);
+  }
+  Offered(const Offered&) = delete;
+  Offered& operator=(const Offered&) = delete;
+
+  bool offered = false;
+
+ private:
+  Engine& engine_;
+  const int process_set_;
+};
+
 // Performs an operation at once if all ranks know it from before. It then needs no check: the same
 // was checked when they performed it first.
-bool TakesFastPath(Engine* engine, const hvdlite_operation& operation) {
+bool TakesFastPath(Engine* engine, const hvdlite_operation& operation, bool* offered) {
   constexpr size_t kLongestName = 200;
   if (operation.kind != HVDLITE_ALLREDUCE || operation.output.data == nullptr ||
       operation.input.device_kind != 0 || operation.output.device_kind != 0 ||
@@ -75,7 +92,7 @@ bool TakesFastPath(Engine* engine, const hvdlite_operation& operation) {
   for (int i = 0; i < asked.dimensions; ++i) asked.bytes *= static_cast<size_t>(asked.shape[i]);
   asked.input = operation.input.data;
   asked.output = operation.output.data;
-  return engine->TryFastPath(operation.process_set, asked);
+  return engine->fast_path().Perform(operation.process_set, asked, offered);
 }
 
 }  // namespace
@@ -239,9 +256,11 @@ void Runtime::ReleaseAll() {
 }
 
 Status Runtime::Start(Engine* engine, const hvdlite_operation& operation,
-                      const hvdlite_completion* completion, bool will_wait, HandlePtr* handle) {
+                      const hvdlite_completion* completion, bool will_wait, bool offered,
+                      HandlePtr* handle) {
   Submission submission;
   HVDLITE_RETURN_IF_ERROR(Describe(engine, operation, &submission));
+  submission.offered = offered;
   if (completion != nullptr) {
     HVDLITE_RETURN_IF_ERROR(CheckTold(submission));
     submission.completion = ToCompletion(*completion);
@@ -255,6 +274,7 @@ Status Runtime::Start(Engine* engine, const hvdlite_operation& operation,
   } else {
     const std::string given =
         operation.name ? std::string()
+        : offered      ? engine::kOfferedWithoutName
                        : engine->sets().DefaultName(operation.process_set, std::string(kind));
     const std::string_view own =
         operation.name ? std::string_view(operation.name) : std::string_view(given);
@@ -271,7 +291,8 @@ Status Runtime::Submit(const hvdlite_operation& operation, int64_t* handle) {
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
   HandlePtr made;
-  HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, nullptr, /*will_wait=*/false, &made));
+  HVDLITE_RETURN_IF_ERROR(
+      Start(engine.get(), operation, nullptr, /*will_wait=*/false, /*offered=*/false, &made));
   *handle = Add(std::move(made));
   return Status::Ok();
 }
@@ -282,7 +303,8 @@ Status Runtime::SubmitThen(const hvdlite_operation& operation,
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
   HandlePtr unneeded;
-  return Start(engine.get(), operation, &completion, /*will_wait=*/false, &unneeded);
+  return Start(engine.get(), operation, &completion, /*will_wait=*/false, /*offered=*/false,
+               &unneeded);
 }
 
 Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* handle) {
@@ -290,9 +312,14 @@ Status Runtime::Run(const hvdlite_operation& operation, Nanos slice, int64_t* ha
   Status status;
   const std::shared_ptr<Engine> engine = this->engine(&status);
   if (engine == nullptr) return status;
-  if (TakesFastPath(engine.get(), operation)) return Status::Ok();
   HandlePtr made;
-  HVDLITE_RETURN_IF_ERROR(Start(engine.get(), operation, nullptr, /*will_wait=*/true, &made));
+  {
+    Offered offer(engine.get(), operation.process_set);
+    if (TakesFastPath(engine.get(), operation, &offer.offered)) return Status::Ok();
+    HVDLITE_RETURN_IF_ERROR(
+        Start(engine.get(), operation, nullptr, /*will_wait=*/true, offer.offered, &made));
+    offer.offered = false;
+  }
   if (engine->Wait(*made, slice)) {
     const bool nothing_to_fetch = made->output.data == nullptr && made->received_splits.empty() &&
                                   made->number < 0 && made->pending == nullptr &&

@@ -64,7 +64,8 @@ class Runtime {
   void AbandonLocked() NO_THREAD_SAFETY_ANALYSIS;
   // `completion` may be null, and so may those of a group.
   Status Start(engine::Engine* engine, const hvdlite_operation& operation,
-               const hvdlite_completion* completion, bool will_wait, engine::HandlePtr* handle);
+               const hvdlite_completion* completion, bool will_wait, bool offered,
+               engine::HandlePtr* handle);
   Status StartGroup(const hvdlite_operation* operations, int count, const char* group,
                     const hvdlite_completion* completions, std::vector<engine::HandlePtr>* handles);
   // Starts it, and waits for `slice`. No handle: it is no list.

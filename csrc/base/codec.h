@@ -82,13 +82,15 @@ class Reader {
     in_.remove_prefix(sizeof(v));
     return v;
   }
-  std::string Text() {
+  std::string Text() { return std::string(View()); }
+  // A text or bytes, where they lie.
+  std::string_view View() {
     const uint64_t n = Varint();
     if (n > in_.size()) {
       Fail();
       return {};
     }
-    std::string v(in_.substr(0, n));
+    const std::string_view v = in_.substr(0, n);
     in_.remove_prefix(n);
     return v;
   }

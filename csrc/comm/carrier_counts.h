@@ -31,6 +31,7 @@ enum class Carrier : uint8_t {
   kNetChain,
   kNetDissemination,
   kNetAdasum,
+  kNetMeeting,
   kHierarchical,
   kMpiOneShot,
   kMpiDirect,
@@ -45,16 +46,16 @@ enum class Carrier : uint8_t {
   kEncodedOnGpu,
   kSparse,
 };
-constexpr int kCarrierCount = 29;
+constexpr int kCarrierCount = 30;
 
 constexpr std::string_view Name(Carrier carrier) {
   constexpr std::string_view names[kCarrierCount] = {
-      "self",           "shm exchange",   "shm shares",     "shm stream", "shm adasum",
-      "shm in place",   "shm fast path",  "net one-shot",   "net direct", "net gather",
-      "net ring",       "net pairwise",   "net tree",       "net chain",  "net dissemination",
-      "net adasum",     "hierarchical",   "mpi one-shot",   "mpi direct", "mpi pairwise",
-      "mpi gather",     "mpi library",    "mpi pipes",      "stage",      "nccl",
-      "encoded owners", "encoded gather", "encoded on GPU", "sparse"};
+      "self",         "shm exchange",   "shm shares",     "shm stream",     "shm adasum",
+      "shm in place", "shm fast path",  "net one-shot",   "net direct",     "net gather",
+      "net ring",     "net pairwise",   "net tree",       "net chain",      "net dissemination",
+      "net adasum",   "net meeting",    "hierarchical",   "mpi one-shot",   "mpi direct",
+      "mpi pairwise", "mpi gather",     "mpi library",    "mpi pipes",      "stage",
+      "nccl",         "encoded owners", "encoded gather", "encoded on GPU", "sparse"};
   return names[static_cast<int>(carrier)];
 }
 

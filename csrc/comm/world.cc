@@ -284,6 +284,8 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
     HVDLITE_RETURN_IF_ERROR(BuildBetweenHosts(group.get(), set, links, until));
   }
   // The watch sees only what is negotiated.
+  group->may_meet = topology.ranks.size() == 2 && !topology.single_host() && !mpi_.use &&
+                    options_.config->net_meetings && !options_.config->nan_watch;
   if (topology.single_host() && !over_mpi && options_.config->shm_meetings &&
       !options_.config->nan_watch)
     group->fast_exchange = std::make_unique<shm::FastExchange>(

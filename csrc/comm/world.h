@@ -53,6 +53,7 @@ struct Group {
   std::unique_ptr<Communicator> outer;  // hierarchical: between hosts, along one local rank
   std::unique_ptr<shm::Region> region;
   std::unique_ptr<shm::FastExchange> fast_exchange;  // null with several hosts or over MPI
+  bool may_meet = false;  // two members on two hosts: see engine/meeting.h
   void* region_memory = nullptr;
   std::vector<std::unique_ptr<transport::Transport>> transports;
 
@@ -109,7 +110,7 @@ class World {
   const CarrierCounts& carrier_counts() const { return carrier_counts_; }
   // Empty unless several are in use.
   const std::deque<Interface>& interfaces() const { return interfaces_; }
-  void CountFastPath(OpKind kind) { carrier_counts_.Count(Carrier::kShmFastPath, kind); }
+  void CountFastPath(Carrier carrier, OpKind kind) { carrier_counts_.Count(carrier, kind); }
   // Gives the set's shared memory back.
   void Disconnect(Group* group);
 

@@ -20,20 +20,6 @@ using transport::tcp::LinkIdentity;
 using transport::tcp::LinkListener;
 using transport::tcp::MeshPeer;
 
-namespace {
-
-// Whether all ranks have this address. It is then an address of the one machine where all are.
-bool AllHave(const rendezvous::Roster& roster, const std::string& address) {
-  const auto has = [&](const rendezvous::Member& member) {
-    return std::any_of(
-        member.addresses.begin(), member.addresses.end(),
-        [&](const std::string& text) { return text.substr(0, text.find('/')) == address; });
-  };
-  return std::all_of(roster.members.begin(), roster.members.end(), has);
-}
-
-}  // namespace
-
 Status World::TellAddresses(rendezvous::Member* me) {
   return rendezvous::AddressesToTell(
       rendezvous::ParseInterfaceNames(options_.config->network_interfaces), &me->addresses);
@@ -49,10 +35,9 @@ Status World::OpenDoor(rendezvous::Store* store, Deadline deadline) {
   std::string address;
   HVDLITE_RETURN_IF_ERROR(rendezvous::ChooseAddress(stranger, me, &address));
   const LinkIdentity identity{static_cast<uint32_t>(options_.rank), options_.generation,
-                              options_.secret};
+                              options_.secret, options_.config->tcp_congestion == "system"};
   HVDLITE_RETURN_IF_ERROR(LinkListener::Open({address, 0}, std::max(options_.size, 64), identity,
                                              options_.log, &listener_));
-  if (AllHave(roster_, address)) listener_->StopPacing();
   std::string doors = listener_->endpoint().ToString();
   HVDLITE_RETURN_IF_ERROR(OpenInterfaces(address, &doors));
   return MeetAtDoors(store, doors, deadline);

@@ -48,6 +48,11 @@ Status Engine::AddSet(std::vector<int> ranks, int id, std::string name, const Un
     agreement.keeps = [this, raw = set.get()](const Readiness& readiness, Nanos now) {
       return raw->Keeps(readiness, now, turn_.waited_for());
     };
+    if (set->group->may_meet) {
+      set->meets = std::make_unique<Meets>(set->group->me);
+      agreement.meeting = &set->meets->meeting;
+    }
+    set->unnamed = Unnamed(set->fast_bytes());
     agreement.steps = [raw = set.get()] { return raw->Steps(); };
     set->agreement = std::make_unique<Agreement>(place, set->ranks, agreement);
     log_.Debug("process set " + std::to_string(id) + ": " + set->group->why);

@@ -79,13 +79,14 @@ void Engine::CycleSets(Nanos now, bool* moved) {
 bool Engine::CycleSet(ProcessSet* set, Nanos now) {
   bool moved = false;
   set->agreement->WatchArrivals(observer_.watches_arrivals());
-  if (!set->inbox.empty()) {
+  if (!set->inbox.empty() || !set->fetched.empty()) {
     Announce(set, now);
     moved = true;
   }
   if (set->id == 0 && life_.MustAnnounce(now, [this] { return sets_.AllDoneBesideWorld(); }))
     set->agreement->AnnounceShutdown(now);
-  const Status talk = set->agreement->Exchange(now, &set->heard, &moved);
+  Status talk = set->agreement->Exchange(now, &set->heard, &moved);
+  if (talk.ok() && set->meets != nullptr) talk = std::exchange(set->meets->unheard, Status());
   for (const Ledger::Arrival& arrival : set->agreement->TakeArrivals())
     observer_.Arrived(*set, arrival);
   Status aborted;
@@ -113,6 +114,10 @@ bool Engine::CycleSet(ProcessSet* set, Nanos now) {
     Begin(set, std::move(decision), now);
     moved = true;
   }
+  if (set->meets != nullptr && !ended()) {
+    Entry* const performed = fast_path_.Resume(set, now, &moved);
+    if (performed != nullptr) Complete(set, performed, /*tensor=*/-1, Status::Ok());
+  }
   if (set->running != nullptr && !set->running->failed && !ended()) moved |= Progress(set);
   return moved;
 }
@@ -121,6 +126,10 @@ void Engine::Announce(ProcessSet* set, Nanos now) {
   set->inbox.Fetch(&set->fetched);
   Status status;
   for (Entry* entry : set->fetched) {
+    if (entry->offered) {
+      set->meets->offered = entry;
+      continue;
+    }
     bool by_slot = false;
     const uint64_t slot = set->SlotOf(entry->request, &by_slot);
     observer_.Announced(*set, *entry, by_slot, now);

@@ -231,6 +231,8 @@ void Engine::Complete(ProcessSet* set, Entry* entry, int tensor, Status status) 
 }
 
 void Engine::CloseInbox(ProcessSet* set, const Status& reason) {
+  if (set->meets != nullptr) set->meets->offered = nullptr;
+  set->fetched.clear();
   for (HandlePtr& handle : set->inbox.Close(reason)) {
     turn_.Closing(*handle);
     turn_.Done(std::move(handle));

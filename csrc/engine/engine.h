@@ -72,9 +72,9 @@ class Engine final : private Turn::Worker {
   // Submits one operation to a process set. `will_wait`: the caller calls Wait at once, so no other
   // thread needs to wake.
   Status Submit(int set, Submission submission, bool will_wait, HandlePtr* handle);
-  // Performs a blocking operation at once, without negotiation (fast_path.h), if all members know
-  // it from before. Returns false if it must be submitted: nothing has happened.
-  bool TryFastPath(int set, const KnownOperation& asked) { return fast_path_.Perform(set, asked); }
+  // Performs blocking operations at once, without negotiation, if all members know them from
+  // before.
+  FastPath& fast_path() { return fast_path_; }
   // Submits operations that become ready, and fail, together: their requests name the same group.
   Status SubmitGroup(int set, std::vector<Submission> submissions, std::vector<HandlePtr>* handles);
   // Works, or waits, until the handle is done or about `slice` has passed; returns true when done.

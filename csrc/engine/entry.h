@@ -44,7 +44,11 @@ struct Submission {
   std::vector<device::Stream> other_producers;  // of a list
   Feedback feedback;                            // if the request has a codec
   kernels::Selection memory;                    // if the request is sparse: see comm::Piece
+  // This rank has offered it in a meeting that has not ended. Without a name of its own it gets its
+  // number only if it is announced; until then it is called kOfferedWithoutName.
+  bool offered = false;
 };
+inline const std::string kOfferedWithoutName = "noname.offered";
 
 struct Entry {
   Request request;
@@ -56,6 +60,7 @@ struct Entry {
   Feedback feedback;
   kernels::Selection memory;
   Nanos submitted = 0;
+  bool offered = false;    // it is announced only if the meeting ends without it
   bool undecided = false;  // announced, and not yet decided
   size_t ended = 0;        // tensors of a list that is carried out tensor by tensor
   // The output does not fit the result: the other ranks get theirs, the operation fails here. Of a

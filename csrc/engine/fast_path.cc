@@ -1,6 +1,7 @@
 #include "engine/fast_path.h"
 
 #include <cstring>
+#include <utility>
 
 #include "comm/shm/sources.h"
 #include "engine/execute/prepare.h"
@@ -21,34 +22,48 @@ void Reduce(const FastExchange& exchange, const Request& request, const KnownOpe
 
 }  // namespace
 
-bool FastPath::Perform(int id, const KnownOperation& asked) {
-  if (asked.bytes > FastExchange::kMostBytes || !turn_.TakeIfIdle()) return false;
+bool FastPath::Perform(int id, const KnownOperation& asked, bool* offered) {
+  *offered = false;
+  if (asked.bytes > Meeting::kMostBytes || !turn_.TakeIfIdle()) return false;
   bool performed = false;
   const Nanos now = MonotonicNow();
   turn_.TickIfDue(now);
   for (const ProcessSetPtr& set : sets_.mine()) {
-    if (set->id == id) performed = PerformIn(set.get(), asked, now);
+    if (set->id != id || asked.bytes > set->fast_bytes()) continue;
+    if (!set->idle() || life_.ended() || life_.agreed() || life_.leaving() ||
+        observer_.watches_arrivals())
+      continue;
+    const Known known = Recall(*set, asked);
+    if (known.request == nullptr) continue;
+    performed = set->meets != nullptr ? PerformInMeeting(set.get(), known, asked, now, offered)
+                                      : PerformInExchange(set.get(), known, asked);
+    if (!performed) continue;
+    if (known.named != nullptr) ++known.named->rounds;
+    Performed(*set, *known.request, asked.bytes, now);
   }
   turn_.Return();
   return performed;
 }
 
-bool FastPath::PerformIn(ProcessSet* set, const KnownOperation& asked, Nanos now) {
+FastPath::Known FastPath::Recall(const ProcessSet& set, const KnownOperation& asked) const {
+  Known known;
+  if (asked.name.empty()) {
+    known.request = set.unnamed.Find(asked, &known.slot);
+    return known;
+  }
+  known.named = set.Recall(asked.name, &known.slot);
+  if (known.named != nullptr && IsSame(known.named->mine, asked))
+    known.request = &known.named->mine;
+  return known;
+}
+
+bool FastPath::PerformInExchange(ProcessSet* set, const Known& known, const KnownOperation& asked) {
   FastExchange* const exchange = set->group->fast_exchange.get();
-  if (exchange == nullptr || !set->idle() || life_.ended() || life_.agreed() || life_.leaving() ||
-      observer_.watches_arrivals())
-    return false;
-  uint64_t slot = kNoSlot;
-  const Remembered* const named = asked.name.empty() ? nullptr : set->Recall(asked.name, &slot);
-  if (named != nullptr && !IsSame(named->mine, asked)) return false;
-  const Request* before = named != nullptr ? &named->mine : nullptr;
-  if (asked.name.empty()) before = set->unnamed.Find(asked, &slot);
-  if (before == nullptr) return false;
   // A member that negotiates arrives at no exchange before it is done.
   if (exchange->SomeElsewhere()) return false;
   jitter_();
   memcpy(exchange->Tensor(exchange->me(), asked.bytes), asked.input, asked.bytes);
-  bool complete = exchange->Arrive({slot, set->epoch});
+  bool complete = exchange->Arrive({known.slot, set->epoch});
   if (!complete) {
     jitter_();
     turn_.PauseUntil([&] {
@@ -58,15 +73,72 @@ bool FastPath::PerformIn(ProcessSet* set, const KnownOperation& asked, Nanos now
     if (!complete && exchange->Withdraw()) return false;
   }
   const bool agrees = exchange->Agrees();
-  if (agrees) Reduce(*exchange, *before, asked);
+  if (agrees) Reduce(*exchange, *known.request, asked);
   exchange->Conclude();
-  if (!agrees) return false;
+  return agrees;
+}
+
+bool FastPath::PerformInMeeting(ProcessSet* set, const Known& known, const KnownOperation& asked,
+                                Nanos now, bool* offered) {
+  Meeting& meeting = set->meets->meeting;
+  Status& status = set->meets->unheard;
+  if (!set->heard.empty() || !status.ok() || !meeting.MayOffer()) return false;
+  jitter_();
+  status = set->agreement->ToOffer().Offer({{known.slot, set->epoch},
+                                            ReductionOf(*known.request, 2),
+                                            asked.input,
+                                            asked.output,
+                                            asked.bytes});
+  jitter_();
+  turn_.PauseUntil([&]() REQUIRES(turn_) {
+    bool moved = false;
+    if (status.ok() && meeting.end() == Meeting::End::kOpen)
+      status = set->agreement->Exchange(now, &set->heard, &moved);
+    return !status.ok() || meeting.end() != Meeting::End::kOpen;
+  });
+  *offered = meeting.end() == Meeting::End::kOpen;
+  return !*offered && meeting.TakeEnd() == Meeting::End::kPerformed;
+}
+
+void FastPath::Abandon(int id) {
+  turn_.Take();
+  for (const ProcessSetPtr& set : sets_.mine()) {
+    if (set->id == id) set->meets->meeting.Abandon();
+  }
+  turn_.Return();
+}
+
+Entry* FastPath::Resume(ProcessSet* set, Nanos now, bool* moved) {
+  Meets& meets = *set->meets;
+  Meeting& meeting = meets.meeting;
+  // What is decided will happen without the other member's help.
+  const bool negotiates = set->undecided > 0 && set->decided.empty();
+  const bool busy = negotiates || life_.ended() || life_.agreed() || life_.leaving() ||
+                    observer_.watches_arrivals();
+  if (meeting.MustDecline(busy, now)) meets.unheard = set->agreement->ToOffer().Decline();
+  if (meets.offered == nullptr || meeting.end() == Meeting::End::kOpen) return nullptr;
+  Entry* const entry = std::exchange(meets.offered, nullptr);
+  *moved = true;
+  entry->offered = false;
+  if (meeting.TakeEnd() == Meeting::End::kVoid) {
+    if (!entry->request.cacheable) set->inbox.GiveDefaultName(entry);
+    set->fetched.push_back(entry);
+    return nullptr;
+  }
+  uint64_t slot = kNoSlot;
+  const Remembered* const named = set->Recall(entry->request.name, &slot);
+  if (named != nullptr) ++named->rounds;
+  Performed(*set, entry->request, entry->input.bytes(), entry->submitted);
+  return entry;
+}
+
+void FastPath::Performed(const ProcessSet& set, const Request& request, size_t bytes, Nanos asked) {
+  const comm::Carrier carrier =
+      set.meets != nullptr ? comm::Carrier::kNetMeeting : comm::Carrier::kShmFastPath;
   const Nanos done = MonotonicNow();
   turn_.SubmittedAndDone(done);
-  world_->CountFastPath(before->kind);
-  if (named != nullptr) ++named->rounds;
-  observer_.TookFastPath(*set, *before, asked.bytes, now, done);
-  return true;
+  world_->CountFastPath(carrier, request.kind);
+  observer_.TookFastPath(set, request, bytes, carrier, asked, done);
 }
 
 }  // namespace hvdlite::engine

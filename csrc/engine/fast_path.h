@@ -1,11 +1,14 @@
 // FastPath: performs a small blocking allreduce that all members know from before, without
-// negotiation. Each member offers its tensor together with the slot that stands for the operation
-// (comm/shm/fast_exchange.h). If all have offered the same, they have agreed and exchanged in one
-// step.
+// negotiation. Each member offers its tensor together with the slot that stands for the operation.
+// If all have offered the same, they have agreed and exchanged in one step.
 //
-// The fast path decides only how an operation happens, never whether. A member that does not find
-// the others there withdraws before it would sleep, and submits the operation. So late, dead and
-// frozen ranks, mismatches, aborts and the end of the job are found where they are found otherwise.
+//   one host    comm/shm/fast_exchange.h. A member that does not find the others there withdraws
+//               before it would sleep, and submits the operation
+//   two hosts   meeting.h. An offer is a promise. A member that does not find the other there
+//               submits the operation as offered; Resume ends it, or has it negotiated
+//
+// The fast path decides only how an operation happens, never whether. So late, dead and frozen
+// ranks, mismatches, aborts and the end of the job are found where they are found otherwise.
 //
 // A member takes it only if nothing else of this rank is outstanding. So it delays no other
 // operation, and no thread needs the turn that it holds meanwhile.
@@ -31,11 +34,32 @@ class FastPath {
   // Call before anything else.
   void Open(comm::World* world) { world_ = world; }
 
-  // Returns false if the operation must be submitted: nothing has happened.
-  bool Perform(int set, const KnownOperation& asked);
+  // Returns false if the operation must be submitted: nothing has happened. Sets *offered if it
+  // must be submitted as offered.
+  bool Perform(int set, const KnownOperation& asked, bool* offered);
+  // An operation cannot be submitted as offered.
+  void Abandon(int set);
+
+  // Answers the other member of a meeting where this one does not come. If this rank's offer has
+  // had an end, its entry is announced next, or returned: then it was performed, and is to be
+  // completed.
+  Entry* Resume(ProcessSet* set, Nanos now, bool* moved) REQUIRES(turn_);
 
  private:
-  bool PerformIn(ProcessSet* set, const KnownOperation& asked, Nanos now) REQUIRES(turn_);
+  // What this rank has asked for before, and what stands for it.
+  struct Known {
+    const Request* request = nullptr;  // null: nothing
+    const Remembered* named = nullptr;
+    uint64_t slot = kNoSlot;
+  };
+  Known Recall(const ProcessSet& set, const KnownOperation& asked) const REQUIRES(turn_);
+  bool PerformInExchange(ProcessSet* set, const Known& known, const KnownOperation& asked)
+      REQUIRES(turn_);
+  bool PerformInMeeting(ProcessSet* set, const Known& known, const KnownOperation& asked, Nanos now,
+                        bool* offered) REQUIRES(turn_);
+  // Counts and shows an operation that was performed.
+  void Performed(const ProcessSet& set, const Request& request, size_t bytes, Nanos asked)
+      REQUIRES(turn_);
 
   Turn& turn_;
   Sets& sets_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/shape.h"
-#include "comm/shm/fast_exchange.h"
 
 namespace hvdlite::engine {
 namespace {
@@ -27,7 +26,7 @@ bool IsSame(const Request& before, const KnownOperation& asked) {
 void Unnamed::Performed(const Request& request) {
   const auto is_same = [&](const Numbered& each) { return each.request.SameExceptName(request); };
   const size_t bytes = static_cast<size_t>(NumElements(request.shape)) * SizeOf(request.dtype);
-  if (!IsPlain(request) || bytes > comm::shm::FastExchange::kMostBytes ||
+  if (!IsPlain(request) || bytes > most_bytes_ ||
       std::any_of(latest_.begin(), latest_.end(), is_same))
     return;
   if (latest_.size() == kMost) latest_.pop_front();

@@ -36,6 +36,9 @@ class Unnamed {
   // Of the latest requests it remembers so many.
   static constexpr size_t kMost = 16;
 
+  // Tensors of more bytes are not remembered.
+  explicit Unnamed(size_t most_bytes) : most_bytes_(most_bytes) {}
+
   // All members have performed it. Each calls this with the same requests in the same order.
   void Performed(const Request& request);
   // The request that asks for the same; null if it is not remembered. Sets *number, which no slot
@@ -47,6 +50,7 @@ class Unnamed {
     uint64_t number;
     Request request;
   };
+  size_t most_bytes_;
   std::deque<Numbered> latest_;
   uint64_t next_ = uint64_t{1} << 63;
 };

@@ -81,6 +81,8 @@ enum class Up : uint8_t {
   kHere = 7,             // Whereabouts: where this rank's program is
   kUncached = 8,         // slot number: the sender asks in full; its slot does not count this time
   kResult = 9,           // number of a decision, and the digest of a sample of its result
+  kOffer = 10,           // slot number, epoch, tensor: see meeting.h
+  kDecline = 11,         // the same
 };
 
 // The records of a downward frame.
@@ -94,6 +96,8 @@ enum class Down : uint8_t {
   kWhere = 6,    // operations are stalled: each rank is asked where it is
   kTune = 7,     // the setting that all ranks use from here on, as a number
   kVerdict = 8,  // a text: which rank holds up stalled operations, and where it is
+  kOffer = 9,    // as upwards: the root is a member, too
+  kDecline = 10,
 };
 
 constexpr uint64_t kNoSlot = 0;

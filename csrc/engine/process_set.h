@@ -16,6 +16,7 @@
 #include "engine/execute/in_flight.h"
 #include "engine/execute/running.h"
 #include "engine/known_operation.h"
+#include "engine/meeting.h"
 #include "engine/negotiate/agree.h"
 #include "engine/queue/inbox.h"
 #include "engine/suspicion.h"
@@ -37,6 +38,14 @@ struct HashOfName {
 };
 using NamedSlots = std::unordered_map<std::string, uint64_t, HashOfName, std::equal_to<>>;
 
+// Of a set whose members meet.
+struct Meets {
+  explicit Meets(int me) : meeting(me) {}
+  Meeting meeting;
+  Entry* offered = nullptr;  // waits for the end of this rank's offer
+  Status unheard;            // why this rank could not speak or hear, if it could not
+};
+
 struct ProcessSet {
   int id = 0;
   std::vector<int> ranks;  // global, ascending
@@ -48,16 +57,17 @@ struct ProcessSet {
   std::unordered_map<uint64_t, Remembered> slots;
   NamedSlots slot_of;
   bool remembers = true;  // false: the user wants no slots
-  Unnamed unnamed;
+  Unnamed unnamed{0};
   std::deque<Decision> decided;  // not yet begun
   uint64_t epoch = 0;            // decisions begun; equal on two members if they know equal slots
   std::unique_ptr<Running> running;
-  InFlight in_flight;           // on the GPU
-  Gathering gathering;          // on the root: operations on GPUs that wait for more
-  size_t undecided = 0;         // entries that this rank negotiates
-  std::vector<Entry*> fetched;  // scratch of the turn
-  std::vector<Decision> heard;  // scratch of the turn
-  Suspicion suspicion;          // the possible causes of a broken link of this set
+  InFlight in_flight;            // on the GPU
+  Gathering gathering;           // on the root: operations on GPUs that wait for more
+  size_t undecided = 0;          // entries that this rank negotiates
+  std::unique_ptr<Meets> meets;  // null: its members do not meet
+  std::vector<Entry*> fetched;   // announced in the next turn
+  std::vector<Decision> heard;   // obeyed in the next turn
+  Suspicion suspicion;           // the possible causes of a broken link of this set
 
   // The slot that stands for operations of this name; kNoSlot if there is none. `same`: this rank's
   // request is the one for which it got the slot.
@@ -80,6 +90,9 @@ struct ProcessSet {
   bool Keeps(const Readiness& readiness, Nanos now, bool waited_for);
   // Forgets a slot that the members no longer use.
   void Forget(uint64_t slot);
+
+  // The largest tensor that may take the fast path.
+  size_t fast_bytes() const;
 
   bool member() const { return group->me >= 0; }
   bool idle() const { return running == nullptr && decided.empty(); }

@@ -9,6 +9,8 @@
 namespace hvdlite::transport {
 namespace {
 
+constexpr size_t kShort = 64;
+
 struct CheckedHeader {
   uint32_t length;
   uint32_t sequence;
@@ -21,10 +23,9 @@ static_assert(sizeof(CheckedHeader) == Checked::kHeaderBytes);
 
 }  // namespace
 
-void Checked::BeginFrame(const void* data, size_t bytes) {
-  out_left_ = std::min(bytes, kMostInFrame);
-  CheckedHeader header{static_cast<uint32_t>(out_left_), out_sequence_++,
-                       Crc32c(0, data, out_left_), 0};
+void Checked::BeginFrame(size_t bytes, uint32_t check) {
+  out_left_ = bytes;
+  CheckedHeader header{static_cast<uint32_t>(bytes), out_sequence_++, check, 0};
   header.header_check = header.Check();
   memcpy(out_header_.data(), &header, sizeof(header));
   out_header_sent_ = 0;
@@ -34,7 +35,10 @@ Status Checked::TrySend(const void* data, size_t bytes, size_t* moved) {
   *moved = 0;
   while (*moved < bytes) {
     auto* const from = const_cast<char*>(static_cast<const char*>(data)) + *moved;
-    if (out_left_ == 0) BeginFrame(from, bytes - *moved);
+    if (out_left_ == 0) {
+      const size_t whole = std::min(bytes - *moved, kMostInFrame);
+      BeginFrame(whole, Crc32c(0, from, whole));
+    }
     const size_t header = kHeaderBytes - out_header_sent_;
     const size_t payload = std::min(bytes - *moved, out_left_);
     size_t sent = 0;
@@ -50,6 +54,24 @@ Status Checked::TrySend(const void* data, size_t bytes, size_t* moved) {
     if (!status.ok() || sent < header + payload) return status;
   }
   return Status::Ok();
+}
+
+Status Checked::TrySendBoth(const iovec (&parts)[2], size_t* moved) {
+  const size_t first = parts[0].iov_len;
+  const size_t whole = first + parts[1].iov_len;
+  if (out_left_ > 0 || first == 0 || first > kShort || whole > kMostInFrame)
+    return Transport::TrySendBoth(parts, moved);
+  BeginFrame(whole, Crc32c(Crc32c(0, parts[0].iov_base, first), parts[1].iov_base, whole - first));
+  std::array<char, kHeaderBytes + kShort> front;
+  memcpy(front.data(), out_header_.data(), kHeaderBytes);
+  memcpy(front.data() + kHeaderBytes, parts[0].iov_base, first);
+  size_t sent = 0;
+  const Status status =
+      inner_->TrySendBoth({{front.data(), kHeaderBytes + first}, parts[1]}, &sent);
+  out_header_sent_ = std::min(sent, kHeaderBytes);
+  *moved = sent - out_header_sent_;
+  out_left_ -= *moved;
+  return status;
 }
 
 Status Checked::Damaged(const std::string& what) {

@@ -36,6 +36,8 @@ class Checked final : public Transport {
 
   Status TrySend(const void* data, size_t bytes, size_t* moved) override;
   Status TryReceive(void* data, size_t bytes, size_t* moved) override;
+  // A short first part travels with the second in one frame.
+  Status TrySendBoth(const iovec (&parts)[2], size_t* moved) override;
   // No part of a frame is returned, so nothing is gained by waking before all of it is there.
   void WakeAt(size_t bytes) override { inner_->WakeAt(bytes > 1 && in_left_ > 0 ? in_left_ : 1); }
   void EndSending() override { inner_->EndSending(); }
@@ -47,7 +49,8 @@ class Checked final : public Transport {
   int fd() const override { return inner_->fd(); }
 
  private:
-  void BeginFrame(const void* data, size_t bytes);
+  // Of a frame whose payload is `bytes` and has this check word.
+  void BeginFrame(size_t bytes, uint32_t check);
   // Reads the next header; once all of it has arrived, in_left_ > 0. Bytes behind it go to the
   // caller's memory at once, where they nearly always belong.
   Status ReadHeader(char* to, size_t bytes);

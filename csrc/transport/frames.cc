@@ -26,6 +26,27 @@ void FrameChannel::Send(std::string_view payload) {
   out_.append(payload);
 }
 
+Status FrameChannel::SendNow(std::string_view head, std::string_view body) {
+  const bool at_once = !wants_to_send();
+  if (at_once) {
+    out_.clear();
+    sent_ = 0;
+  }
+  const FrameHeader header{static_cast<uint32_t>(head.size() + body.size()), next_out_++};
+  out_.append(reinterpret_cast<const char*>(&header), sizeof(header));
+  out_.append(head);
+  size_t n = 0;
+  Status status;
+  if (at_once) {
+    status = transport_->TrySendBoth(
+        {{out_.data(), out_.size()}, {const_cast<char*>(body.data()), body.size()}}, &n);
+  }
+  const size_t of_head = std::min(n, out_.size());
+  sent_ += of_head;
+  out_.append(body.substr(n - of_head));
+  return status;
+}
+
 Status FrameChannel::PumpOut(bool* moved) {
   while (sent_ < out_.size()) {
     size_t n = 0;

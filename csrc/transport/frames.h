@@ -21,6 +21,8 @@ class FrameChannel {
   explicit FrameChannel(Transport* transport) : transport_(transport) {}
 
   void Send(std::string_view payload);
+  // Sends a payload in two parts, at once if nothing is queued: then the second is not copied.
+  Status SendNow(std::string_view head, std::string_view body);
   // Sends as many queued bytes as the transport takes. Sets *moved to true if it sent any, and
   // leaves it alone otherwise.
   Status PumpOut(bool* moved);

@@ -235,6 +235,12 @@ KNOBS: tuple[Knob, ...] = (
         "Communication", alike=True,
     ),
     Knob(
+        "net_meetings", _names("NET_MEETINGS", None), "bool", True,
+        "Two ranks on two hosts perform small blocking allreduces with one message each way, "
+        "without negotiation, if both know the operation from before.",
+        "Communication", alike=True,
+    ),
+    Knob(
         "mpi_allreduce", _names("MPI_ALLREDUCE", None), "choice", "auto",
         "How an allreduce over MPI adds. library: MPI adds, in an order of its own. direct, "
         "gather: hvdlite adds what "
@@ -299,6 +305,14 @@ KNOBS: tuple[Knob, ...] = (
         "network_interfaces", _names("NETWORK_INTERFACES", "GLOO_IFACE"), "str", "",
         "Network interfaces between hosts, all used at once: eth0,eth1. Empty: one that works.",
         "Communication", flag="--network-interfaces",
+    ),
+    Knob(
+        "tcp_congestion", _names("TCP_CONGESTION", None), "choice", "auto",
+        "The congestion control of the TCP connections between ranks. auto: the system's. But "
+        "where that is BBR, and a packet and its answer take less than 2 ms, Reno: BBR sets a "
+        "timer for each packet, which can double the time of an allreduce there. system: always "
+        "the system's.",
+        "Communication", choices=("auto", "system"), alike=True,
     ),
     Knob(
         "link_checks", _names("LINK_CHECKS", None), "choice", "auto",

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
+from long_way import LongWay, interface_in
 from machine import within
 
 from hvdlite.rendezvous.server import StoreServer
@@ -257,6 +258,15 @@ class Network:
             self.__exit__()
             raise
         return self
+
+    def lengthen(self, host: int, seconds: float) -> LongWay:
+        """From here on each packet to and from the host takes so long. Close the result."""
+        switch, name = self._names[0], self._names[host + 1]
+        _ip("-n", name, "link", "del", "eth0")
+        ends = (interface_in(switch, f"port{host}"), interface_in(name, "eth0"))
+        _ip("-n", switch, "link", "set", f"port{host}", "master", "bridge", "up")
+        self._give(name, "eth0", host)
+        return LongWay(*ends, seconds)
 
     def _plug(self, name: str, bridge: str, port: str, interface: str) -> None:
         switch = self._names[0]

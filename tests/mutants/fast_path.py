@@ -91,4 +91,40 @@ LI6: hooks never form lists
 hvdlite/adapter/hooks/reducer.py
 - self._direct.form_lists()
 test_torch.py::shm-2::torch_life.small_gradients_are_one_request
+
+ME1: ranks on two hosts that offer different operations add their tensors
+csrc/engine/meeting.cc
+-  && their_topic_ == part_.topic &&
++  &&
+C++ Meeting.offers_that_differ_are_void_for_both
+
+ME2: a rank that negotiates leaves the other one waiting in a meeting
+csrc/engine/fast_path.cc
+- const bool negotiates = set->undecided > 0 && set->decided.empty();
++ const bool negotiates = false;
+C++ OfRanks/EngineFastPath.a_rank_with_a_timeline_has_all_ranks_negotiate/2
+
+ME3: a rank that comes late keeps the other one from negotiating
+csrc/engine/meeting.h
+- (busy || now - heard_at_ >= kPatience)
++ busy
+C++ EngineMeeting.a_rank_that_comes_late_has_the_other_negotiate
+
+ME4: an operation without a name takes its number when it is offered
+csrc/engine/fast_path.cc
+- if (!entry->request.cacheable) set->inbox.GiveDefaultName(entry);
++
+C++ OfRanks/EngineFastPath.numbers_of_operations_without_a_name_stay_equal/2
+
+ME5: an offer whose call has ended writes its result
+csrc/engine/meeting.cc
+- if (performed && !abandoned_) {
++ if (performed) {
+C++ Meeting.an_abandoned_offer_is_kept_and_its_result_is_written_nowhere
+
+ME6: a short first part has a frame of its own, but not its check word
+csrc/transport/checked.cc
+- Crc32c(Crc32c(0, parts[0].iov_base, first), parts[1].iov_base, whole - first)
++ Crc32c(0, parts[1].iov_base, whole - first)
+C++ Checked.carries_a_short_part_and_a_long_one_in_one_frame
 """)

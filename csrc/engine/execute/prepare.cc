@@ -171,6 +171,7 @@ Status MakeEntry(const ProcessSet& set, comm::gpu::Card* card, Submission submis
   made->list = std::move(submission.list);
   made->feedback = submission.feedback;
   made->memory = submission.memory;
+  made->offered = submission.offered;
   made->submitted = MonotonicNow();
   *entry = std::move(made);
   return Status::Ok();

@@ -8,6 +8,9 @@
 namespace hvdlite::engine {
 namespace {
 
+// How long a relay keeps an incomplete slot before the root must know which members are missing.
+constexpr Nanos kSpellOutAfter = kSecond;
+
 void PutResult(const Results::Digest& digest, Writer* out) {
   out->U8(static_cast<uint8_t>(Up::kResult));
   out->Varint(digest.decision);
@@ -32,6 +35,9 @@ Agreement::Agreement(const TreePlace& place, std::vector<int> ranks,
         {std::make_unique<transport::FrameChannel>(child.transport), child.members, 0});
     below_ += child.members.size();
   }
+  if (options_.meeting == nullptr) return;
+  offers_ = std::make_unique<Offers>(me_, (is_root() ? children_[0] : *parent_).channel.get(),
+                                     options_.meeting);
 }
 
 // One frame speaks for one member. A relay that passes on the records of several members sends
@@ -226,6 +232,12 @@ Status Agreement::HandleUp(const Edge& edge, std::string_view frame, Nanos now,
         }
         break;
       }
+      case Up::kOffer:
+        if (offers_ == nullptr || !offers_->HeardOffer(&in, now)) return Nonsense(sender);
+        break;
+      case Up::kDecline:
+        if (offers_ == nullptr || !offers_->HeardDecline()) return Nonsense(sender);
+        break;
       case Up::kAlive: break;
       default: return Nonsense(sender);
     }
@@ -239,7 +251,7 @@ bool Agreement::MakesSense(const Response& response) const {
   return IsPossible(*response.agreed, static_cast<int>(ranks_.size()));
 }
 
-Status Agreement::HandleDown(std::string_view frame, std::vector<Decision>* decisions) {
+Status Agreement::HandleDown(std::string_view frame, Nanos now, std::vector<Decision>* decisions) {
   const int sender = parent_ ? parent_->channel->transport().peer() : ranks_[me_];
   Reader in(frame);
   while (!in.done()) {
@@ -270,6 +282,12 @@ Status Agreement::HandleDown(std::string_view frame, std::vector<Decision>* deci
         if (!Decode(&in, &decision.status)) return Nonsense(sender);
         break;
       case Down::kAlive: continue;
+      case Down::kOffer:
+        if (offers_ == nullptr || !offers_->HeardOffer(&in, now)) return Nonsense(sender);
+        continue;
+      case Down::kDecline:
+        if (offers_ == nullptr || !offers_->HeardDecline()) return Nonsense(sender);
+        continue;
       case Down::kWhere: break;
       case Down::kVerdict: decision.names.push_back(in.Text()); break;
       case Down::kTune: {
@@ -299,7 +317,7 @@ Status Agreement::Receive(Edge* edge, Nanos now, std::vector<Decision>* decision
     edge->heard = now;  // only whole frames count: a partial frame may never be completed
     if (edge == parent_.get()) {
       Broadcast(frame);
-      status = HandleDown(frame, decisions);
+      status = HandleDown(frame, now, decisions);
     } else {
       status = HandleUp(*edge, frame, now, decisions);
     }
@@ -321,7 +339,9 @@ Status Agreement::Exchange(Nanos now, std::vector<Decision>* decisions, bool* mo
   if (is_root()) {
     Decide(now, decisions);
   } else {
-    if (!partials_.empty()) SpellOutOldPartials(now);
+    for (auto& [slot, partial] : partials_) {
+      if (now - partial.since >= kSpellOutAfter) SpellOut(slot, &partial);
+    }
     SendUp();
     note(parent_->channel->PumpOut(moved));
     note(Receive(parent_.get(), now, decisions, moved));

@@ -30,6 +30,7 @@
 #include "engine/fuse/plan.h"
 #include "engine/message.h"
 #include "engine/negotiate/ledger.h"
+#include "engine/negotiate/offers.h"
 #include "engine/negotiate/results.h"
 #include "engine/observe/whereabouts.h"
 #include "transport/frames.h"
@@ -52,6 +53,8 @@ struct AgreementOptions {
   FuseOptions fuse;
   // Root only: whether all that is ready is kept for more. Null: never.
   std::function<bool(const Readiness& readiness, Nanos now)> keeps;
+  // Null: the members do not meet. Borrowed.
+  Meeting* meeting = nullptr;
   // How many steps the members have made together. For messages; null: unknown.
   std::function<uint64_t()> steps;
 };
@@ -79,6 +82,12 @@ class Agreement {
   void AnnounceEvicted(uint64_t slot);
   // Announces that this member leaves. Everything announced before still happens.
   void AnnounceShutdown(Nanos now);
+  // For what this member says in a meeting, after all that it has said before. Only where members
+  // meet.
+  Offers& ToOffer() {
+    SendUp();
+    return *offers_;
+  }
   // Tells the neighbours in the tree that the job has failed. They pass it on. Best effort. First
   // appends the decisions that have arrived from the parent, and passes them on.
   void SpreadAbort(const Status& status, Nanos now, std::vector<Decision>* decisions);
@@ -146,7 +155,7 @@ class Agreement {
   Status HandleUp(const Edge& edge, std::string_view frame, Nanos now,
                   std::vector<Decision>* decisions);
   bool MakesSense(const Response& response) const;
-  Status HandleDown(std::string_view frame, std::vector<Decision>* decisions);
+  Status HandleDown(std::string_view frame, Nanos now, std::vector<Decision>* decisions);
   // relay.cc
   Status CountSlot(int member, uint64_t slot, Nanos now);
   void PassOnUncached(int member, uint64_t slot, Nanos now);
@@ -156,7 +165,6 @@ class Agreement {
   void NoteJoin(const Request& request);
   void SpellOut(uint64_t slot, Partial* partial);
   void EndRoundIfComplete(uint64_t slot, Partial* partial);
-  void SpellOutOldPartials(Nanos now);
   Writer& UpFor(int member);
   void SendUp();
   // decide.cc
@@ -174,8 +182,9 @@ class Agreement {
   size_t below_ = 1;  // the number of members it speaks for, itself included
   Ledger ledger_;
   Results results_;
-  Writer up_;           // the frame to the parent, being written
-  int up_member_ = -1;  // the member that the frame speaks for
+  std::unique_ptr<Offers> offers_;  // null: the members do not meet
+  Writer up_;                       // the frame to the parent, being written
+  int up_member_ = -1;              // the member that the frame speaks for
   std::unordered_map<uint64_t, Partial> partials_;
   bool watching_ = false;
   // Some member below has joined and announces nothing, so no subtree becomes complete.

@@ -141,7 +141,7 @@ void Agreement::Decide(Nanos now, std::vector<Decision>* decisions) {
   if (out.empty()) return;
   Broadcast(out.bytes());
   // The root's own message is always valid.
-  const Status decoded = HandleDown(out.bytes(), decisions);
+  const Status decoded = HandleDown(out.bytes(), now, decisions);
   if (!decoded.ok()) {
     Decision abort;
     abort.kind = Down::kAbort;

@@ -3,13 +3,6 @@
 #include "engine/negotiate/agree.h"
 
 namespace hvdlite::engine {
-namespace {
-
-// How long a relay keeps an incomplete slot before the root must know which members are missing.
-constexpr Nanos kSpellOutAfter = kSecond;
-
-}  // namespace
-
 Status Agreement::CountSlot(int member, uint64_t slot, Nanos now) {
   if (is_root())
     return ledger_.AddCached(member, slot, now) ? Status::Ok() : Nonsense(ranks_[member]);
@@ -52,12 +45,6 @@ void Agreement::SpellOut(uint64_t slot, Partial* partial) {
   if (partial->spelled_out) return;
   partial->spelled_out = true;
   for (int member : partial->members) PassOnSlot(Up::kCached, member, slot);
-}
-
-void Agreement::SpellOutOldPartials(Nanos now) {
-  for (auto& [slot, partial] : partials_) {
-    if (now - partial.since >= kSpellOutAfter) SpellOut(slot, &partial);
-  }
 }
 
 // A member asks in full for the operation of a slot. So the subtree will not be complete this time,

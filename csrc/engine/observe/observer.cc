@@ -157,12 +157,12 @@ void Observer::Ended(const ProcessSet& set, const Running& running, Nanos now) {
 }
 
 void Observer::TookFastPath(const ProcessSet& set, const Request& request, size_t bytes,
-                            Nanos asked, Nanos now) {
+                            comm::Carrier carrier, Nanos asked, Nanos now) {
   slots_.fetch_add(1, kRelaxed);
   batches_.fetch_add(1, kRelaxed);
   negotiating_.Add(asked, now);
   Record record;
-  record.communicator = "shm";  // ranks of one host meet in shared memory
+  record.communicator = carrier == comm::Carrier::kShmFastPath ? "shm" : "net";
   record.batch_size = 1;
   record.submitted = asked;
   record.agreed = record.done = now;

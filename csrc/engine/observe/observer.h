@@ -33,8 +33,8 @@ class Observer {
   void Began(const ProcessSet& set, const Running& running, Nanos now);
   void Ended(const ProcessSet& set, const Running& running, Nanos now);
   // For an operation that was performed without the steps above.
-  void TookFastPath(const ProcessSet& set, const Request& request, size_t bytes, Nanos asked,
-                    Nanos now);
+  void TookFastPath(const ProcessSet& set, const Request& request, size_t bytes,
+                    comm::Carrier carrier, Nanos asked, Nanos now);
   void Failed(const ProcessSet& set, const Entry& entry, Nanos now);
   // For an operation that this rank has not asked for.
   // A list has ended of which each tensor was an operation.

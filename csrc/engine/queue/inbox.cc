@@ -71,7 +71,20 @@ Status Inbox::SubmitGroup(std::vector<std::unique_ptr<Entry>> entries) {
 
 std::string Inbox::DefaultName(const std::string& kind) {
   MutexLock lock(mutex_);
+  return DefaultNameLocked(kind);
+}
+
+std::string Inbox::DefaultNameLocked(const std::string& kind) {
   return "noname." + std::to_string(unnamed_[kind]++);
+}
+
+void Inbox::GiveDefaultName(Entry* entry) {
+  MutexLock lock(mutex_);
+  auto kept = outstanding_.extract(entry->request.name);
+  const std::string kind(Name(entry->request.kind));
+  entry->request.name = kind + "." + DefaultNameLocked(kind);
+  kept.key() = entry->request.name;
+  outstanding_.insert(std::move(kept));
 }
 
 void Inbox::RestartDefaultNames() {
@@ -81,7 +94,7 @@ void Inbox::RestartDefaultNames() {
 
 void Inbox::Fetch(std::vector<Entry*>* out) {
   MutexLock lock(mutex_);
-  out->swap(submitted_);
+  out->insert(out->end(), submitted_.begin(), submitted_.end());
   submitted_.clear();
   waiting_.store(0, std::memory_order_seq_cst);
 }

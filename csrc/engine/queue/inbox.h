@@ -29,6 +29,8 @@ class Inbox {
   // they join, so after a join all restart.
   std::string DefaultName(const std::string& kind) EXCLUDES(mutex_);
   void RestartDefaultNames() EXCLUDES(mutex_);
+  // Gives an outstanding entry the next of these names.
+  void GiveDefaultName(Entry* entry) EXCLUDES(mutex_);
 
   // Whether there is nothing to fetch. Takes no lock.
   bool empty() const { return waiting_.load(std::memory_order_seq_cst) == 0; }
@@ -37,7 +39,7 @@ class Inbox {
     MutexLock lock(mutex_);
     return outstanding_.empty();
   }
-  // Moves the submitted entries into `out`, in order. They stay outstanding.
+  // Moves the submitted entries to the end of `out`, in order. They stay outstanding.
   void Fetch(std::vector<Entry*>* out) EXCLUDES(mutex_);
   // The outstanding entry of that name. Null if this rank has joined, or has not asked.
   Entry* Find(const std::string& name) EXCLUDES(mutex_);
@@ -54,6 +56,7 @@ class Inbox {
   std::vector<HandlePtr> Close(const Status& reason) EXCLUDES(mutex_);
 
  private:
+  std::string DefaultNameLocked(const std::string& kind) REQUIRES(mutex_);
   Status AddLocked(std::unique_ptr<Entry> entry) REQUIRES(mutex_);
   // Whether an outstanding operation has the name, or is a list that has a tensor of that name.
   bool IsTakenLocked(const std::string& name) const REQUIRES(mutex_);

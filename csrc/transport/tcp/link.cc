@@ -26,6 +26,7 @@ Link::Link(Fd fd, int peer, int me, const std::string& interface)
     return "rank " + std::to_string(rank) + (placed ? " (" + at + ")" : "");
   };
   const std::string through = here.host + (interface.empty() ? "" : ", " + interface);
+  if (is_tcp_) PaceIfFar(fd_.get());
   name_ = (me < 0 ? "the connection" : "the connection of " + end(me, through)) + " with " +
           end(peer, there.host);
 }

@@ -11,12 +11,8 @@
 namespace hvdlite::transport::tcp {
 
 LinkDial::LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const LinkIdentity& me,
-                   std::string here, Deadline deadline, Origin origin)
-    : hello_(hello),
-      me_(me),
-      here_(std::move(here)),
-      origin_(std::move(origin)),
-      deadline_(deadline) {
+                   Deadline deadline, Origin origin)
+    : hello_(hello), me_(me), origin_(std::move(origin)), deadline_(deadline) {
   const Nanos now = MonotonicNow();
   for (Endpoint& candidate : candidates) {
     Attempt attempt;
@@ -90,7 +86,7 @@ Status LinkDial::Begin(Attempt* attempt) {
   const int on = 1;
   if (setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0)
     return CannotConnect(where, errno);
-  if (attempt->candidate.host == here_) StopPacing(fd.get());
+  if (!me_.as_system) StopPacing(fd.get());
   if (!origin_.address.empty()) HVDLITE_RETURN_IF_ERROR(BindOrigin(fd.get()));
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   // EINTR leaves the attempt running, exactly as EINPROGRESS does.

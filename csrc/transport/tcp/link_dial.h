@@ -41,10 +41,8 @@ class LinkDial {
   static constexpr Nanos kFirstPause = 20 * kMillisecond;
   static constexpr Nanos kLongestPause = kSecond;
 
-  // `here`: the address where this rank listens. A candidate with the same address is on this
-  // machine.
   LinkDial(const LinkHello& hello, std::vector<Endpoint> candidates, const LinkIdentity& me,
-           std::string here, Deadline deadline, Origin origin = {});
+           Deadline deadline, Origin origin = {});
 
   // Returns true when connected. Then Take() the connection.
   bool Turn(Nanos now);
@@ -78,7 +76,6 @@ class LinkDial {
 
   const LinkHello hello_;
   const LinkIdentity me_;
-  const std::string here_;
   const Origin origin_;
   const Deadline deadline_;
   std::vector<Attempt> attempts_;

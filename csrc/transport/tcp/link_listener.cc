@@ -22,6 +22,7 @@ Status LinkListener::Open(const Endpoint& at, int backlog, const LinkIdentity& m
   Fd fd;
   Endpoint bound;
   HVDLITE_RETURN_IF_ERROR(Listen(at, backlog, &fd, &bound));
+  if (!me.as_system) StopPacing(fd.get());
   listener->reset(new LinkListener(std::move(fd), backlog, std::move(bound), me, log));
   return Status::Ok();
 }
@@ -30,6 +31,7 @@ Status LinkListener::AlsoAt(const std::string& address, const std::string& inter
                             Endpoint* bound) {
   Fd fd;
   HVDLITE_RETURN_IF_ERROR(Listen({address, 0}, backlog_, &fd, bound, interface));
+  if (!me_.as_system) StopPacing(fd.get());
   more_.push_back(std::move(fd));
   return Status::Ok();
 }

@@ -30,6 +30,7 @@ struct LinkIdentity {
   uint32_t rank = 0;
   uint32_t generation = 0;  // 0: of a job that is not elastic
   Secret secret{};
+  bool as_system = false;  // its links use the system's congestion control: see StopPacing
 };
 
 class LinkListener {
@@ -41,9 +42,6 @@ class LinkListener {
 
   // Listens at one more address, too. `interface`: if not empty, see BindToInterface.
   Status AlsoAt(const std::string& address, const std::string& interface, Endpoint* bound);
-
-  // Call at once after Open() if all links come from this machine: see transport::tcp::StopPacing.
-  void StopPacing() { tcp::StopPacing(fd_.get()); }
 
   const Endpoint& endpoint() const { return endpoint_; }
   const LinkIdentity& me() const { return me_; }

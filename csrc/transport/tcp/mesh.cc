@@ -77,8 +77,7 @@ Status ConnectMesh(uint32_t group, const std::vector<MeshPeer>& peers, LinkListe
     LinkHello hello{group, static_cast<uint32_t>(dials ? me : rank),
                     static_cast<uint32_t>(dials ? rank : me), peers[i].stream};
     auto dial = dials ? std::make_unique<LinkDial>(hello, peers[i].candidates, listener->me(),
-                                                   listener->endpoint().host, until.deadline,
-                                                   peers[i].origin)
+                                                   until.deadline, peers[i].origin)
                       : nullptr;
     missing.push_back({i, hello, std::move(dial)});
   }

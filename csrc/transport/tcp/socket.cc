@@ -27,6 +27,17 @@ Status Configure(int fd, const std::string& where) {
   return Status::Ok();
 }
 
+// Empty if unknown.
+std::string CongestionControl(int fd) {
+  char name[32] = {};
+  socklen_t length = sizeof(name) - 1;
+  return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0 ? name : "";
+}
+
+void SetCongestionControl(int fd, const std::string& name) {
+  setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.c_str(), static_cast<socklen_t>(name.size()));
+}
+
 }  // namespace
 
 Status CannotConnect(const std::string& where, int error) {
@@ -121,8 +132,23 @@ Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd) {
 }
 
 void StopPacing(int fd) {
-  constexpr char kReno[] = "reno";
-  setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof(kReno) - 1);
+  if (CongestionControl(fd).starts_with("bbr")) SetCongestionControl(fd, "reno");
+}
+
+void PaceIfFar(int fd) {
+  // Within a building a packet and its answer take less.
+  constexpr uint32_t kFarMicroseconds = 2000;
+  static const std::string of_system = [] {
+    const Fd fresh(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return CongestionControl(fresh.get());
+  }();
+  tcp_info info{};
+  socklen_t length = sizeof(info);
+  if (CongestionControl(fd) == of_system ||
+      getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+      info.tcpi_rtt < kFarMicroseconds)
+    return;
+  SetCongestionControl(fd, of_system);
 }
 
 Status BindToInterface(int fd, const std::string& interface) {

@@ -49,12 +49,13 @@ Status Connect(const Endpoint& endpoint, Deadline deadline, Fd* fd);
 // The error of a failed connection to `where`, with advice where the system's text needs it.
 Status CannotConnect(const std::string& where, int error);
 
-// For connections inside this machine, where no packet meets congestion. An algorithm that paces
-// its packets (BBR, the default of some systems) sets a timer for each there, which can double the
-// time of a transfer. This chooses Reno, which every kernel has and every user may choose. Call it
-// before connect(), or on a listener: pacing that has begun does not end. If the kernel refuses,
-// the connection is slower and nothing else.
+// An algorithm that paces its packets (BBR, the default of some systems) sets a timer for each. On
+// a short way that can double the time of a transfer. StopPacing chooses Reno in its place, which
+// every kernel has and every user may choose. Call it before connect(), or on a listener: pacing
+// that has begun does not end. PaceIfFar gives a connection with a long way the system's algorithm
+// back. If the kernel refuses, the connection is slower and nothing else.
 void StopPacing(int fd);
+void PaceIfFar(int fd);
 
 // Makes a socket send and receive through this interface only. Linux allows it without privileges
 // since 5.7.

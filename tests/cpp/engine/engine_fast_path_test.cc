@@ -27,11 +27,15 @@ Status Perform(Rank* me, const std::string& name, std::vector<T>* x, int set = 0
   asked.dimensions = 1;
   asked.bytes = x->size() * sizeof(T);
   asked.input = asked.output = x->data();
-  if (me->engine->TryFastPath(set, asked)) return Status::Ok();
+  bool offered = false;
+  if (me->engine->fast_path().Perform(set, asked, &offered)) return Status::Ok();
   Submission submission = Allreduce(full, *x, x, op);
   submission.request.cacheable = !name.empty();
+  submission.offered = offered;
   if (name.empty())
-    submission.request.name = "allreduce." + me->engine->sets().DefaultName(set, "allreduce");
+    submission.request.name =
+        "allreduce." +
+        (offered ? engine::kOfferedWithoutName : me->engine->sets().DefaultName(set, "allreduce"));
   return me->Do(std::move(submission), set);
 }
 
@@ -43,7 +47,20 @@ void Do(Rank* me, const std::string& name, std::vector<T>* x, int set = 0,
 }
 
 uint64_t FastCount(const Rank& me) {
-  return me.engine->world().carrier_counts().By(Carrier::kShmFastPath, OpKind::kAllreduce);
+  const comm::CarrierCounts& counts = me.engine->world().carrier_counts();
+  return counts.By(Carrier::kShmFastPath, OpKind::kAllreduce) +
+         counts.By(Carrier::kNetMeeting, OpKind::kAllreduce);
+}
+
+engine::KnownOperation Asked(const std::string& name, const Shape& shape, std::vector<int64_t>* x) {
+  engine::KnownOperation asked;
+  asked.dtype = DType::kInt64;
+  asked.name = name;
+  asked.shape = shape.data();
+  asked.dimensions = static_cast<int>(shape.size());
+  asked.bytes = x->size() * sizeof(int64_t);
+  asked.input = asked.output = x->data();
+  return asked;
 }
 
 // Until an operation of that name was performed on the fast path. If each wait spins for a long
@@ -77,7 +94,7 @@ uint64_t NumberOf(const engine::Unnamed& unnamed, int64_t length) {
 }
 
 TEST(Unnamed, has_one_number_for_all_that_ask_for_the_same_and_forgets_the_oldest) {
-  engine::Unnamed unnamed;
+  engine::Unnamed unnamed(16 << 10);
   EXPECT_EQ(NumberOf(unnamed, 1), 0u);
   for (const int64_t length : {1, 2, 1}) unnamed.Performed(OfLength(length));
   const uint64_t one = NumberOf(unnamed, 1);
@@ -92,7 +109,7 @@ TEST(Unnamed, has_one_number_for_all_that_ask_for_the_same_and_forgets_the_oldes
 }
 
 TEST(Unnamed, leaves_out_what_is_never_fast) {
-  engine::Unnamed unnamed;
+  engine::Unnamed unnamed(16 << 10);
   Request grouped = OfLength(1), coded = OfLength(1), adasum = OfLength(1), on_gpu = OfLength(1);
   grouped.group = 5;
   coded.codec = {Codec::kInt8, 0};
@@ -104,9 +121,16 @@ TEST(Unnamed, leaves_out_what_is_never_fast) {
   EXPECT_EQ(NumberOf(unnamed, 4097), 0u);
 }
 
-class EngineFastPath : public ::testing::TestWithParam<int> {
+struct Where {
+  int size;
+  int hosts;
+};
+
+class EngineFastPath : public ::testing::TestWithParam<Where> {
  protected:
-  RanksOptions Options() const { return {.size = GetParam(), .limit_seconds = 120}; }
+  RanksOptions Options() const {
+    return {.size = GetParam().size, .hosts = GetParam().hosts, .limit_seconds = 120};
+  }
   // Ranks wait for one another in exchanges, also where the machine is busy.
   RanksOptions Certain() const {
     RanksOptions options = Options();
@@ -205,9 +229,13 @@ TEST_P(EngineFastPath, leaves_an_operation_alone_that_differs) {
     differs[4].shape = other.data();
     differs[4].dimensions = 2;
     differs[5].name = "allreduce.y";
-    for (const engine::KnownOperation& each : differs)
-      EXPECT_FALSE(me.engine->TryFastPath(0, each));
-    EXPECT_FALSE(me.engine->TryFastPath(7, asked));  // there is no such process set
+    bool offered = false;
+    for (const engine::KnownOperation& each : differs) {
+      EXPECT_FALSE(me.engine->fast_path().Perform(0, each, &offered));
+      EXPECT_FALSE(offered);
+    }
+    // There is no such process set.
+    EXPECT_FALSE(me.engine->fast_path().Perform(7, asked, &offered));
     EXPECT_EQ(x[0], static_cast<float>(me.size));
     ASSERT_TRUE(me.Do(Barrier()).ok());
   });
@@ -218,9 +246,9 @@ TEST_P(EngineFastPath, leaves_large_tensors_alone) {
     DoUntilFast(&me, "small");
     const uint64_t before = FastCount(me);
     for (int i = 0; i < 50; ++i) {
-      std::vector<float> x(5000, 1);
+      std::vector<float> x(17000, 1);
       Do(&me, "large", &x);
-      ASSERT_EQ(x[4999], static_cast<float>(me.size));
+      ASSERT_EQ(x[16999], static_cast<float>(me.size));
     }
     EXPECT_EQ(FastCount(me), before);
   });
@@ -228,7 +256,7 @@ TEST_P(EngineFastPath, leaves_large_tensors_alone) {
 
 TEST_P(EngineFastPath, off_by_its_knob) {
   RanksOptions options = Options();
-  options.config.shm_meetings = false;
+  options.config.shm_meetings = options.config.net_meetings = false;
   RunRanks(options, [](Rank& me) {
     for (int i = 0; i < 200; ++i) {
       std::vector<int64_t> x(3, 1);
@@ -350,22 +378,116 @@ TEST_P(EngineFastPath, a_rank_that_leaves_ends_the_job_for_ranks_that_meet) {
     Status status;
     while (status.ok()) {
       std::vector<int64_t> x(3, 1);
-      const Shape shape = {3};
-      engine::KnownOperation asked;
-      asked.dtype = DType::kInt64;
-      asked.name = "allreduce.x";
-      asked.shape = shape.data();
-      asked.dimensions = 1;
-      asked.bytes = x.size() * sizeof(x[0]);
-      asked.input = asked.output = x.data();
-      ASSERT_FALSE(me.engine->TryFastPath(0, asked));  // without rank 0 no exchange is complete
-      status = me.Do(Allreduce("allreduce.x", x, &x));
+      status = Perform(&me, "x", &x);
+      ASSERT_EQ(FastCount(me), 0u);  // without rank 0 nothing is complete
     }
     EXPECT_EQ(status.code(), StatusCode::kShutDown) << status.ToString();
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(OfRanks, EngineFastPath, ::testing::Values(2, 3));
+// One rank asks for what has no name before the other comes, in vain or not; then both take a
+// number.
+TEST_P(EngineFastPath, numbers_of_operations_without_a_name_stay_equal) {
+  RunRanks(Options(), [](Rank& me) {
+    std::minstd_rand random(41);  // the same on all ranks
+    for (int round = 0; round < 300; ++round) {
+      if (static_cast<int>(random() % 4) == me.rank) usleep(100);
+      std::vector<int64_t> small(1 + random() % 3, 1);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "", &small));
+      ASSERT_EQ(small[0], me.size);
+      if (random() % 3 != 0) continue;
+      std::vector<int64_t> large(static_cast<size_t>(9000 + round), 1);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "", &large));
+      ASSERT_EQ(large.back(), me.size);
+    }
+  });
+}
+
+// A timeline shows every operation, so its rank does not come.
+TEST_P(EngineFastPath, a_rank_with_a_timeline_has_all_ranks_negotiate) {
+  const std::string file = ::testing::TempDir() + "/fast_path_timeline.json";
+  RunRanks(Certain(), [&](Rank& me) {
+    DoUntilFast(&me, "x");
+    if (me.rank == 0) {
+      ASSERT_TRUE(me.engine->observer().StartTimeline(file, false).ok());
+    }
+    ASSERT_TRUE(me.Do(Barrier()).ok());
+    const uint64_t before = FastCount(me);
+    for (int i = 0; i < 100; ++i) {
+      std::vector<int64_t> x(3, 1);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "x", &x));
+      ASSERT_EQ(x[0], me.size);
+    }
+    EXPECT_EQ(FastCount(me), before);
+    ASSERT_TRUE(me.Do(Barrier()).ok());
+    if (me.rank == 0) me.engine->observer().StopTimeline();
+    DoUntilFast(&me, "x");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(OfRanks, EngineFastPath,
+                         ::testing::Values(Where{2, 1}, Where{3, 1}, Where{2, 2}));
+
+constexpr RanksOptions kTwoHosts{.size = 2, .hosts = 2, .limit_seconds = 120};
+
+// Announcements are what stall reports are made of.
+TEST(EngineMeeting, a_rank_that_comes_late_has_the_other_negotiate) {
+  std::atomic<bool> announced{false};
+  RunRanks(kTwoHosts, [&](Rank& me) {
+    DoUntilFast(&me, "x");
+    std::vector<int64_t> x(3, 1);
+    if (me.rank == 1) {
+      while (!announced) usleep(1000);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "x", &x));
+      return;
+    }
+    bool offered = false;
+    const Shape shape = {3};
+    EXPECT_FALSE(me.engine->fast_path().Perform(0, Asked("allreduce.x", shape, &x), &offered));
+    announced = !offered;
+    ASSERT_TRUE(offered);
+    const std::string before = me.engine->Metrics();
+    Submission submission = Allreduce("allreduce.x", x, &x);
+    submission.offered = true;
+    const HandlePtr handle = me.Submit(std::move(submission));
+    const auto negotiated = [](const std::string& metrics) {
+      const size_t at = metrics.find("requests_by_slot");
+      return metrics.substr(at, metrics.find(',', at) - at);
+    };
+    while (negotiated(me.engine->Metrics()) == negotiated(before)) usleep(1000);
+    announced = true;
+    ASSERT_TRUE(me.Wait(handle).ok());
+    EXPECT_EQ(x[0], 2);
+  });
+}
+
+// The call that has offered fails for a reason of its own. The promise is kept all the same.
+TEST(EngineMeeting, an_offer_that_is_abandoned_still_counts) {
+  std::atomic<bool> abandoned{false};
+  RunRanks(kTwoHosts, [&](Rank& me) {
+    std::vector<int64_t> x(3, 1);
+    ASSERT_NO_FATAL_FAILURE(Do(&me, "x", &x));
+    x.assign(3, 1);
+    if (me.rank == 0) {
+      bool offered = false;
+      const Shape shape = {3};
+      EXPECT_FALSE(me.engine->fast_path().Perform(0, Asked("allreduce.x", shape, &x), &offered));
+      if (offered) me.engine->fast_path().Abandon(0);
+      abandoned = true;
+      ASSERT_TRUE(offered);
+    } else {
+      while (!abandoned) usleep(1000);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "x", &x));
+    }
+    ASSERT_TRUE(me.Do(Barrier()).ok());
+    EXPECT_EQ(x[0], me.rank == 0 ? 1 : 2);
+    for (int i = 0; i < 100; ++i) {
+      std::vector<int64_t> y(3, 1);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "y", &y));
+      ASSERT_EQ(y[0], 2);
+    }
+  });
+}
 
 }  // namespace
 }  // namespace hvdlite::testing

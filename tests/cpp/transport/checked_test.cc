@@ -68,6 +68,38 @@ TEST(Checked, carries_bytes_in_order_however_they_are_offered_asked_for_and_cut)
   }
 }
 
+TEST(Checked, carries_a_short_part_and_a_long_one_in_one_frame) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    auto [a, b] = Loopback::Pair(0, 1, 1 << 20);
+    Checked sender(std::make_unique<FaultTransport>(
+        std::move(a), Faults{.seed = seed,
+                             .stall = seed % 2 == 0 ? 0 : 0.3,
+                             .most = seed % 2 == 0 ? 1 << 20 : 1 + random() % 300}));
+    const std::string first = Letters(1 + random() % 100, seed);
+    const std::string second = Letters(random() % 5000, seed + 1);
+    const std::string both = first + second;
+    const auto part = [](const std::string& text) {
+      return iovec{const_cast<char*>(text.data()), text.size()};
+    };
+    size_t sent = 0;
+    ASSERT_TRUE(sender.TrySendBoth({part(first), part(second)}, &sent).ok());
+    while (sent < both.size()) {  // what is left is offered again, in one part
+      size_t moved = 0;
+      ASSERT_TRUE(sender.TrySend(both.data() + sent, both.size() - sent, &moved).ok());
+      sent += moved;
+    }
+    std::string wire(1 << 20, '\0');
+    size_t bytes = 0;
+    ASSERT_TRUE(b->TryReceive(wire.data(), wire.size(), &bytes).ok());
+    wire.resize(bytes);
+    EXPECT_EQ(HandedOut(wire, 10000).first, both);
+    if (first.size() <= 64) {
+      EXPECT_EQ(bytes, Checked::kHeaderBytes + both.size());
+    }
+  }
+}
+
 TEST(Checked, hands_out_nothing_of_a_frame_before_all_of_it_has_come) {
   const std::string payload = Letters(1000, 1);
   const std::string wire = OnTheWire({payload});

@@ -45,6 +45,34 @@ TEST(Frames, arrive_whole_and_in_order_however_the_bytes_are_cut) {
   }
 }
 
+TEST(Frames, a_payload_in_two_parts_is_one_frame_and_keeps_its_turn) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    auto [a, b] = Loopback::Pair(0, 1, 1 + random() % 500);
+    FaultTransport end(std::move(a), {.seed = seed, .stall = 0.2, .most = 1 + random() % 300});
+    FrameChannel sender(&end), receiver(b.get());
+    std::vector<std::string> sent;
+    for (int i = 0; i < 20; ++i) {
+      const std::string head(1 + random() % 40, 'h');
+      const std::string body(random() % 600, static_cast<char>('a' + i));
+      sent.push_back(head + body);
+      if (random() % 3 == 0) {
+        sender.Send(sent.back());
+      } else {
+        ASSERT_TRUE(sender.SendNow(head, body).ok());
+      }
+    }
+    for (size_t received = 0; received < sent.size();) {
+      bool moved = false;
+      ASSERT_TRUE(sender.PumpOut(&moved).ok());
+      std::string_view frame;
+      ASSERT_TRUE(receiver.Next(&frame, &moved).ok());
+      if (frame.data() == nullptr) continue;
+      ASSERT_EQ(frame, sent[received++]);
+    }
+  }
+}
+
 TEST(Frames, an_empty_frame_is_a_frame) {
   auto [a, b] = Loopback::Pair(0, 1);
   FrameChannel sender(a.get()), receiver(b.get());

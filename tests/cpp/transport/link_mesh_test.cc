@@ -103,20 +103,22 @@ void ExpectLinksLeadWhereTheySay(std::vector<Host>* hosts) {
   }
 }
 
-std::string CongestionControl(const Link& link) {
+std::string CongestionControl(int fd) {
   char name[16] = {};
   socklen_t length = sizeof(name);
-  EXPECT_EQ(getsockopt(link.fd(), IPPROTO_TCP, TCP_CONGESTION, name, &length), 0);
+  EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length), 0);
   return name;
 }
 
-TEST(LinkMesh, NoLinkInsideOneMachinePacesItsPackets) {
+TEST(LinkMesh, NoLinkWithAShortWayPacesItsPackets) {
+  const Fd fresh(socket(AF_INET, SOCK_STREAM, 0));
+  const std::string of_system = CongestionControl(fresh.get());
+  const std::string expected = of_system.starts_with("bbr") ? "reno" : of_system;
   auto hosts = OpenDoors(2);
-  for (Host& host : hosts) host.listener->StopPacing();
   ConnectAll(&hosts, PeersOf(hosts));
   ExpectLinksLeadWhereTheySay(&hosts);
-  EXPECT_EQ(CongestionControl(*hosts[0].links[1]), "reno");
-  EXPECT_EQ(CongestionControl(*hosts[1].links[0]), "reno");
+  EXPECT_EQ(CongestionControl(hosts[0].links[1]->fd()), expected);
+  EXPECT_EQ(CongestionControl(hosts[1].links[0]->fd()), expected);
 }
 
 TEST(LinkMesh, JoinsEveryRankToEveryOther) {
