@@ -29,7 +29,7 @@ bool FastPath::Perform(int id, const KnownOperation& asked, bool* offered) {
   const Nanos now = MonotonicNow();
   turn_.TickIfDue(now);
   for (const ProcessSetPtr& set : sets_.mine()) {
-    if (set->id != id || asked.bytes > set->fast_bytes()) continue;
+    if (set->id != id || !set->has_fast_path() || asked.bytes > set->fast_bytes()) continue;
     if (!set->idle() || life_.ended() || life_.agreed() || life_.leaving() ||
         observer_.watches_arrivals())
       continue;

@@ -45,11 +45,6 @@ bool ProcessSet::Remember(Response* response) {
   return true;
 }
 
-size_t ProcessSet::fast_bytes() const {
-  if (meets != nullptr) return Meeting::kMostBytes;
-  return group->fast_exchange != nullptr ? comm::shm::FastExchange::kMostBytes : 0;
-}
-
 uint64_t ProcessSet::Rounds(std::string_view name) const {
   const auto known = slot_of.find(name);
   return known == slot_of.end() ? 0 : slots.at(known->second).rounds;

@@ -91,8 +91,11 @@ struct ProcessSet {
   // Forgets a slot that the members no longer use.
   void Forget(uint64_t slot);
 
-  // The largest tensor that may take the fast path.
-  size_t fast_bytes() const;
+  bool has_fast_path() const { return meets != nullptr || group->fast_exchange != nullptr; }
+  // The largest tensor that may take it.
+  size_t fast_bytes() const {
+    return meets != nullptr ? Meeting::kMostBytes : comm::shm::FastExchange::kMostBytes;
+  }
 
   bool member() const { return group->me >= 0; }
   bool idle() const { return running == nullptr && decided.empty(); }

@@ -430,6 +430,20 @@ INSTANTIATE_TEST_SUITE_P(OfRanks, EngineFastPath,
 
 constexpr RanksOptions kTwoHosts{.size = 2, .hosts = 2, .limit_seconds = 120};
 
+TEST(EngineMeeting, members_that_cannot_meet_negotiate_also_what_is_empty) {
+  RunRanks({.size = 3, .hosts = 2}, [](Rank& me) {
+    for (int round = 0; round < 5; ++round) {
+      for (const char* const name : {"x", ""}) {
+        std::vector<int64_t> nothing, some(3, 1);
+        ASSERT_NO_FATAL_FAILURE(Do(&me, name, &nothing));
+        ASSERT_NO_FATAL_FAILURE(Do(&me, name, &some));
+        ASSERT_EQ(some[0], 3);
+      }
+    }
+    EXPECT_EQ(FastCount(me), 0u);
+  });
+}
+
 // Announcements are what stall reports are made of.
 TEST(EngineMeeting, a_rank_that_comes_late_has_the_other_negotiate) {
   std::atomic<bool> announced{false};
