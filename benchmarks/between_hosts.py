@@ -1,12 +1,14 @@
-"""hvdlite and gloo between two hosts that are network namespaces, with cables of a given speed.
+"""hvdlite, gloo and Open MPI between two hosts that are network namespaces, with cables of a given
+speed.
 
-    benchmarks/between_hosts.py [--mbit 1000 [1000 ...]] [--sizes 1048576 16777216] [--rounds 5]
+    benchmarks/between_hosts.py [--mbit 0 [1000 ...]] [--sizes 4 65536 1048576] [--rounds 5]
 
 It needs root, and `ip` and `tc` (Debian: iproute2). Each cable is a pair of veth interfaces with a
-token bucket (tbf) at both ends. With several cables, hvdlite and gloo use all of them, and
-"one cable" is hvdlite on the first. It prints, by turns of the backends: the time of an allreduce
-of float32, the share of the cables' speed that its bytes take, and the CPU time of a rank, of which
-a part is spent in the kernel.
+token bucket (tbf) at both ends. With several cables, hvdlite, gloo and Open MPI use all of them,
+"one cable" is hvdlite on the first, and "no checks" is hvdlite without check words. It prints, by
+turns of the backends: the time of an allreduce of float32, and of the gradients of a ResNet-50, all
+written before each lap; the share of the cables' speed that its bytes take; and the CPU time of a
+rank, of which a part is spent in the kernel.
 """
 
 from __future__ import annotations
@@ -15,15 +17,21 @@ import argparse
 import importlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
 from pathlib import Path
 from statistics import median
 
+import launch
 import machine
+import workloads
 
-BACKENDS = ("hvdlite", "one cable", "gloo")
+BACKENDS = ("hvdlite", "no checks", "one cable", "gloo", "openmpi")
+PEERS = {"gloo": "gloo", "openmpi": "mpi"}
+GRADIENTS = 0  # stands for their size
+_OPENMPI = next(backend for backend in launch.BACKENDS if backend.name == "openmpi")
 
 
 def arguments() -> argparse.Namespace:
@@ -33,7 +41,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--mbit", type=int, nargs="+", default=[1000], help="of each cable; 0: as fast as it goes"
     )
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1 << 20, 16 << 20], help="bytes")
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=[4, 1 << 10, 64 << 10, 1 << 20, 16 << 20, GRADIENTS],
+        help="bytes; 0: the gradients of a ResNet-50",
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--backends", nargs="+", choices=BACKENDS)
     parser.add_argument("--seconds", type=float, default=1.0, help="of a backend, size and round")
@@ -41,7 +55,13 @@ def arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if given.backends is None:
         given.backends = [name for name in BACKENDS if len(given.mbit) > 1 or name != "one cable"]
+        if reason := launch.why_not(_OPENMPI):
+            print(reason)
+            given.backends.remove("openmpi")
     return given
+
+
+PATIENCE = 300.0  # for all sizes of one backend, in seconds
 
 
 def bytes_per_second(given: argparse.Namespace) -> float:
@@ -54,6 +74,9 @@ class Cables:
     def __init__(self, mbit: list[int]) -> None:
         self._names = [f"hvdlite-{os.getpid()}-{host}" for host in (0, 1)]
         self._mbit = mbit
+
+    def name(self, host: int) -> str:
+        return self._names[host]
 
     def prefix(self, host: int) -> list[str]:
         return ["ip", "netns", "exec", self._names[host]]
@@ -91,54 +114,96 @@ def _run(*command: str, check: bool = True) -> None:
     subprocess.run(command, check=check, capture_output=not check)
 
 
-def rank(peer: str, given: argparse.Namespace) -> None:
+def rank(name: str, given: argparse.Namespace) -> None:
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))  # before other programs
-    backend = importlib.import_module(f"peers.{peer if peer == 'gloo' else 'hvdlite'}")
+    backend = importlib.import_module(f"peers.{PEERS.get(name, 'hvdlite')}")
     me, _ = backend.start()
     for size in given.sizes:
-        tensor = backend.buffer("float32", size // 4)
-        backend.allreduce(tensor, f"warm {size}")
+        tensors = {f"of {size}": backend.buffer("float32", size // 4)}
+        if size == GRADIENTS:
+            tensors = {
+                key: backend.buffer("float32", workloads.numbers(shape))
+                for key, shape in workloads.resnet50()
+            }
+        whole = 4 * sum(len(tensor) for tensor in tensors.values())
         line = bytes_per_second(given)
-        repeat = max(3, int(given.seconds / (size / line if line else size / 2e9)))
-        times = []
-        backend.allreduce(tensor, f"warm {size}")
-        before = os.times()
-        for _ in range(repeat):
-            begin = time.perf_counter()
-            backend.allreduce(tensor, f"of {size}")
-            times.append(time.perf_counter() - begin)
-        after = os.times()
-        kernel = (after.system - before.system) / repeat
-        cpu = (after.user - before.user) / repeat + kernel
+        repeat = max(3, min(5000, int(given.seconds / (whole / (line or 2e9) + 1e-6))))
+        times, processor, kernel = [], 0.0, 0.0
+        for lap in range(repeat + 2):
+            for tensor in tensors.values():
+                backend.fill(tensor, 1.0)
+            before, begin = os.times(), time.perf_counter()
+            if size == GRADIENTS:
+                backend.step(tensors)
+            else:
+                backend.allreduce(tensors[f"of {size}"], f"of {size}")
+            span, after = time.perf_counter() - begin, os.times()
+            assert all(backend.first(tensor) == 2 for tensor in tensors.values())
+            if lap < 2:
+                continue
+            times.append(span)
+            kernel += (after.system - before.system) / repeat
+            processor += (after.user - before.user + after.system - before.system) / repeat
         if me == 0:
-            row = {"size": size, "seconds": median(times), "cpu": cpu, "kernel": kernel}
+            row = {"size": size, "bytes": whole, "seconds": median(times), "cpu": processor,
+                   "kernel": kernel}  # fmt: skip
             print(json.dumps(row), flush=True)
     backend.stop()
 
 
 def measure(backend: str, cables: Cables, given: argparse.Namespace, port: int) -> list[dict]:
     interfaces = [f"eth{cable}" for cable in range(len(given.mbit))]
-    environment = os.environ | {
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "10.78.0.1",
-        "MASTER_PORT": str(port),
-        "GLOO_SOCKET_IFNAME": ",".join(interfaces),
-        "HVDLITE_NETWORK_INTERFACES": "eth0" if backend == "one cable" else ",".join(interfaces),
-        "OMP_NUM_THREADS": "1",
-    }
-    ranks = [
-        subprocess.Popen(
-            [*cables.prefix(rank), sys.executable, *sys.argv, "--rank", backend],
-            env=environment | {"RANK": str(rank), "HVDLITE_HOST_ID": f"host {rank}"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    outputs = [rank.communicate()[0] for rank in ranks]
+    program = [sys.executable, *sys.argv, "--rank", backend]
+    if backend == "openmpi":
+        ranks = [_start_openmpi(program, cables, interfaces)]
+    else:
+        environment = os.environ | {
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": "10.78.0.1",
+            "MASTER_PORT": str(port),
+            "GLOO_SOCKET_IFNAME": ",".join(interfaces),
+            "HVDLITE_NETWORK_INTERFACES": "eth0"
+            if backend == "one cable"
+            else ",".join(interfaces),
+            "HVDLITE_LINK_CHECKS": "off" if backend == "no checks" else "auto",
+            "OMP_NUM_THREADS": "1",
+        }
+        ranks = [
+            subprocess.Popen(
+                [*cables.prefix(rank), *program],
+                env=environment | {"RANK": str(rank), "HVDLITE_HOST_ID": f"host {rank}"},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in (0, 1)
+        ]
+    outputs = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
     if any(rank.returncode for rank in ranks):
         raise SystemExit(f"{backend} has failed")
     return [json.loads(line) for line in outputs[0].splitlines() if line.startswith("{")]
+
+
+def _start_openmpi(
+    program: list[str], cables: Cables, interfaces: list[str]
+) -> subprocess.Popen[str]:
+    """Each host needs a name of its own, else Open MPI takes both for one."""
+    agent = Path(__file__).parent / "pretended_hosts" / "namespace"
+    through = ",".join(interfaces)
+    launcher = [
+        *_OPENMPI.launcher[:1], "--personality", "ompi", "--allow-run-as-root", "--bind-to", "none",
+        "-n", "2", "--map-by", "node", "--host", f"{cables.name(0)}:1,10.78.0.2:1",
+        "--prtemca", "plm_ssh_agent", str(agent), "--prtemca", "prte_if_include", "eth0",
+        "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", through,
+    ]  # fmt: skip
+    for variable in (*_OPENMPI.environment, "PATH"):
+        launcher += ["-x", variable]
+    command = f"hostname {cables.name(0)}; exec {shlex.join([*launcher, *program])}"
+    return subprocess.Popen(
+        [*cables.prefix(0), "unshare", "-u", "sh", "-c", command],
+        env=os.environ | _OPENMPI.environment | {"BENCHMARK_NAMESPACE": cables.name(1)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def main() -> None:
@@ -160,16 +225,20 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for size in given.sizes:
         for backend in given.backends:
-            seconds = median(row["seconds"] for row in rows[backend, size])
+            of = rows[backend, size]
+            seconds, whole = median(row["seconds"] for row in of), of[0]["bytes"]
             cpu, kernel = (
-                median(row[key] for row in rows[backend, size]) / size * (1 << 30)
-                for key in ("cpu", "kernel")
+                median(row[key] for row in of) / whole * (1 << 30) for key in ("cpu", "kernel")
             )
-            share = f"{100 * size / seconds / line:.0f} %" if line else "-"
+            share = f"{100 * whole / seconds / line:.0f} %" if line else "-"
             print(
-                f"| {size / (1 << 20):g} MiB | {backend} | {seconds * 1e3:.3g} | {share} | "
+                f"| {shown(size)} | {backend} | {seconds * 1e3:.3g} | {share} | "
                 f"{cpu:.2f} | {kernel:.2f} |"
             )
+
+
+def shown(size: int) -> str:
+    return "161 gradients" if size == GRADIENTS else workloads.size_text(size)
 
 
 if __name__ == "__main__":

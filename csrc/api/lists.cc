@@ -35,7 +35,7 @@ hvdlite_operation OperationOf(const hvdlite_list& list, int i) {
 }
 
 // FNV-1a gives the same hash on all ranks, which std::hash does not promise. Never 0.
-static uint64_t HashName(const std::string& name) {
+uint64_t HashName(const std::string& name) {
   uint64_t hash = 1469598103934665603ull;
   for (unsigned char c : name) hash = (hash ^ c) * 1099511628211ull;
   return hash | 1;

@@ -159,8 +159,7 @@ class GradientHooks {
         PyErr_Clear();
         continue;
       }
-      int64_t mine = hvdlite_dtype_size(lent.tensor.dtype);
-      for (int32_t d = 0; d < lent.tensor.ndim; ++d) mine *= lent.tensor.shape[d];
+      const auto mine = static_cast<int64_t>(BytesOf(lent.tensor));
       if (mine >= kFull) continue;
       if (open == nullptr || bytes >= kFull || like.dtype != lent.tensor.dtype ||
           like.device_kind != lent.tensor.device_kind) {

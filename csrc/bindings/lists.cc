@@ -23,8 +23,7 @@ namespace {
 bool Overlap(const std::vector<hvdlite_tensor>& tensors) {
   std::vector<std::pair<const char*, const char*>> extents;
   for (const hvdlite_tensor& tensor : tensors) {
-    auto bytes = static_cast<size_t>(hvdlite_dtype_size(tensor.dtype));
-    for (int32_t d = 0; d < tensor.ndim; ++d) bytes *= static_cast<size_t>(tensor.shape[d]);
+    const size_t bytes = BytesOf(tensor);
     const auto* const start = static_cast<const char*>(tensor.data);
     if (bytes > 0) extents.emplace_back(start, start + bytes);
   }

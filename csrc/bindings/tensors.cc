@@ -201,6 +201,12 @@ bool LendsQuickly(const py::handle& object) {
   return py::isinstance<py::array>(object) || ExchangeOf(object) != nullptr;
 }
 
+size_t BytesOf(const hvdlite_tensor& tensor) {
+  auto bytes = static_cast<size_t>(hvdlite_dtype_size(tensor.dtype));
+  for (int32_t d = 0; d < tensor.ndim; ++d) bytes *= static_cast<size_t>(tensor.shape[d]);
+  return bytes;
+}
+
 py::dtype NumpyDType(int32_t dtype) {
   return py::dtype(hvdlite_dtype_name(dtype == HVDLITE_BFLOAT16 ? HVDLITE_INT16 : dtype));
 }

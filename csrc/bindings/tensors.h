@@ -47,6 +47,8 @@ class BorrowedTensor {
   std::vector<int64_t> many_;
 };
 
+size_t BytesOf(const hvdlite_tensor& tensor);
+
 // Whether an object lends its memory without a call of Python.
 bool LendsQuickly(const pybind11::handle& object);
 

@@ -5,20 +5,25 @@
 namespace hvdlite::comm {
 namespace {
 
+// The children of a position in a tree of `count`, numbered level by level.
+std::vector<size_t> ChildrenOf(size_t position, size_t fanout, size_t count) {
+  std::vector<size_t> children;
+  const size_t first = position * fanout + 1;
+  for (size_t child = first; child < std::min(first + fanout, count); ++child)
+    children.push_back(child);
+  return children;
+}
+
 void AddHostAndBelow(const Topology& topology, size_t host, std::vector<int>* members) {
   members->insert(members->end(), topology.hosts[host].begin(), topology.hosts[host].end());
-  for (size_t child = host * kLeaderFanout + 1; child <= host * kLeaderFanout + kLeaderFanout;
-       ++child) {
-    if (child < topology.hosts.size()) AddHostAndBelow(topology, child, members);
-  }
+  for (size_t child : ChildrenOf(host, kLeaderFanout, topology.hosts.size()))
+    AddHostAndBelow(topology, child, members);
 }
 
 void AddMateAndBelow(const std::vector<int>& mates, size_t local, std::vector<int>* members) {
   members->push_back(mates[local]);
-  for (size_t child = local * kHostFanout + 1; child <= local * kHostFanout + kHostFanout;
-       ++child) {
-    if (child < mates.size()) AddMateAndBelow(mates, child, members);
-  }
+  for (size_t child : ChildrenOf(local, kHostFanout, mates.size()))
+    AddMateAndBelow(mates, child, members);
 }
 
 }  // namespace
@@ -47,9 +52,7 @@ TreeLinks MakeTree(const Topology& topology, int me) {
   const size_t host = static_cast<size_t>(topology.host_of[static_cast<size_t>(me)]);
   const std::vector<int>& mates = topology.hosts[host];
   const auto local = static_cast<size_t>(topology.local_of[static_cast<size_t>(me)]);
-  for (size_t child = local * kHostFanout + 1; child <= local * kHostFanout + kHostFanout;
-       ++child) {
-    if (child >= mates.size()) break;
+  for (size_t child : ChildrenOf(local, kHostFanout, mates.size())) {
     tree.children.push_back({mates[child], {}});
     AddMateAndBelow(mates, child, &tree.children.back().speaks_for);
   }
@@ -58,9 +61,7 @@ TreeLinks MakeTree(const Topology& topology, int me) {
     return tree;
   }
   if (host > 0) tree.parent = topology.hosts[(host - 1) / kLeaderFanout][0];
-  for (size_t child = host * kLeaderFanout + 1; child <= host * kLeaderFanout + kLeaderFanout;
-       ++child) {
-    if (child >= topology.hosts.size()) break;
+  for (size_t child : ChildrenOf(host, kLeaderFanout, topology.hosts.size())) {
     tree.children.push_back({topology.hosts[child][0], {}});
     AddHostAndBelow(topology, child, &tree.children.back().speaks_for);
   }
