@@ -287,9 +287,11 @@ Status World::Connect(std::vector<int> ranks, uint32_t set, const Until& until,
   group->may_meet = topology.ranks.size() == 2 && !topology.single_host() && !mpi_.use &&
                     options_.config->net_meetings && !options_.config->nan_watch;
   if (topology.single_host() && !over_mpi && options_.config->shm_meetings &&
-      !options_.config->nan_watch)
+      !options_.config->nan_watch) {
     group->fast_exchange = std::make_unique<shm::FastExchange>(
         group->region->fast_exchange_memory(), group->region->me(), group->region->members());
+    if (topology.ranks.size() > 1) group->shared = SharedTensorsOf(*group);
+  }
   group->communicator->CountIn(&carrier_counts_);
   for (auto& pipe : pipes) {
     if (pipe != nullptr) group->transports.push_back(std::move(pipe));

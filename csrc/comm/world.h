@@ -53,6 +53,7 @@ struct Group {
   std::unique_ptr<Communicator> outer;  // hierarchical: between hosts, along one local rank
   std::unique_ptr<shm::Region> region;
   std::unique_ptr<shm::FastExchange> fast_exchange;  // null with several hosts or over MPI
+  shm::SharedTensors shared;                         // for the fast exchange
   bool may_meet = false;  // two members on two hosts: see engine/meeting.h
   void* region_memory = nullptr;
   std::vector<std::unique_ptr<transport::Transport>> transports;

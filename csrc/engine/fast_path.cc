@@ -1,5 +1,6 @@
 #include "engine/fast_path.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -10,6 +11,7 @@ namespace hvdlite::engine {
 namespace {
 
 using comm::shm::FastExchange;
+using comm::shm::FastInPlace;
 
 // Combines the members' tensors in their order, as every other algorithm does.
 void Reduce(const FastExchange& exchange, const Request& request, const KnownOperation& asked) {
@@ -24,25 +26,36 @@ void Reduce(const FastExchange& exchange, const Request& request, const KnownOpe
 
 bool FastPath::Perform(int id, const KnownOperation& asked, bool* offered) {
   *offered = false;
-  if (asked.bytes > Meeting::kMostBytes || !turn_.TakeIfIdle()) return false;
-  bool performed = false;
+  if (asked.bytes > FastInPlace::kMostBytes || !turn_.TakeIfIdle()) return false;
   const Nanos now = MonotonicNow();
   turn_.TickIfDue(now);
-  for (const ProcessSetPtr& set : sets_.mine()) {
-    if (set->id != id || !set->has_fast_path() || asked.bytes > set->fast_bytes()) continue;
-    if (!set->idle() || life_.ended() || life_.agreed() || life_.leaving() ||
-        observer_.watches_arrivals())
-      continue;
-    const Known known = Recall(*set, asked);
-    if (known.request == nullptr) continue;
-    performed = set->meets != nullptr ? PerformInMeeting(set.get(), known, asked, now, offered)
-                                      : PerformInExchange(set.get(), known, asked);
-    if (!performed) continue;
-    if (known.named != nullptr) ++known.named->rounds;
-    Performed(*set, *known.request, asked.bytes, now);
-  }
+  const auto& mine = sets_.mine();
+  const auto found = std::find_if(mine.begin(), mine.end(),
+                                  [&](const ProcessSetPtr& set) { return set->id == id; });
+  const ProcessSetPtr set = found == mine.end() ? nullptr : *found;
+  const bool performed = set != nullptr && PerformIn(set.get(), asked, now, offered);
   turn_.Return();
   return performed;
+}
+
+bool FastPath::PerformIn(ProcessSet* set, const KnownOperation& asked, Nanos now, bool* offered) {
+  if (!set->has_fast_path() || asked.bytes > set->fast_bytes() || !set->idle() || life_.ended() ||
+      life_.agreed() || life_.leaving() || observer_.watches_arrivals())
+    return false;
+  const Known known = Recall(*set, asked);
+  if (known.request == nullptr) return false;
+  bool performed = false;
+  if (set->meets != nullptr) {
+    performed = PerformInMeeting(set, known, asked, now, offered);
+  } else if (asked.bytes <= FastExchange::kMostBytes) {
+    performed = PerformInExchange(set, known, asked);
+  } else {
+    performed = PerformInPlace(set, known, asked);
+  }
+  if (!performed) return false;
+  if (known.named != nullptr) ++known.named->rounds;
+  Performed(*set, *known.request, asked.bytes, now);
+  return true;
 }
 
 FastPath::Known FastPath::Recall(const ProcessSet& set, const KnownOperation& asked) const {
@@ -57,25 +70,59 @@ FastPath::Known FastPath::Recall(const ProcessSet& set, const KnownOperation& as
   return known;
 }
 
+bool FastPath::Exchange(const ProcessSet& set, const Known& known) {
+  FastExchange* const exchange = set.group->fast_exchange.get();
+  if (exchange->Arrive({known.slot, set.epoch})) return true;
+  jitter_();
+  bool complete = false;
+  turn_.PauseUntil([&] {
+    complete = exchange->Complete();
+    return complete || exchange->SomeElsewhere();
+  });
+  return complete || !exchange->Withdraw();
+}
+
 bool FastPath::PerformInExchange(ProcessSet* set, const Known& known, const KnownOperation& asked) {
   FastExchange* const exchange = set->group->fast_exchange.get();
   // A member that negotiates arrives at no exchange before it is done.
   if (exchange->SomeElsewhere()) return false;
   jitter_();
   memcpy(exchange->Tensor(exchange->me(), asked.bytes), asked.input, asked.bytes);
-  bool complete = exchange->Arrive({known.slot, set->epoch});
-  if (!complete) {
-    jitter_();
-    turn_.PauseUntil([&] {
-      complete = exchange->Complete();
-      return complete || exchange->SomeElsewhere();
-    });
-    if (!complete && exchange->Withdraw()) return false;
-  }
+  if (!Exchange(*set, known)) return false;
   const bool agrees = exchange->Agrees();
   if (agrees) Reduce(*exchange, *known.request, asked);
   exchange->Conclude();
   return agrees;
+}
+
+bool FastPath::PerformInPlace(ProcessSet* set, const Known& known, const KnownOperation& asked) {
+  FastExchange* const exchange = set->group->fast_exchange.get();
+  if (asked.input != asked.output || exchange->SomeElsewhere()) return false;
+  FastInPlace place(exchange, set->group->shared, asked.bytes);
+  if (!place.Lend(asked.output)) return false;
+  jitter_();
+  place.Offer();
+  if (!Exchange(*set, known)) return false;
+  const bool agrees = exchange->Agrees();
+  const Status accepted = agrees ? place.Accept() : Status::Ok();
+  exchange->Conclude();
+  if (!agrees) return false;
+  if (!accepted.ok()) {
+    world_->segment().SetAbort(accepted);
+    return false;
+  }
+  jitter_();
+  place.Reduce(ReductionOf(*known.request, exchange->members()));
+  // All have come, so this takes as long as their shares. But one of them may have died, or stand
+  // still: then the job fails, and so does the operation when it is submitted.
+  while (!place.AllFinished()) {
+    turn_.PauseUntil([&] { return place.AllFinished(); });
+    if (place.AllFinished()) break;
+    turn_.Work();
+    if (life_.ended()) return false;
+  }
+  world_->CountFastPath(comm::Carrier::kShmInPlace, known.request->kind);
+  return true;
 }
 
 bool FastPath::PerformInMeeting(ProcessSet* set, const Known& known, const KnownOperation& asked,

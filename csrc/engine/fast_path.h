@@ -3,7 +3,8 @@
 // If all have offered the same, they have agreed and exchanged in one step.
 //
 //   one host    comm/shm/fast_exchange.h. A member that does not find the others there withdraws
-//               before it would sleep, and submits the operation
+//               before it would sleep, and submits the operation. Tensors of 16 to 256 KiB only
+//               where they lie in memory that all share (comm/shm/fast_in_place.h)
 //   two hosts   meeting.h. An offer is a promise. A member that does not find the other there
 //               submits the operation as offered; Resume ends it, or has it negotiated
 //
@@ -46,6 +47,8 @@ class FastPath {
   Entry* Resume(ProcessSet* set, Nanos now, bool* moved) REQUIRES(turn_);
 
  private:
+  bool PerformIn(ProcessSet* set, const KnownOperation& asked, Nanos now, bool* offered)
+      REQUIRES(turn_);
   // What this rank has asked for before, and what stands for it.
   struct Known {
     const Request* request = nullptr;  // null: nothing
@@ -53,6 +56,11 @@ class FastPath {
     uint64_t slot = kNoSlot;
   };
   Known Recall(const ProcessSet& set, const KnownOperation& asked) const REQUIRES(turn_);
+  // Waits until all members have come with this rank's offer. Returns false if this rank has not
+  // waited for them.
+  bool Exchange(const ProcessSet& set, const Known& known) REQUIRES(turn_);
+  bool PerformInPlace(ProcessSet* set, const Known& known, const KnownOperation& asked)
+      REQUIRES(turn_);
   bool PerformInExchange(ProcessSet* set, const Known& known, const KnownOperation& asked)
       REQUIRES(turn_);
   bool PerformInMeeting(ProcessSet* set, const Known& known, const KnownOperation& asked, Nanos now,

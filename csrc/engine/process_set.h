@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "comm/shm/fast_in_place.h"
 #include "comm/world.h"
 #include "engine/entry.h"
 #include "engine/execute/in_flight.h"
@@ -94,7 +95,9 @@ struct ProcessSet {
   bool has_fast_path() const { return meets != nullptr || group->fast_exchange != nullptr; }
   // The largest tensor that may take it.
   size_t fast_bytes() const {
-    return meets != nullptr ? Meeting::kMostBytes : comm::shm::FastExchange::kMostBytes;
+    if (meets != nullptr) return Meeting::kMostBytes;
+    return group->shared.peers != nullptr ? comm::shm::FastInPlace::kMostBytes
+                                          : comm::shm::FastExchange::kMostBytes;
   }
 
   bool member() const { return group->me >= 0; }

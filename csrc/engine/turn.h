@@ -176,6 +176,8 @@ class CAPABILITY("turn") Turn {
   void TickIfDue(Nanos now) REQUIRES(this) {
     if (TickIsDue(now)) worker_.Cycle();
   }
+  // For a holder that does not drive, but waits for longer than it thought.
+  void Work() REQUIRES(this) { worker_.Cycle(); }
   void Ticked(Nanos now) { last_tick_.store(now, std::memory_order_relaxed); }
 
   uint64_t background_wakes() const { return gate_.wakes(); }

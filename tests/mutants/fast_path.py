@@ -98,23 +98,18 @@ csrc/engine/meeting.cc
 +  &&
 C++ Meeting.offers_that_differ_are_void_for_both
 
-ME2: a rank that negotiates leaves the other one waiting in a meeting
-csrc/engine/fast_path.cc
-- const bool negotiates = set->undecided > 0 && set->decided.empty();
-+ const bool negotiates = false;
-C++ OfRanks/EngineFastPath.a_rank_with_a_timeline_has_all_ranks_negotiate/2
-
 ME3: a rank that comes late keeps the other one from negotiating
 csrc/engine/meeting.h
 - (busy || now - heard_at_ >= kPatience)
 + busy
 C++ EngineMeeting.a_rank_that_comes_late_has_the_other_negotiate
+hangs
 
-ME4: an operation without a name takes its number when it is offered
+ME4: an offer in vain is negotiated without a number
 csrc/engine/fast_path.cc
 - if (!entry->request.cacheable) set->inbox.GiveDefaultName(entry);
 +
-C++ OfRanks/EngineFastPath.numbers_of_operations_without_a_name_stay_equal/2
+C++ EngineMeeting.an_offer_in_vain_takes_its_number_then
 
 ME5: an offer whose call has ended writes its result
 csrc/engine/meeting.cc
@@ -127,4 +122,16 @@ csrc/transport/checked.cc
 - Crc32c(Crc32c(0, parts[0].iov_base, first), parts[1].iov_base, whole - first)
 + Crc32c(0, parts[1].iov_base, whole - first)
 C++ Checked.carries_a_short_part_and_a_long_one_in_one_frame
+
+IP20: ranks that reduce in place on the fast path do not wait for one another
+csrc/engine/fast_path.cc
+- while (!place.AllFinished()) {
++ while (false) {
+C++ OfRanks/EngineFastPath.reduces_in_place_what_all_ranks_share/0
+
+IP21: a rank whose peer dies while it reduces in place hands its memory out again
+csrc/comm/shm/fast_in_place.cc
+- if (accepted_ && !AllFinished()) own->Retire();
++
+C++ FastInPlace.retires_the_memory_that_others_may_still_write
 """)

@@ -5,7 +5,7 @@ namespace hvdlite::comm::shm {
 using transport::shm::kPrivateLines;
 
 size_t FastExchange::Footprint(int members) {
-  return kPrivateLines + static_cast<size_t>(members) * (sizeof(Elsewhere) + 2 * sizeof(Offer));
+  return 2 * kPrivateLines + static_cast<size_t>(members) * (sizeof(Elsewhere) + 2 * sizeof(Offer));
 }
 
 // Zero bytes are valid. Constructing them could erase what a faster member has already written.
@@ -13,7 +13,9 @@ FastExchange::FastExchange(void* memory, int me, int members)
     : me_(me),
       members_(members),
       arrivals_(static_cast<std::atomic<uint64_t>*>(memory)),
-      elsewheres_(reinterpret_cast<Elsewhere*>(static_cast<char*>(memory) + kPrivateLines)),
+      finishes_(
+          reinterpret_cast<std::atomic<uint64_t>*>(static_cast<char*>(memory) + kPrivateLines)),
+      elsewheres_(reinterpret_cast<Elsewhere*>(static_cast<char*>(memory) + 2 * kPrivateLines)),
       offers_(reinterpret_cast<Offer*>(elsewheres_ + members)) {}
 
 bool FastExchange::Withdraw() {

@@ -6,6 +6,9 @@
 //                 withdraw
 //   Withdraw      a member that will not wait any longer; fails if the exchange is complete
 //   Conclude      the member has read the offers; the next exchange begins
+//   Finish        where the offers are places in memory that all share (fast_in_place.h): the
+// member
+//                 no longer touches others' tensors
 //
 // One counter decides. Its value is the number of arrivals of all exchanges, so it passes a
 // multiple of the members exactly when an exchange is complete, and all members learn the same.
@@ -61,6 +64,16 @@ class FastExchange {
   bool Agrees() const;
   void Conclude() { ++completed_; }
 
+  // After an exchange in which all have agreed to finish.
+  void Finish() {
+    ++to_finish_;
+    finishes_->fetch_add(1, std::memory_order_acq_rel);
+  }
+  bool AllFinished() const {
+    return finishes_->load(std::memory_order_acquire) >=
+           to_finish_ * static_cast<uint64_t>(members_);
+  }
+
   // Whether this member negotiates an operation.
   void SetElsewhere(bool elsewhere) {
     elsewheres_[me_].yes.store(elsewhere, std::memory_order_release);
@@ -87,9 +100,11 @@ class FastExchange {
   const int me_;
   const int members_;
   std::atomic<uint64_t>* arrivals_;
+  std::atomic<uint64_t>* finishes_;
   Elsewhere* elsewheres_;
   Offer* offers_;
   uint64_t completed_ = 0;  // complete ones
+  uint64_t to_finish_ = 0;  // of these, such that this member has finished
 };
 
 }  // namespace hvdlite::comm::shm

@@ -69,13 +69,17 @@ Status PeerAddresses::ReadAll() {
     any_ = true;
     for (size_t m = 0; m < Members(); ++m) {
       if (Tensor(m, i) != nullptr) continue;
-      return Status::Internal("local rank " + std::to_string(shared_.local_ranks[m]) +
-                              " named a tensor outside its shared memory; do all ranks run the "
-                              "same version of hvdlite?");
+      return OutsideItsMemory(shared_.local_ranks[m]);
     }
   }
   if (lends_ && !any_) StopLending();
   return Status::Ok();
+}
+
+Status PeerAddresses::OutsideItsMemory(int local_rank) {
+  return Status::Internal("local rank " + std::to_string(local_rank) +
+                          " named a tensor outside its shared memory; do all ranks run the same "
+                          "version of hvdlite?");
 }
 
 bool PeerAddresses::Shares(size_t piece) const {

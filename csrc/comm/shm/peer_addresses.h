@@ -52,6 +52,9 @@ class PeerAddresses {
   int members() const { return region_->members(); }
   char* Tensor(size_t member, size_t piece) const;
 
+  // The failure of a member that names a place outside its shared memory.
+  static Status OutsideItsMemory(int local_rank);
+
   void Release() { region_->Post(Flag::kMid, step_ + 1); }
   bool AllReleased() const { return region_->AllReached(Flag::kMid, step_ + 1); }
 

@@ -52,7 +52,7 @@ uint64_t FastCount(const Rank& me) {
          counts.By(Carrier::kNetMeeting, OpKind::kAllreduce);
 }
 
-engine::KnownOperation Asked(const std::string& name, const Shape& shape, std::vector<int64_t>* x) {
+engine::KnownOperation Asked(std::string_view name, const Shape& shape, std::vector<int64_t>* x) {
   engine::KnownOperation asked;
   asked.dtype = DType::kInt64;
   asked.name = name;
@@ -385,6 +385,40 @@ TEST_P(EngineFastPath, a_rank_that_leaves_ends_the_job_for_ranks_that_meet) {
   });
 }
 
+TEST_P(EngineFastPath, reduces_in_place_what_all_ranks_share) {
+  RanksOptions options = Certain();
+  options.pool = true;
+  RunRanks(options, [this](Rank& me) {
+    constexpr int64_t kLength = 8000;
+    const Shape shape = {kLength};
+    auto* const shared = static_cast<int64_t*>(me.segment->Allocate(kLength * sizeof(int64_t)));
+    std::vector<int64_t> own(kLength);
+    const auto before = FastCount(me);
+    for (int round = 0; round < 300; ++round) {
+      // Now and then one rank has another tensor, which lies elsewhere.
+      int64_t* const x = round % 10 == 9 && me.rank == round / 10 % me.size ? own.data() : shared;
+      std::fill(x, x + kLength, round + me.rank);
+      engine::KnownOperation asked = Asked("allreduce.x", shape, &own);
+      asked.input = asked.output = x;
+      bool offered = false;
+      if (!me.engine->fast_path().Perform(0, asked, &offered)) {
+        Submission submission = Allreduce("allreduce.x", own, &own);
+        submission.input.data = submission.output.data = x;
+        ASSERT_TRUE(me.Do(std::move(submission)).ok());
+      }
+      const int64_t expected = int64_t{round} * me.size + me.size * (me.size - 1) / 2;
+      ASSERT_EQ(x[0], expected);
+      ASSERT_TRUE(std::all_of(x, x + kLength, [&](int64_t each) { return each == expected; }));
+    }
+    if (GetParam().hosts == 1) {
+      EXPECT_GT(FastCount(me), before);
+      const auto& counts = me.engine->world().carrier_counts();
+      EXPECT_GE(counts.By(Carrier::kShmInPlace, OpKind::kAllreduce), FastCount(me) - before);
+    }
+    ASSERT_TRUE(me.Do(Barrier()).ok());
+  });
+}
+
 // One rank asks for what has no name before the other comes, in vain or not; then both take a
 // number.
 TEST_P(EngineFastPath, numbers_of_operations_without_a_name_stay_equal) {
@@ -472,6 +506,27 @@ TEST(EngineMeeting, a_rank_that_comes_late_has_the_other_negotiate) {
     announced = true;
     ASSERT_TRUE(me.Wait(handle).ok());
     EXPECT_EQ(x[0], 2);
+  });
+}
+
+TEST(EngineMeeting, an_offer_in_vain_takes_its_number_then) {
+  RunRanks(kTwoHosts, [](Rank& me) {
+    const auto unnamed = [&me](size_t length) {
+      std::vector<int64_t> x(length, 1);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "", &x));
+      ASSERT_EQ(x.back(), 2);
+    };
+    for (int round = 0; round < 50; ++round) {
+      for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(unnamed(5));
+      std::vector<int64_t> y(2, 1);
+      HandlePtr handle;
+      // A rank that negotiates something else declines.
+      if (me.rank == 1) handle = me.Submit(Allreduce("allreduce.y", y, &y));
+      ASSERT_NO_FATAL_FAILURE(unnamed(5));
+      if (me.rank == 0) handle = me.Submit(Allreduce("allreduce.y", y, &y));
+      ASSERT_TRUE(me.Wait(handle).ok());
+      ASSERT_NO_FATAL_FAILURE(unnamed(9000));
+    }
   });
 }
 

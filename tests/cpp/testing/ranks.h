@@ -135,6 +135,8 @@ struct RanksOptions {
   // Tensors go over a FakeMpi: between the hosts, or on one host because HVDLITE_CPU_OPERATIONS
   // says so.
   bool mpi = false;
+  // Each rank has memory that it shares with the others of its host.
+  bool pool = false;
   double limit_seconds = 60;
   // False: each rank calls Shutdown itself, or the engine is destroyed without it.
   bool shutdown = true;
@@ -146,6 +148,7 @@ class Rank {
   Rank(int rank_number, int size_of_job) : rank(rank_number), size(size_of_job) {}
   const int rank;
   const int size;
+  std::unique_ptr<pool::Segment> segment;  // with RanksOptions::pool
   std::unique_ptr<Engine> engine;
 
   // What this rank is about to do: the watchdog shows it.
@@ -213,8 +216,9 @@ class Departure {
 
 inline Status StartEngine(const RanksOptions& options, int rank, const std::string& prefix,
                           rendezvous::Store* store, std::unique_ptr<Engine>* engine,
-                          const FakeMpi* mpi = nullptr) {
+                          const FakeMpi* mpi = nullptr, pool::Segment* gradients = nullptr) {
   engine::EngineOptions o;
+  o.gradients = gradients;
   o.rank = rank;
   o.size = options.size;
   o.store_prefix = prefix;
@@ -244,8 +248,13 @@ inline void RunRanks(const RanksOptions& options, const std::function<void(Rank&
   std::vector<std::thread> threads;
   for (const auto& rank : ranks) {
     threads.emplace_back([&options, &store, &mpi, &play, me = rank.get()] {
-      const Status started =
-          StartEngine(options, me->rank, "job/", &store, &me->engine, options.mpi ? &mpi : nullptr);
+      if (options.pool) {
+        constexpr size_t kRoom = size_t{16} << 20;
+        ASSERT_TRUE(pool::Segment::Create(nullptr, kRoom, &me->segment).ok());
+        me->segment->Limit(kRoom);
+      }
+      const Status started = StartEngine(options, me->rank, "job/", &store, &me->engine,
+                                         options.mpi ? &mpi : nullptr, me->segment.get());
       ASSERT_TRUE(started.ok()) << started.ToString();
       play(*me);
       if (options.shutdown && me->engine != nullptr) {
