@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "comm/flat.h"
 #include "comm/shm/pipeline.h"
 
 namespace hvdlite::comm::shm {
