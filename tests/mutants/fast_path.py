@@ -102,14 +102,14 @@ ME3: a rank that comes late keeps the other one from negotiating
 csrc/engine/meeting.h
 - (busy || now - heard_at_ >= kPatience)
 + busy
-C++ EngineMeeting.a_rank_that_comes_late_has_the_other_negotiate
-hangs
+C++ Meeting.declines_for_a_member_that_is_busy_or_late_and_never_for_one_that_has_come
 
 ME4: an offer in vain is negotiated without a number
 csrc/engine/fast_path.cc
 - if (!entry->request.cacheable) set->inbox.GiveDefaultName(entry);
 +
 C++ EngineMeeting.an_offer_in_vain_takes_its_number_then
+hangs
 
 ME5: an offer whose call has ended writes its result
 csrc/engine/meeting.cc

@@ -388,13 +388,14 @@ TEST_P(EngineFastPath, a_rank_that_leaves_ends_the_job_for_ranks_that_meet) {
 TEST_P(EngineFastPath, reduces_in_place_what_all_ranks_share) {
   RanksOptions options = Certain();
   options.pool = true;
+  options.config.debug_delay_microseconds = 100;
   RunRanks(options, [this](Rank& me) {
     constexpr int64_t kLength = 8000;
     const Shape shape = {kLength};
     auto* const shared = static_cast<int64_t*>(me.segment->Allocate(kLength * sizeof(int64_t)));
     std::vector<int64_t> own(kLength);
     const auto before = FastCount(me);
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < 100; ++round) {
       // Now and then one rank has another tensor, which lies elsewhere.
       int64_t* const x = round % 10 == 9 && me.rank == round / 10 % me.size ? own.data() : shared;
       std::fill(x, x + kLength, round + me.rank);
@@ -510,22 +511,42 @@ TEST(EngineMeeting, a_rank_that_comes_late_has_the_other_negotiate) {
 }
 
 TEST(EngineMeeting, an_offer_in_vain_takes_its_number_then) {
-  RunRanks(kTwoHosts, [](Rank& me) {
-    const auto unnamed = [&me](size_t length) {
-      std::vector<int64_t> x(length, 1);
-      ASSERT_NO_FATAL_FAILURE(Do(&me, "", &x));
-      ASSERT_EQ(x.back(), 2);
-    };
-    for (int round = 0; round < 50; ++round) {
-      for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(unnamed(5));
-      std::vector<int64_t> y(2, 1);
+  constexpr int kRounds = 20;
+  std::atomic<int> offers{0};
+  RunRanks(kTwoHosts, [&](Rank& me) {
+    const Shape shape = {5};
+    std::vector<int64_t> y(2, 1);
+    for (int round = 0; round < kRounds; ++round) {
+      for (int i = 0; i < 3; ++i) {
+        std::vector<int64_t> x(5, 1);
+        ASSERT_NO_FATAL_FAILURE(Do(&me, "", &x));
+      }
+      std::vector<int64_t> x(5, 1);
       HandlePtr handle;
-      // A rank that negotiates something else declines.
-      if (me.rank == 1) handle = me.Submit(Allreduce("allreduce.y", y, &y));
-      ASSERT_NO_FATAL_FAILURE(unnamed(5));
-      if (me.rank == 0) handle = me.Submit(Allreduce("allreduce.y", y, &y));
+      if (me.rank == 0) {
+        bool offered = false;
+        const bool performed = me.engine->fast_path().Perform(0, Asked("", shape, &x), &offered);
+        Submission submission =
+            Allreduce("allreduce." + (offered ? engine::kOfferedWithoutName
+                                              : me.engine->sets().DefaultName(0, "allreduce")),
+                      x, &x);
+        submission.request.cacheable = false;
+        submission.offered = offered;
+        ASSERT_FALSE(performed);
+        const HandlePtr late = me.Submit(std::move(submission));
+        ++offers;
+        handle = me.Submit(Allreduce("allreduce.y", y, &y));
+        ASSERT_TRUE(me.Wait(late).ok());
+      } else {
+        while (offers == round) usleep(200);
+        // A rank that negotiates declines.
+        handle = me.Submit(Allreduce("allreduce.y", y, &y));
+        ASSERT_NO_FATAL_FAILURE(Do(&me, "", &x));
+      }
+      ASSERT_EQ(x[0], 2);
       ASSERT_TRUE(me.Wait(handle).ok());
-      ASSERT_NO_FATAL_FAILURE(unnamed(9000));
+      std::vector<int64_t> large(9000, 1);
+      ASSERT_NO_FATAL_FAILURE(Do(&me, "", &large));
     }
   });
 }
