@@ -42,7 +42,7 @@ bool FastPath::PerformIn(ProcessSet* set, const KnownOperation& asked, Nanos now
   if (!set->has_fast_path() || asked.bytes > set->fast_bytes() || !set->idle() || life_.ended() ||
       life_.agreed() || life_.leaving() || observer_.watches_arrivals())
     return false;
-  const Known known = Recall(*set, asked);
+  Known known = Recall(*set, asked);
   if (known.request == nullptr) return false;
   bool performed = false;
   if (set->meets != nullptr) {
@@ -50,7 +50,7 @@ bool FastPath::PerformIn(ProcessSet* set, const KnownOperation& asked, Nanos now
   } else if (asked.bytes <= FastExchange::kMostBytes) {
     performed = PerformInExchange(set, known, asked);
   } else {
-    performed = PerformInPlace(set, known, asked);
+    performed = PerformInPlace(set, &known, asked);
   }
   if (!performed) return false;
   if (known.named != nullptr) ++known.named->rounds;
@@ -95,14 +95,14 @@ bool FastPath::PerformInExchange(ProcessSet* set, const Known& known, const Know
   return agrees;
 }
 
-bool FastPath::PerformInPlace(ProcessSet* set, const Known& known, const KnownOperation& asked) {
+bool FastPath::PerformInPlace(ProcessSet* set, Known* known, const KnownOperation& asked) {
   FastExchange* const exchange = set->group->fast_exchange.get();
   if (asked.input != asked.output || exchange->SomeElsewhere()) return false;
   FastInPlace place(exchange, set->group->shared, asked.bytes);
   if (!place.Lend(asked.output)) return false;
   jitter_();
   place.Offer();
-  if (!Exchange(*set, known)) return false;
+  if (!Exchange(*set, *known)) return false;
   const bool agrees = exchange->Agrees();
   const Status accepted = agrees ? place.Accept() : Status::Ok();
   exchange->Conclude();
@@ -112,16 +112,23 @@ bool FastPath::PerformInPlace(ProcessSet* set, const Known& known, const KnownOp
     return false;
   }
   jitter_();
-  place.Reduce(ReductionOf(*known.request, exchange->members()));
+  place.Reduce(ReductionOf(*known->request, exchange->members()));
   // All have come, so this takes as long as their shares. But one of them may have died, or stand
   // still: then the job fails, and so does the operation when it is submitted.
   while (!place.AllFinished()) {
     turn_.PauseUntil([&] { return place.AllFinished(); });
     if (place.AllFinished()) break;
+    if (known->kept == nullptr) known->kept = std::make_unique<Request>(*known->request);
+    known->request = known->kept.get();
     turn_.Work();
+    known->named = Recall(*set, asked).named;
     if (life_.ended()) return false;
+    if (set->group->fast_exchange == nullptr) {  // another thread has removed the set
+      place.GiveUp();
+      return false;
+    }
   }
-  world_->CountFastPath(comm::Carrier::kShmInPlace, known.request->kind);
+  world_->CountFastPath(comm::Carrier::kShmInPlace, known->request->kind);
   return true;
 }
 

@@ -17,6 +17,8 @@
 // Thread-safety: Perform from any thread.
 #pragma once
 
+#include <memory>
+
 #include "base/jitter.h"
 #include "comm/world.h"
 #include "engine/known_operation.h"
@@ -54,13 +56,13 @@ class FastPath {
     const Request* request = nullptr;  // null: nothing
     const Remembered* named = nullptr;
     uint64_t slot = kNoSlot;
+    std::unique_ptr<Request> kept;  // where the set may forget it meanwhile
   };
   Known Recall(const ProcessSet& set, const KnownOperation& asked) const REQUIRES(turn_);
   // Waits until all members have come with this rank's offer. Returns false if this rank has not
   // waited for them.
   bool Exchange(const ProcessSet& set, const Known& known) REQUIRES(turn_);
-  bool PerformInPlace(ProcessSet* set, const Known& known, const KnownOperation& asked)
-      REQUIRES(turn_);
+  bool PerformInPlace(ProcessSet* set, Known* known, const KnownOperation& asked) REQUIRES(turn_);
   bool PerformInExchange(ProcessSet* set, const Known& known, const KnownOperation& asked)
       REQUIRES(turn_);
   bool PerformInMeeting(ProcessSet* set, const Known& known, const KnownOperation& asked, Nanos now,

@@ -11,9 +11,17 @@ namespace hvdlite::comm::shm {
 
 FastInPlace::~FastInPlace() {
   if (!lends_) return;
-  pool::Segment* const own = shared_.peers->own();
-  if (accepted_ && !AllFinished()) own->Retire();
-  own->EndLending();
+  if (accepted_ && !AllFinished()) {
+    GiveUp();
+  } else {
+    shared_.peers->own()->EndLending();
+  }
+}
+
+void FastInPlace::GiveUp() {
+  shared_.peers->own()->Retire();
+  shared_.peers->own()->EndLending();
+  lends_ = false;
 }
 
 bool FastInPlace::Lend(void* tensor) {

@@ -37,6 +37,8 @@ class FastInPlace {
   // Fails if a member has named a place outside its memory.
   Status Accept();
   void Reduce(const kernels::ReduceSpec& spec);
+  // The exchange is no more. Others may still write into this member's tensor.
+  void GiveUp();
   bool AllFinished() const { return exchange_.AllFinished(); }
 
  private:
