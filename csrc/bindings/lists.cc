@@ -41,6 +41,7 @@ bool LentTensors::Lend(PyObject* const* tensors, size_t count, PyObject* type) {
   try {
     lent = LendEach(tensors, count, type);
   } catch (const std::exception&) {
+    lent = false;
   }
   if (!lent) {
     PyErr_Clear();
