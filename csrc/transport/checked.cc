@@ -56,11 +56,11 @@ Status Checked::TrySend(const void* data, size_t bytes, size_t* moved) {
   return Status::Ok();
 }
 
-Status Checked::TrySendBoth(const iovec (&parts)[2], size_t* moved) {
+Status Checked::TrySendAsOne(const iovec (&parts)[2], size_t* moved) {
   const size_t first = parts[0].iov_len;
   const size_t whole = first + parts[1].iov_len;
   if (out_left_ > 0 || first == 0 || first > kShort || whole > kMostInFrame)
-    return Transport::TrySendBoth(parts, moved);
+    return TrySendBoth(parts, moved);
   BeginFrame(whole, Crc32c(Crc32c(0, parts[0].iov_base, first), parts[1].iov_base, whole - first));
   std::array<char, kHeaderBytes + kShort> front;
   memcpy(front.data(), out_header_.data(), kHeaderBytes);

@@ -36,15 +36,18 @@ class Checked final : public Transport {
 
   Status TrySend(const void* data, size_t bytes, size_t* moved) override;
   Status TryReceive(void* data, size_t bytes, size_t* moved) override;
-  // A short first part travels with the second in one frame.
-  Status TrySendBoth(const iovec (&parts)[2], size_t* moved) override;
+  // In one frame if the first part is short. A peer that wants one part after the other gets them
+  // in two: else it could not receive the second where it belongs.
+  Status TrySendAsOne(const iovec (&parts)[2], size_t* moved) override;
   // No part of a frame is returned, so nothing is gained by waking before all of it is there.
   void WakeAt(size_t bytes) override { inner_->WakeAt(bytes > 1 && in_left_ > 0 ? in_left_ : 1); }
   void EndSending() override { inner_->EndSending(); }
   std::string Name() const override { return inner_->Name(); }
   Acknowledged acknowledged() const override { return inner_->acknowledged(); }
   bool ended() const override { return inner_->ended(); }
-  bool holds_bytes() const override { return ahead_end_ - ahead_begin_ >= kHeaderBytes; }
+  bool holds_bytes() const override {
+    return kept_right_ > 0 || ahead_end_ - ahead_begin_ >= kHeaderBytes;
+  }
   int peer() const override { return inner_->peer(); }
   int fd() const override { return inner_->fd(); }
 

@@ -38,7 +38,7 @@ Status FrameChannel::SendNow(std::string_view head, std::string_view body) {
   size_t n = 0;
   Status status;
   if (at_once) {
-    status = transport_->TrySendBoth(
+    status = transport_->TrySendAsOne(
         {{out_.data(), out_.size()}, {const_cast<char*>(body.data()), body.size()}}, &n);
   }
   const size_t of_head = std::min(n, out_.size());

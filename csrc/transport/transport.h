@@ -42,6 +42,10 @@ class Transport {
     *moved += more;
     return status;
   }
+  // The same for a peer that wants both or nothing.
+  virtual Status TrySendAsOne(const iovec (&parts)[2], size_t* moved) {
+    return TrySendBoth(parts, moved);
+  }
   virtual Status TryReceiveBoth(const iovec (&parts)[2], size_t* moved) {
     HVDLITE_RETURN_IF_ERROR(TryReceive(parts[0].iov_base, parts[0].iov_len, moved));
     if (*moved < parts[0].iov_len) return Status::Ok();

@@ -134,4 +134,10 @@ csrc/comm/shm/fast_in_place.cc
 - if (accepted_ && !AllFinished()) own->Retire();
 +
 C++ FastInPlace.retires_the_memory_that_others_may_still_write
+
+ME7: a connection does not say that it holds the rest of a frame
+csrc/transport/checked.h
+- return kept_right_ > 0 || ahead_end_ - ahead_begin_ >= kHeaderBytes;
++ return ahead_end_ - ahead_begin_ >= kHeaderBytes;
+C++ Checked.says_that_it_holds_the_rest_of_a_frame
 """)

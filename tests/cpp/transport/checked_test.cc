@@ -83,7 +83,7 @@ TEST(Checked, carries_a_short_part_and_a_long_one_in_one_frame) {
       return iovec{const_cast<char*>(text.data()), text.size()};
     };
     size_t sent = 0;
-    ASSERT_TRUE(sender.TrySendBoth({part(first), part(second)}, &sent).ok());
+    ASSERT_TRUE(sender.TrySendAsOne({part(first), part(second)}, &sent).ok());
     while (sent < both.size()) {  // what is left is offered again, in one part
       size_t moved = 0;
       ASSERT_TRUE(sender.TrySend(both.data() + sent, both.size() - sent, &moved).ok());
@@ -98,6 +98,24 @@ TEST(Checked, carries_a_short_part_and_a_long_one_in_one_frame) {
       EXPECT_EQ(bytes, Checked::kHeaderBytes + both.size());
     }
   }
+}
+
+// poll(2) tells nothing of what has been read already.
+TEST(Checked, says_that_it_holds_the_rest_of_a_frame) {
+  auto [a, b] = Loopback::Pair(0, 1, 1 << 20);
+  Checked sender(std::move(a)), receiver(std::move(b));
+  const std::string sent = Letters(1000, 1);
+  size_t moved = 0;
+  ASSERT_TRUE(sender.TrySend(sent.data(), sent.size(), &moved).ok());
+  EXPECT_FALSE(receiver.holds_bytes());
+  std::string got(1000, '\0');
+  ASSERT_TRUE(receiver.TryReceive(got.data(), 300, &moved).ok());
+  ASSERT_EQ(moved, 300u);
+  EXPECT_TRUE(receiver.holds_bytes());
+  ASSERT_TRUE(receiver.TryReceive(got.data() + 300, 700, &moved).ok());
+  ASSERT_EQ(moved, 700u);
+  EXPECT_FALSE(receiver.holds_bytes());
+  EXPECT_EQ(got, sent);
 }
 
 TEST(Checked, hands_out_nothing_of_a_frame_before_all_of_it_has_come) {
