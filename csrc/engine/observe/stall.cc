@@ -131,7 +131,7 @@ StallReport InspectStalls(const std::vector<Tally*>& pending, const std::vector<
         text += names < kNamesPerRank ? TensorName(tally->said(), i) : "...";
       }
     }
-    text += "]";
+    text += ']';
   }
   text += DifferentKinds(pending, ranks);
   if (report.shut_down) {
