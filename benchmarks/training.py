@@ -33,6 +33,20 @@ WAYS = (
         (),
         launch.KEEP_MEMORY,
     ),
+    Backend(
+        "ddp over hvdlite",
+        "ddp",
+        "the same over hvdlite",
+        (),
+        launch.KEEP_MEMORY | {"BENCHMARK_BACKEND": "hvdlite"},
+    ),
+    Backend(
+        "ddp alone",
+        "ddp",
+        "the same over a backend that sends nothing",
+        (),
+        launch.KEEP_MEMORY | {"BENCHMARK_BACKEND": "nothing"},
+    ),
     Backend("hvdlite", "hvdlite", "hvd.DistributedOptimizer", _HVDLITE, launch.KEEP_MEMORY),
     Backend("lock step", "lockstep", "a barrier in each step", _HVDLITE, launch.KEEP_MEMORY),
     Backend(

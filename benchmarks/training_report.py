@@ -137,6 +137,13 @@ def write(results: Mapping[str, Any], notes: str) -> str:
         "*none*: each rank trains for itself, which is the bound.\n"
         "*ddp*: DistributedDataParallel over gloo with `gradient_as_bucket_view=True`.\n"
         + (
+            "*ddp over hvdlite*: the same over the backend hvdlite.\n"
+            "*ddp alone*: the same over a backend that sends nothing, which is DDP's own work and "
+            "the bound of every backend.\n"
+            if "ddp over hvdlite" in ways
+            else ""
+        )
+        + (
             "*lock step*: the ranks meet at a barrier in each step and communicate nothing.\n"
             if "lock step" in ways
             else ""
