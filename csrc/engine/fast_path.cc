@@ -39,8 +39,7 @@ bool FastPath::Perform(int id, const KnownOperation& asked, bool* offered) {
 }
 
 bool FastPath::PerformIn(ProcessSet* set, const KnownOperation& asked, Nanos now, bool* offered) {
-  if (!set->has_fast_path() || asked.bytes > set->fast_bytes() || !set->idle() || life_.ended() ||
-      life_.agreed() || life_.leaving() || observer_.watches_arrivals())
+  if (!set->has_fast_path() || asked.bytes > set->fast_bytes() || !set->idle() || Abstains())
     return false;
   Known known = Recall(*set, asked);
   if (known.request == nullptr) return false;
@@ -167,9 +166,8 @@ Entry* FastPath::Resume(ProcessSet* set, Nanos now, bool* moved) {
   Meeting& meeting = meets.meeting;
   // What is decided will happen without the other member's help.
   const bool negotiates = set->undecided > 0 && set->decided.empty();
-  const bool busy = negotiates || life_.ended() || life_.agreed() || life_.leaving() ||
-                    observer_.watches_arrivals();
-  if (meeting.MustDecline(busy, now)) meets.unheard = set->agreement->ToOffer().Decline();
+  if (meeting.MustDecline(negotiates || Abstains(), now))
+    meets.unheard = set->agreement->ToOffer().Decline();
   if (meets.offered == nullptr || meeting.end() == Meeting::End::kOpen) return nullptr;
   Entry* const entry = std::exchange(meets.offered, nullptr);
   *moved = true;

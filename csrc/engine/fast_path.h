@@ -49,6 +49,10 @@ class FastPath {
   Entry* Resume(ProcessSet* set, Nanos now, bool* moved) REQUIRES(turn_);
 
  private:
+  // The job ends, or a timeline of this rank shows every operation.
+  bool Abstains() const {
+    return life_.ended() || life_.agreed() || life_.leaving() || observer_.watches_arrivals();
+  }
   bool PerformIn(ProcessSet* set, const KnownOperation& asked, Nanos now, bool* offered)
       REQUIRES(turn_);
   // What this rank has asked for before, and what stands for it.

@@ -3,6 +3,7 @@ from one to the other. (The kernel's own delay, netem, is missing on many machin
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -11,6 +12,7 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 
 _CLONE_NEWNET = 0x40000000
 _TUNSETIFF = 0x400454CA
@@ -18,9 +20,9 @@ _TAP_WITHOUT_HEADER = 0x1002
 _LARGEST = 1 << 17
 
 
-def interface_in(namespace: str, name: str) -> int:
-    """Makes an Ethernet interface there. Its packets are read from, and written to, the descriptor
-    that is returned; it is there as long as that is open."""
+@contextlib.contextmanager
+def inside(namespace: str) -> Iterator[None]:
+    """This thread is in the network namespace."""
     libc = ctypes.CDLL(None, use_errno=True)
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     away = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
@@ -28,13 +30,20 @@ def interface_in(namespace: str, name: str) -> int:
         if libc.setns(away, _CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
         try:
-            tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-            fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TAP_WITHOUT_HEADER))
+            yield
         finally:
             libc.setns(home, _CLONE_NEWNET)
     finally:
         os.close(home)
         os.close(away)
+
+
+def interface_in(namespace: str, name: str) -> int:
+    """Makes an Ethernet interface there. Its packets are read from, and written to, the descriptor
+    that is returned; it is there as long as that is open."""
+    with inside(namespace):
+        tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TAP_WITHOUT_HEADER))
     return tap
 
 

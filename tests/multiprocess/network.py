@@ -9,7 +9,6 @@ pulled.
 
 from __future__ import annotations
 
-import ctypes
 import ipaddress
 import json
 import os
@@ -17,12 +16,11 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from long_way import LongWay, interface_in
+from long_way import LongWay, inside, interface_in
 from machine import within
 
 from hvdlite.rendezvous.server import StoreServer
 
-_CLONE_NEWNET = 0x40000000
 # What a host drops of what arrives from others: packets are lost on the way, not refused by their
 # sender, which would notice.
 _LOSS = """
@@ -125,22 +123,8 @@ class Network:
 
     def store(self, secret: bytes) -> StoreServer:
         """A store that listens on the switch."""
-        libc = ctypes.CDLL(None, use_errno=True)
-
-        def enter(path: str) -> int:
-            descriptor = os.open(path, os.O_RDONLY)
-            if libc.setns(descriptor, _CLONE_NEWNET) != 0:
-                raise OSError(ctypes.get_errno(), f"cannot enter {path}")
-            return descriptor
-
-        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        away = enter(f"/run/netns/{self._names[0]}")
-        try:
+        with inside(self._names[0]):
             return StoreServer(secret, self.address(-1))
-        finally:
-            libc.setns(home, _CLONE_NEWNET)
-            os.close(home)
-            os.close(away)
 
     def lay_second_cables(self, one_subnet: bool = False) -> None:
         """Gives each host an eth1 at a second switch, in another subnet or in the same one."""

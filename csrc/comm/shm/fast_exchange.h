@@ -6,9 +6,8 @@
 //                 withdraw
 //   Withdraw      a member that will not wait any longer; fails if the exchange is complete
 //   Conclude      the member has read the offers; the next exchange begins
-//   Finish        where the offers are places in memory that all share (fast_in_place.h): the
-// member
-//                 no longer touches others' tensors
+//   Finish        where the offers are places in memory that all share (fast_in_place.h): this
+//                 member no longer touches others' tensors
 //
 // One counter decides. Its value is the number of arrivals of all exchanges, so it passes a
 // multiple of the members exactly when an exchange is complete, and all members learn the same.

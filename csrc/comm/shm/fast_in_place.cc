@@ -1,11 +1,8 @@
 #include "comm/shm/fast_in_place.h"
 
-#include <algorithm>
 #include <cstring>
-#include <string>
 
-#include "comm/flat.h"
-#include "comm/shm/pipeline.h"
+#include "comm/shm/in_place.h"
 
 namespace hvdlite::comm::shm {
 
@@ -49,14 +46,10 @@ Status FastInPlace::Accept() {
   return Status::Ok();
 }
 
-// Whole cache lines, as equal shares as they come.
 void FastInPlace::Reduce(const kernels::ReduceSpec& spec) {
   const int members = exchange_.members();
-  const size_t lines = (bytes_ + kLine - 1) / kLine;
-  const auto edge = [&](int member) {
-    return std::min(PartBegin(lines, members, member) * kLine, bytes_);
-  };
-  const size_t begin = edge(exchange_.me()), end = edge(exchange_.me() + 1);
+  const size_t begin = ShareBegin(bytes_, members, exchange_.me());
+  const size_t end = ShareBegin(bytes_, members, exchange_.me() + 1);
   for (char*& tensor : tensors_) tensor += begin;
   const std::vector<const void*> sources(tensors_.begin(), tensors_.end());
   kernels::Reduce(spec, tensors_[0], tensors_[1], sources.data(), members,

@@ -74,17 +74,12 @@ class InPlace final : public Work {
     }
   }
 
-  // The next part of my share of the tensor that has its turn: whole cache lines, as equal shares
-  // as they come.
+  // The next part of my share of the tensor that has its turn.
   Progress ReduceSome() {
     if (!addresses_.Shares(piece_)) return NextPiece();
     const size_t bytes = static_cast<size_t>(batch_.pieces[piece_].count) * size_of_;
-    const size_t lines = (bytes + kLine - 1) / kLine;
-    const auto edge = [&](int member) {
-      return std::min(PartBegin(lines, region_->members(), member) * kLine, bytes);
-    };
-    const size_t begin = edge(region_->me()) + done_;
-    const size_t end = edge(region_->me() + 1);
+    const size_t begin = ShareBegin(bytes, region_->members(), region_->me()) + done_;
+    const size_t end = ShareBegin(bytes, region_->members(), region_->me() + 1);
     if (begin >= end) return NextPiece();
     const size_t stop = std::min(end, begin + PeerAddresses::kBytesAtOnce);
     const size_t hot = Members() > 2 ? kHotBytes : PeerAddresses::kBytesAtOnce;
@@ -123,6 +118,11 @@ class InPlace final : public Work {
 };
 
 }  // namespace
+
+size_t ShareBegin(size_t bytes, int members, int member) {
+  const size_t lines = (bytes + kLine - 1) / kLine;
+  return std::min(PartBegin(lines, members, member) * kLine, bytes);
+}
 
 std::unique_ptr<Work> StartInPlace(Region* region, const SharedTensors& shared, const Batch& batch,
                                    StartRest start_rest, std::function<void(bool)> heard) {

@@ -20,6 +20,10 @@
 
 namespace hvdlite::comm::shm {
 
+// Where the share of each member begins, of a tensor of so many bytes; that of `members` is its
+// end. Whole cache lines, as equal shares as they come.
+size_t ShareBegin(size_t bytes, int members, int member);
+
 // Starts what carries the tensors that are not shared.
 using StartRest = std::function<std::unique_ptr<Work>(const Batch& rest)>;
 
